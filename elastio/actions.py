@@ -1,0 +1,169 @@
+"""Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
+
+Each action is idempotent: doing it twice leaves what doing it once leaves. Reads (`ListVolumes`,
+`DescribeVolume`) are not journalled; every other action is, before it starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from elastio.model import Bought, CacheSetUuid, Serial, Volume, VolumeId, VolumeSpec
+
+
+class Lane(StrEnum):
+    """Actions of one lane run one after the other; lanes run beside each other and beside the sampling."""
+
+    CLOUD = "cloud"
+    HOST = "host"
+
+
+# --- the cloud -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateVolume:
+    """Buy a volume. However often it is asked with one token, one volume results."""
+
+    token: str
+    spec: VolumeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AttachVolume:
+    volume_id: VolumeId
+
+
+@dataclass(frozen=True, slots=True)
+class DetachVolume:
+    volume_id: VolumeId
+    serial: Serial
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVolume:
+    volume_id: VolumeId
+    serial: Serial
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeVolume:
+    volume_id: VolumeId
+
+
+@dataclass(frozen=True, slots=True)
+class ListVolumes:
+    """Look for every volume that carries this agent's tag."""
+
+
+# --- the host --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TuneBacking:
+    """Bound the bytes in flight on the backing disk, choose its scheduler, set bcache's knobs for safety."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatCache:
+    """Make the disk with this serial a cache device and register it. Refused unless provably the volume bought."""
+
+    serial: Serial
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttachCacheSet:
+    """Put the cache set in front of the backing device in writeback mode: the start of phase 1."""
+
+    cache_set: CacheSetUuid
+    serial: Serial
+    flush: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnterPhase1:
+    """Application I/O first: writes go to the cache, flushing only when `flush` and only with what is spare."""
+
+    flush: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnterPhase2:
+    """Flush at full speed; new writes bypass the cache. Can be reversed by `EnterPhase1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetFlush:
+    """Let background flushing run, or stop it, within phase 1."""
+
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DetachCacheSet:
+    """Take the clean cache set off the backing device, with the backing device made durable before."""
+
+    cache_set: CacheSetUuid
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseCacheDisk:
+    """Make the backing device durable, unregister the cache set, wipe its superblock: the disk may leave."""
+
+    serial: Serial
+    size_bytes: int
+    cache_set: CacheSetUuid | None
+
+
+CloudAction: TypeAlias = CreateVolume | AttachVolume | DetachVolume | DeleteVolume | DescribeVolume | ListVolumes
+HostAction: TypeAlias = (
+    TuneBacking
+    | FormatCache
+    | AttachCacheSet
+    | EnterPhase1
+    | EnterPhase2
+    | SetFlush
+    | DetachCacheSet
+    | ReleaseCacheDisk
+)
+Action: TypeAlias = CloudAction | HostAction
+
+CLOUD_ACTIONS = (CreateVolume, AttachVolume, DetachVolume, DeleteVolume, DescribeVolume, ListVolumes)
+READS = (DescribeVolume, ListVolumes)
+
+
+def lane_of(action: Action) -> Lane:
+    """The lane an action runs in."""
+    return Lane.CLOUD if isinstance(action, CLOUD_ACTIONS) else Lane.HOST
+
+
+def is_read(action: Action) -> bool:
+    """True for actions that change nothing."""
+    return isinstance(action, READS)
+
+
+# --- what came of it -----------------------------------------------------------------------------------------
+
+
+class Verdict(StrEnum):
+    DONE = "done"
+    RETRY = "retry"  # failed in a way that may pass
+    REFUSED = "refused"  # failed in a way that asking again will not cure
+    UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
+
+
+Value: TypeAlias = Bought | Volume | tuple[Volume, ...] | CacheSetUuid | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one action. An outcome is counted, never believed: the next look shows the truth."""
+
+    action: Action
+    verdict: Verdict
+    value: Value = None
+    error: str = ""
+    seconds: float = 0.0

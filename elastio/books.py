@@ -1,0 +1,73 @@
+"""The ledger as the loop sees it: cycles recorded, sizes learned, spend since midnight."""
+
+from __future__ import annotations
+
+import logging
+from datetime import tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from elastio.config import Config
+from elastio.errors import LedgerError
+from elastio.ledger import Ledger
+from elastio.loop import Agent
+from elastio.model import Spend
+from elastio.report import day_start
+from elastio.state import Cycle
+
+TOUCH_EVERY_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
+    """The machine's time zone with its rules, so that a day of 23 or 25 hours is one day."""
+    if not localtime.exists():
+        return ZoneInfo("UTC")
+    with localtime.open("rb") as file:
+        return ZoneInfo.from_file(file, key="localtime")
+
+
+class LedgerBooks:
+    """`Books` on a Ledger. A ledger that fails is reported and never stops the guarding of data."""
+
+    def __init__(self, ledger: Ledger, backing_uuid: str) -> None:
+        self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
+        self._touched = float("-inf")
+        self._spend = Spend()
+
+    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
+        try:
+            self._ledger.record(cycle, cycle.quote, wall - now)
+        except LedgerError as error:
+            _log.error("cycle %s is not in the ledger: %s", cycle.token, error)
+
+    def learned(self, size_bytes: int) -> None:
+        try:
+            self._ledger.set_learned_size(self._uuid, size_bytes)
+        except LedgerError as error:
+            _log.error("the learned size is not in the ledger: %s", error)
+
+    def learned_size(self) -> int | None:
+        return self._ledger.learned_size(self._uuid)
+
+    def spend(self, *, wall: float) -> Spend:
+        """Since local midnight. While the ledger cannot be read, what was known last."""
+        try:
+            self._spend = self._ledger.spend_since(day_start(wall, self._zone), wall)
+        except LedgerError as error:
+            _log.error("today's spend is not known: %s", error)
+        return self._spend
+
+    def touch_device(self, agent: Agent, config: Config, *, wall: float) -> None:
+        """Note once a minute that the device was there: what a static volume would have cost runs over that time."""
+        backing = agent.view.backing if agent.view else None
+        if backing is None or wall - self._touched < TOUCH_EVERY_S:
+            return
+        self._touched = wall
+        try:
+            self._ledger.touch_device(
+                self._uuid, backing.size_bytes, config.device.bandwidth_mb_s, config.cache.bandwidth_mb_s, wall
+            )
+        except LedgerError as error:
+            _log.error("the device is not in the ledger: %s", error)

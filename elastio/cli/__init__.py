@@ -1,0 +1,1 @@
+"""The command `elastio`: one file per noun. Commands ask, show and wait; they decide nothing."""

@@ -1,0 +1,71 @@
+"""What every command is given: where the configuration and the daemon are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
+from elastio.control_client import ControlClient
+from elastio.errors import ConfigError
+from elastio.exits import TimedOutError
+from elastio.host import commands
+from elastio.host.sysfs import Sysfs
+from elastio.setup.blank import Run
+from elastio.status import Status
+from elastio.units import format_duration
+
+POLL_S = 0.5
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """`socket` None: the one that the configuration names. `root` is where /sys and /proc are found."""
+
+    config_path: Path = DEFAULT_PATH
+    socket: Path | None = None
+    root: Path = Path("/")
+    poll_s: float = POLL_S
+    run: Run = commands.run
+    is_terminal: Callable[[], bool] = _is_terminal
+
+    def config(self) -> Config:
+        return load(self.config_path)
+
+    def client(self) -> ControlClient:
+        """A daemon that runs can be asked even while its configuration file is being edited."""
+        if self.socket is not None:
+            return ControlClient(self.socket)
+        try:
+            return ControlClient(self.config().agent.socket)
+        except ConfigError:
+            return ControlClient(DEFAULT_SOCKET)
+
+    def sysfs(self) -> Sysfs:
+        return Sysfs(self.root)
+
+    def watch(self, timeout_s: float, late: Callable[[Status], str]) -> Iterator[Status]:
+        """The status again and again; raises TimedOutError with the sentence of `late` when the time is over."""
+        client = self.client()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = client.status()
+            yield status
+            if time.monotonic() >= deadline:
+                raise TimedOutError(f"{late(status)} after {format_duration(timeout_s)}: {standing(status)}")
+            time.sleep(min(self.poll_s, timeout_s))
+
+
+def standing(status: Status) -> str:
+    """Where the agent stands, as the end of a sentence."""
+    if status.fault:
+        return f"the agent is faulted: {status.fault}"
+    waiting = f", waiting for {status.waiting_for}" if status.waiting_for else ""
+    return f"the agent is {status.phase}{waiting}"

@@ -1,0 +1,35 @@
+"""`elastio config`: the configuration file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from elastio import registry
+from elastio.cli.app import App
+from elastio.config import drop_ins, load
+
+
+@click.group(name="config")
+def config() -> None:
+    """Check the configuration."""
+
+
+@config.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def check(app: App, file: Path | None) -> None:
+    """Read FILE and its drop-ins as the agent would; change nothing."""
+    path = file or app.config_path
+    found = load(path)
+    # Opening asks the cloud nothing: it reads the provider's own settings.
+    registry.open_provider(found.provider.name, found.provider.settings, found.device.backing_uuid)
+    extra = len(drop_ins(path))
+    click.echo(f"{path} is valid" + (f" with {extra} drop-in{'s' if extra > 1 else ''}" if extra else ""))
+    click.echo(f"  backing device {found.device.backing_uuid}, {found.device.bandwidth_mb_s:g} MB/s")
+    click.echo(
+        f"  caches of {found.cache.min_size_gib:g} to {found.cache.max_size_gib:g} GiB at "
+        f"{found.cache.bandwidth_mb_s:g} MB/s from {found.provider.name}, the first of "
+        f"{found.cache.initial_size_gib:g} GiB"
+    )

@@ -1,0 +1,80 @@
+"""`elastio doctor`: look at everything the agent needs, change nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import click
+
+from elastio.cli.app import App
+from elastio.config import Config
+from elastio.errors import ConfigError, ElastioError
+from elastio.exits import Exit
+from elastio.setup import agent_checks, device_checks, kernel_checks
+from elastio.setup.findings import Finding, Machine, Verdict, fail, ok
+from elastio.setup.guarded import in_child
+
+KERNEL_S = 15.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Check kernel, tools, configuration, backing device, cloud and agent.
+
+    Exits with 0 unless a check failed; a warning is no failure.
+    """
+    app: App = ctx.obj
+    found = []
+    for finding in examine(app):
+        found.append(finding)
+        if not as_json:
+            show(finding)
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+    else:
+        counts = ", ".join(f"{sum(f.verdict is v for f in found)} {v}" for v in Verdict)
+        click.echo(counts)
+    ctx.exit(Exit.FAILED if any(f.verdict is Verdict.FAIL for f in found) else Exit.OK)
+
+
+def show(finding: Finding) -> None:
+    click.echo(f"{finding.verdict:<5}{finding.name}: {finding.sentence}")
+    if finding.way_out:
+        click.echo(f"     -> {finding.way_out}")
+
+
+def examine(app: App) -> Iterator[Finding]:
+    """Every finding, in the order in which an operator would repair them."""
+    machine = Machine(app.sysfs(), app.run)
+    yield kernel_checks.kernel(machine)
+    yield kernel_checks.module(machine)
+    yield kernel_checks.cutoffs(machine)
+    yield kernel_checks.tools(machine)
+    yield kernel_checks.rules(machine)
+    yield agent_checks.clock(machine)
+    try:
+        config = app.config()
+    except ConfigError as error:
+        yield fail("configuration", str(error), "correct it until `elastio config check` passes")
+        yield agent_checks.daemon(app.client())
+        return
+    yield ok("configuration", f"{app.config_path} is valid")
+    yield from _of_the_device(machine, config)
+    yield from agent_checks.cloud(config)
+    yield agent_checks.daemon(app.client())
+
+
+def _of_the_device(machine: Machine, config: Config) -> list[Finding]:
+    """In a child: bcache may hang, and that is what an operator calls a doctor for."""
+
+    def look() -> list[Finding]:
+        return [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
+
+    try:
+        return in_child(look, KERNEL_S)
+    except ElastioError as error:
+        return [fail("backing device", str(error), "see `dmesg`; only a reboot frees a bcache that hangs")]

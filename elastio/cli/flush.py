@@ -1,0 +1,55 @@
+"""`elastio flush`: write the dirty data back and let the cache volume go."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from elastio.cli.app import App, standing
+from elastio.cli.waiting import wait_options
+from elastio.errors import ElastioError
+from elastio.status import Status
+from elastio.units import format_size
+
+WAIT_S = 3600.0
+STEPS = 1000
+
+
+@click.command()
+@wait_options(WAIT_S)
+@click.pass_obj
+def flush(app: App, wait_s: float | None) -> None:
+    """Flush the cache and release its volume, even while the load lasts."""
+    click.echo(app.client().ask("flush")["text"])
+    if wait_s is not None:
+        _wait(app, wait_s)
+        click.echo("no cache is attached and its volume is deleted")
+
+
+def _wait(app: App, wait_s: float) -> None:
+    """Ends when the volume is gone, which is after the data is safe."""
+    most = 0
+    with click.progressbar(length=STEPS, label="flushing", item_show_func=_left, file=sys.stderr) as bar:
+        for seen in app.watch(wait_s, _late):
+            if seen.phase == "idle":
+                bar.update(STEPS - bar.pos, 0)
+                return
+            if seen.phase == "faulted":
+                raise ElastioError(standing(seen))
+            left = dirty_bytes(seen)
+            most = max(most, left)
+            done = STEPS if most == 0 else STEPS - STEPS * left // most
+            bar.update(max(0, done - bar.pos), left)
+
+
+def _left(dirty: int | None) -> str:
+    return "" if dirty is None else f"{format_size(dirty)} dirty"
+
+
+def dirty_bytes(seen: Status) -> int:
+    return seen.backing.dirty_bytes if seen.backing else 0
+
+
+def _late(seen: Status) -> str:
+    return f"{format_size(dirty_bytes(seen))} are still dirty" if dirty_bytes(seen) else "the volume is not released"

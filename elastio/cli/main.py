@@ -1,0 +1,79 @@
+"""The group `elastio`, its options, and the one place where an error becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from elastio import __version__
+from elastio.cli.app import App
+from elastio.config import DEFAULT_PATH
+from elastio.errors import ElastioError
+from elastio.exits import exit_of, sentence
+
+# Name -> module and attribute. Imported when used: `elastio status` should not wait for the rest.
+COMMANDS = {
+    "status": "elastio.cli.status:status",
+    "boost": "elastio.cli.boost:boost",
+    "flush": "elastio.cli.flush:flush",
+    "pause": "elastio.cli.pause:pause",
+    "resume": "elastio.cli.pause:resume",
+    "why": "elastio.cli.why:why",
+    "report": "elastio.cli.report:report",
+    "config": "elastio.cli.config:config",
+    "device": "elastio.cli.device:device",
+    "init": "elastio.cli.init:init",
+    "doctor": "elastio.cli.doctor:doctor",
+}
+
+
+class Commands(click.Group):
+    """Loads a command when it is named; turns every expected error into one sentence on stderr."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name]} is no command")
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ElastioError as error:
+            click.echo(sentence(error), err=True)
+            ctx.exit(exit_of(error))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="elastio")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="Configuration file; its drop-ins are in FILE.d/.",
+)
+@click.option(
+    "--socket",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Control socket of the agent  [default: as configured]",
+)
+@click.pass_context
+def main(ctx: click.Context, config_path: Path, socket: Path | None) -> None:
+    """Ride I/O peaks on a short-lived fast volume.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 wrong configuration, 4 the agent does not answer, 5 refused,
+    6 timed out.
+    """
+    if ctx.obj is None:
+        ctx.obj = App(config_path=config_path, socket=socket)

@@ -1,0 +1,124 @@
+"""`elastio status`: what the agent is doing now."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from elastio.cli.app import App
+from elastio.status import CyclePart, Status
+from elastio.units import format_duration, format_size
+
+PHASES = {
+    "idle": "no cache is attached",
+    "attaching": "a cache volume is being bought and attached",
+    "boosting": "phase 1: application I/O first",
+    "flushing": "phase 2: flush first, new writes bypass the cache",
+    "detaching": "the cache volume is being released",
+    "faulted": "an operator has to decide",
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the whole status document.")
+@click.pass_obj
+def status(app: App, as_json: bool) -> None:
+    """Show phase, load, cache, dirty data, spending and what stands in the way."""
+    seen = app.client().status()
+    if as_json:
+        click.echo(json.dumps(seen.to_json(), indent=2))
+        return
+    for name, text in rows(seen):
+        click.echo(f"{name:<14}{text}")
+
+
+def rows(seen: Status) -> list[tuple[str, str]]:
+    """Name and text of each line."""
+    meaning = PHASES.get(seen.phase, "unknown to this release")
+    lines = [("phase", f"{seen.phase} ({meaning})" if seen.recovered else "starting (not yet read off the kernel)")]
+    if seen.waiting_for:
+        lines.append(("waiting for", seen.waiting_for))
+    if seen.paused:
+        lines.append(("paused", "no boost starts by itself; `elastio resume` ends this"))
+    if seen.fault:
+        lines.append(("fault", seen.fault))
+    lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
+    if seen.cycle is not None:
+        lines += _cycle(seen.cycle)
+    learned = seen.learned_size_bytes
+    lines.append(("learned size", "none yet" if learned is None else format_size(learned)))
+    lines += [("today", _spend(seen)), ("volumes", _volumes(seen))]
+    if seen.last_error:
+        lines.append(("last error", seen.last_error))
+    lines.append(("agent", _agent(seen)))
+    return lines
+
+
+def _utilization(seen: Status) -> str:
+    load = seen.load
+    reserved = f"{round(load.backing_bandwidth_mb_s, 1):g} MB/s"
+    return f"{load.utilization * 100:.0f} % of {reserved} (boost at {load.threshold * 100:g} %)"
+
+
+def _throughput(seen: Status) -> str:
+    return f"read {seen.load.read_mb_s:.1f} MB/s, write {seen.load.write_mb_s:.1f} MB/s"
+
+
+def _backing(seen: Status) -> str:
+    backing = seen.backing
+    if backing is None:
+        return "not registered with bcache, or not looked at yet"
+    running = "" if backing.running else "not running, "
+    return (
+        f"{running}{format_size(backing.size_bytes)}, {backing.state}, mode {backing.cache_mode}, "
+        f"{format_size(backing.dirty_bytes)} dirty"
+    )
+
+
+def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
+    volume = f"volume {cycle.volume_id}" if cycle.volume_id else "no volume yet"
+    serial = f" (serial {cycle.serial})" if cycle.serial else ""
+    bought = f"{format_size(cycle.size_bytes)} at {round(cycle.bandwidth_mb_s, 1):g} MB/s"
+    boosted = cycle.boosted_after_s
+    attached = "not attached yet" if boosted is None else f"attached after {format_duration(boosted)}"
+    lines = [
+        ("cache", f"{volume}{serial}, {bought}"),
+        ("cycle", f"{format_duration(cycle.elapsed_s)} old, started by {cycle.trigger}, {attached}"),
+        ("dirty peak", format_size(cycle.peak_dirty_bytes)),
+    ]
+    if cycle.flush_progress is not None:
+        left = (1 - cycle.flush_progress) * cycle.flush_started_dirty_bytes
+        lines.append(("flush", f"{cycle.flush_progress * 100:.0f} % done, {format_size(left)} left"))
+    if cycle.failure:
+        lines.append(("failure", cycle.failure))
+    return lines
+
+
+def _spend(seen: Status) -> str:
+    spend = seen.spend
+    return ", ".join(
+        (
+            f"{spend.boosts}{_cap(spend.max_boosts)} boosts",
+            f"{spend.agbs:.0f}{_cap(spend.max_agbs)} AGBs",
+            f"cost {spend.cost:.4f}{_cap(spend.max_cost)}",
+        )
+    )
+
+
+def _cap(most: float | None) -> str:
+    return "" if most is None else f" of {most:g}"
+
+
+def _volumes(seen: Status) -> str:
+    if seen.owned is None:
+        return "the cloud has not listed them yet"
+    shown = (f"{v.id} {v.state} {format_size(v.size_bytes)}" for v in seen.owned)
+    return ", ".join(shown) or "none"
+
+
+def _agent(seen: Status) -> str:
+    agent = seen.agent
+    where = ", ".join(filter(None, (agent.instance_id, agent.instance_type, agent.zone)))
+    kernel = "" if agent.host_responsive else "; the kernel does not answer"
+    return f"{agent.version}, up {format_duration(agent.uptime_s)}, on {where or 'an unknown machine'}{kernel}"

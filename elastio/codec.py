@@ -1,0 +1,61 @@
+"""Frozen dataclasses to JSON and back, by their type hints. For the journal: what it reads it wrote itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def encode(value: object) -> Any:
+    """JSON-able: dataclasses become objects tagged with nothing, enums their value, tuples lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | frozenset):
+        return [encode(v) for v in value]
+    return value
+
+
+def decode(kind: type[T], data: object) -> T:
+    """The dataclass from what `encode` made of it. Unknown fields are ignored, missing ones take their default.
+
+    Raises ValueError or TypeError when the data does not fit.
+    """
+    return typing.cast(T, _decode(kind, data))
+
+
+def _decode(kind: Any, data: Any) -> Any:
+    while hasattr(kind, "__supertype__"):  # NewType
+        kind = kind.__supertype__
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        return None if data is None else _decode(next(a for a in arguments if a is not type(None)), data)
+    if origin is tuple:
+        return tuple(_decode(arguments[0], v) for v in data)
+    if origin is not None and issubclass(origin, Mapping):
+        return {k: _decode(arguments[1], v) for k, v in data.items()}
+    if dataclasses.is_dataclass(kind):
+        return _decode_fields(kind, data)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(data)
+    if kind is float and isinstance(data, int):
+        return float(data)
+    if not isinstance(data, kind):
+        raise TypeError(f"{data!r} is not {kind.__name__}")
+    return data
+
+
+def _decode_fields(kind: Any, data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise TypeError(f"{data!r} is not an object")
+    hints = typing.get_type_hints(kind)
+    return kind(**{f.name: _decode(hints[f.name], data[f.name]) for f in dataclasses.fields(kind) if f.name in data})

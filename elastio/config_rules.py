@@ -1,0 +1,106 @@
+"""What one key of the configuration may hold. A rule reads a TOML value or refuses it in one sentence."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from elastio.errors import ConfigError
+
+
+def _refuse(key: str, value: object, allowed: str) -> ConfigError:
+    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else value
+    return ConfigError(f"{key} is {shown}; allowed: {allowed}")
+
+
+def _bounds(above: float | None, least: float | None, most: float | None) -> str:
+    if above is not None:
+        return f"above {above:g}" + ("" if most is None else f" and at most {most:g}")
+    return f"at least {least:g}" if most is None else f"from {least:g} to {most:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite number within bounds; whole numbers are numbers too."""
+
+    meaning: str
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def allowed(self) -> str:
+        return f"a number {_bounds(self.above, self.least, self.most)}"
+
+    def read(self, key: str, value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise _refuse(key, value, self.allowed)
+        if not _is_within(value, self.above, self.least, self.most):
+            raise _refuse(key, value, self.allowed)
+        return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number within bounds."""
+
+    meaning: str
+    least: int
+    most: int | None = None
+
+    @property
+    def allowed(self) -> str:
+        return f"a whole number {_bounds(None, self.least, self.most)}"
+
+    def read(self, key: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise _refuse(key, value, self.allowed)
+        if not _is_within(value, None, self.least, self.most):
+            raise _refuse(key, value, self.allowed)
+        return value
+
+
+def _is_within(value: float, above: float | None, least: float | None, most: float | None) -> bool:
+    return (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
+
+
+# The UUID of a superblock as bcache-tools print it; groups and words as their own tools accept them.
+_PATTERNS = {
+    "uuid": (
+        re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+        "a UUID such as the one in /sys/block/bcache0/bcache/backing_dev_uuid",
+    ),
+    "path": (re.compile(r"/[^\0]*"), "an absolute path"),
+    "group": (re.compile(r"|[a-z_][a-z0-9_-]*"), "the name of a group, or an empty string"),
+    "word": (re.compile(r"[a-z][a-z0-9_-]*"), "a name of small letters, digits, - and _"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of one kind: `uuid`, `path`, `group`, `word`, or `choice` (one of `choices`)."""
+
+    meaning: str
+    kind: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        return f"one of {', '.join(self.choices)}" if self.choices else _PATTERNS[self.kind][1]
+
+    def read(self, key: str, value: object) -> Any:
+        """A Path for `path`, small letters for `uuid`, else the string."""
+        if not isinstance(value, str) or not self._fits(value):
+            raise _refuse(key, value, self.allowed)
+        if self.kind == "path":
+            return Path(value)
+        return value.lower() if self.kind == "uuid" else value
+
+    def _fits(self, value: str) -> bool:
+        return value in self.choices if self.choices else bool(_PATTERNS[self.kind][0].fullmatch(value))
+
+
+Rule: TypeAlias = Number | Whole | Text

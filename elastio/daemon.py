@@ -1,0 +1,235 @@
+"""`elastiod`: wires the real adapters to the loop and runs it.
+
+Starts in this order, because each step needs the one before: configuration, lock, journal and ledger, lanes (forked
+while nothing is open that a child should not have), control socket, udev, READY.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from elastio import __version__, registry
+from elastio.actions import Action, Outcome
+from elastio.books import LedgerBooks
+from elastio.config import DEFAULT_PATH, Config, load
+from elastio.control import ControlServer
+from elastio.drive import Driver
+from elastio.errors import ConfigError, ElastioError, HostError
+from elastio.executor import Executor, lost
+from elastio.exits import Exit
+from elastio.host.bcache import BcacheHost
+from elastio.host.clock import SystemClock
+from elastio.host.counters import DiskCounters
+from elastio.host.lock import lock_device
+from elastio.host.sdnotify import Notifier
+from elastio.host.sysfs import Sysfs
+from elastio.host.udev import BlockEvents
+from elastio.journal import Journal, remember
+from elastio.lane import ForkLane
+from elastio.ledger import Ledger
+from elastio.loop import Agent, Lanes, Look
+from elastio.model import HostView
+from elastio.ports import VolumeProvider
+from elastio.requests import Requests
+from elastio.state import AgentState
+
+_log = logging.getLogger("elastio")
+
+# How long a stop waits for a host action that is under way; a cloud call is looked up at the next start.
+STOP_WAIT_S = 20.0
+# bcache's built-in asynchronous cutoff, where the module does not say otherwise.
+DEFAULT_CUTOFF_PERCENT = 40
+
+
+@dataclass(slots=True)
+class CloudDoor:
+    """Opens the provider once, in the process that uses it: its SDK is slow to load and large."""
+
+    config: Config
+    _opened: VolumeProvider | None = None
+
+    def __call__(self) -> VolumeProvider:
+        if self._opened is None:
+            provider = self.config.provider
+            self._opened = registry.open_provider(provider.name, provider.settings, self.config.device.backing_uuid)
+        return self._opened
+
+    def warm_up(self) -> None:
+        """Load the SDK ahead of the first boost. A failure shows again, as an error, when the cloud is asked."""
+        try:
+            warm = getattr(self(), "warm_up", None)
+            if warm is not None:
+                warm()
+        except ElastioError as error:
+            _log.warning("the cloud is not ready: %s", error)
+
+
+def read_cutoff(sysfs: Sysfs) -> float:
+    """The share of a cache that bcache fills with asynchronous writes, from its module parameter."""
+    shown = sysfs.read_or("sys/module/bcache/parameters/bch_cutoff_writeback", str(DEFAULT_CUTOFF_PERCENT))
+    return int(shown) / 100
+
+
+def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
+    """A look that answers its error as text: a lane carries values only."""
+
+    def look(serials: Look) -> HostView | str:
+        try:
+            return host.look(serials)
+        except ElastioError as error:
+            return str(error)
+
+    return look
+
+
+def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[Action, Outcome], ...]]:
+    """The three lanes, their children started."""
+    door = CloudDoor(config)
+    executor = Executor(host, door)
+    late = "the kernel did not show its state within {:.0f} s: bcache may hang"
+    look: ForkLane[Look, HostView | str] = ForkLane("look", look_with(host), lambda _, s: late.format(s))
+    on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost)
+    on_cloud: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
+    forked = (look, on_host, on_cloud)
+    for lane in forked:
+        lane.start()
+    return Lanes(look=look, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
+
+
+class Daemon:
+    """One run of the agent, from start to stop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.config = load(path)
+        self._sysfs, self._clock = Sysfs(), SystemClock()
+        self._host = BcacheHost(self.config.device.backing_uuid, self._sysfs)
+        self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
+        self._journal = Journal(self.config.agent.state_dir / "journal.jsonl", self._host.boot_id)
+        self._notifier = Notifier()
+
+    def run(self) -> None:
+        config = self.config
+        self._journal.open()
+        with Ledger(config.agent.state_dir / "ledger.sqlite") as ledger:
+            books = LedgerBooks(ledger, config.device.backing_uuid)
+            lanes, forked = open_lanes(config, self._host)
+            try:
+                self._run(books, lanes, forked)
+            finally:
+                for lane in forked:
+                    lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
+                self._journal.close()
+
+    def _run(self, books: LedgerBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
+        agent = self._agent(books, lanes)
+        driver = Driver(agent, forked, self._notifier)
+        requests = Requests(agent, self._journal.path, self._clock.now())
+        socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
+        requests.answer_with(socket.resolve)
+        socket.register(driver.selector)
+        events = BlockEvents()
+        driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
+        self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
+        _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
+        teller = Teller(self._notifier)
+
+        def after_step() -> None:
+            socket.sweep()
+            teller.tell(agent)
+            books.touch_device(agent, self.config, wall=self._clock.wall())
+
+        try:
+            driver.run(lambda: self._reload(agent), after_step)
+        finally:
+            self._notifier.send("STOPPING=1")
+            socket.close()
+
+    def _agent(self, books: LedgerBooks, lanes: Lanes) -> Agent:
+        now, wall = self._clock.now(), self._clock.wall()
+        memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
+        state = AgentState(
+            phase=memory.phase,
+            cycle=memory.cycle,
+            paused=memory.paused,
+            learned_size_bytes=books.learned_size(),
+        )
+        return Agent(
+            self.config.policy(read_cutoff(self._sysfs)),
+            state,
+            lanes=lanes,
+            journal=self._journal,
+            books=books,
+            clock=self._clock,
+            counters=DiskCounters(),
+            sample_interval_s=self.config.agent.sample_interval_s,
+        )
+
+    def _reload(self, agent: Agent) -> None:
+        """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""
+        try:
+            config = load(self._path)
+            if (config.device, config.provider, config.agent) != (
+                self.config.device,
+                self.config.provider,
+                self.config.agent,
+            ):
+                raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
+        except ConfigError as error:
+            _log.error("the configuration was not reloaded: %s", error)
+            return
+        self.config = config
+        agent.policy = config.policy(read_cutoff(self._sysfs))
+        _log.info("the configuration was reloaded")
+
+
+class Teller:
+    """Tells the log and systemd about every change of phase, fault and error, once."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
+        self._told: tuple[str, str, str] = ("", "", "")
+
+    def tell(self, agent: Agent) -> None:
+        state = agent.state
+        now = (state.phase.value, state.fault, agent.last_error)
+        if now == self._told:
+            return
+        if now[0] != self._told[0]:
+            _log.info("%s", state.phase)
+            self._notifier.send(f"STATUS={state.phase}")
+        if now[1] and now[1] != self._told[1]:
+            _log.error("faulted: %s", state.fault)
+        if now[2] and now[2] != self._told[2]:
+            _log.warning("%s", agent.last_error)
+        self._told = now
+
+
+@click.command(name="elastiod")
+@click.option("--config", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True)
+@click.option("--sim", is_flag=True, help="Run on a simulated kernel and cloud; nothing real is touched.")
+@click.version_option(__version__)
+def main(path: Path, sim: bool) -> None:
+    """The elastio agent. Runs in the foreground; systemd starts it as elastiod.service."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    try:
+        if sim:
+            from elastio.sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
+
+            run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
+        else:
+            daemon = Daemon(path)
+            logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
+            daemon.run()
+    except ConfigError as error:
+        click.echo(f"elastiod: {error}", err=True)
+        sys.exit(Exit.CONFIG)
+    except (HostError, ElastioError) as error:
+        click.echo(f"elastiod: {error}", err=True)
+        sys.exit(Exit.FAILED)

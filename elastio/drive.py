@@ -1,0 +1,108 @@
+"""The selector that drives the agent on a real machine: timer, lanes, udev, control socket, signals. One thread."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Protocol
+
+from elastio.host.clock import SystemClock
+from elastio.host.sdnotify import Notifier
+from elastio.lane import ForkLane
+from elastio.loop import Agent
+
+# Never sleep longer: the watchdog and time-outs of lanes and clients are looked after on the way.
+LONGEST_SLEEP_S = 1.0
+# A step that takes in an answer may start the next action, whose answer may be there at once.
+STEPS_AT_ONCE = 3
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    def fileno(self) -> int: ...
+
+
+class Driver:
+    """Runs `agent` until a signal asks to stop."""
+
+    def __init__(self, agent: Agent, lanes: tuple[ForkLane[Any, Any], ...], notifier: Notifier) -> None:
+        self._agent, self._lanes, self._notifier = agent, lanes, notifier
+        self.selector = selectors.DefaultSelector()
+        self._clock = SystemClock()
+        self._watched: dict[ForkLane[Any, Any], int] = {}
+        self._stop = False
+        self._signals: set[int] = set()
+        self._woken, self._waker = socket.socketpair()
+        self._on_hangup: Callable[[], None] = lambda: None
+        self._after_step: Callable[[], None] = lambda: None
+
+    def watch(self, source: Source, callback: Callable[[], None]) -> None:
+        """Call back whenever the source is readable."""
+        self.selector.register(source, selectors.EVENT_READ, callback)
+
+    def run(self, on_hangup: Callable[[], None], after_step: Callable[[], None]) -> None:
+        """`on_hangup` reloads the configuration; `after_step` runs after every step of the agent."""
+        self._on_hangup, self._after_step = on_hangup, after_step
+        self._catch_signals()
+        while not self._stop:
+            self._watch_lanes()
+            for key, mask in self.selector.select(self._sleep_s()):
+                self._dispatch(key, mask)
+            self._handle_signals()
+            self._agent.step()
+            self._after_step()
+            self._notifier.beat(self._clock.now())
+
+    def _sleep_s(self) -> float:
+        until = self._agent.wake_at() - self._clock.now()
+        return max(0.0, min(until, LONGEST_SLEEP_S))
+
+    def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
+        if isinstance(key.data, ForkLane):
+            return  # the step takes the answer in
+        if callable(key.data):
+            key.data()
+        else:
+            key.data.on_ready(key, mask)
+
+    def _watch_lanes(self) -> None:
+        """A lane's pipe changes when its child is replaced."""
+        for lane in self._lanes:
+            old, new = self._watched.get(lane), lane.fileno()
+            if old == new:
+                continue
+            if old is not None:
+                self.selector.unregister(old)
+                del self._watched[lane]
+            if new is not None:
+                self.selector.register(new, selectors.EVENT_READ, lane)
+                self._watched[lane] = new
+
+    # --- signals -----------------------------------------------------------------------------------------
+
+    def _catch_signals(self) -> None:
+        self._woken.setblocking(False)
+        self._waker.setblocking(False)
+        self.watch(self._woken, self._drain_wakeups)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._note_signal)
+
+    def _note_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signals.add(number)
+
+    def _drain_wakeups(self) -> None:
+        self._woken.recv(64)
+
+    def _handle_signals(self) -> None:
+        signals, self._signals = self._signals, set()
+        if signal.SIGHUP in signals:
+            self._on_hangup()
+        if signals & {signal.SIGTERM, signal.SIGINT}:
+            _log.info("asked to stop: the device keeps its state, the next start goes on from it")
+            self._stop = True

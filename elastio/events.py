@@ -1,0 +1,215 @@
+"""Which event does the agent see in each phase? One function per phase; at most one event per decision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastio.facts import VISIBLE_WITHIN_S
+from elastio.model import BackingView, CacheMode, CacheState, RequestKind, Volume, VolumeState
+from elastio.observation import Observation
+from elastio.policy import Policy, is_load_high, is_quiet
+from elastio.state import AgentState, Cycle, Phase
+from elastio.units import format_duration
+
+
+class Event(StrEnum):
+    BOOST_WANTED = "boost wanted"
+    ORPHAN_FOUND = "orphan found"
+    CACHE_ATTACHED = "cache attached"
+    BOOST_REFUSED = "boost refused"  # nothing was bought
+    BOOST_ABANDONED = "boost abandoned"  # something was, or may have been, bought
+    WENT_QUIET = "went quiet"
+    LOAD_RETURNED = "load returned"
+    CACHE_LEFT = "cache left"
+    DRAINED = "drained"
+    DIRTIED = "dirtied"
+    RELEASED = "released"
+    ENDANGERED = "endangered"
+    REPAIRED = "repaired"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An event and the sentence that says what showed it."""
+
+    event: Event
+    reason: str
+
+
+def danger(state: AgentState, obs: Observation) -> Seen | None:
+    """What only an operator may decide, whatever the phase."""
+    backing = obs.host.backing if obs.host else None
+    if backing is None:
+        return None
+    if backing.state is CacheState.INCONSISTENT:
+        return Seen(
+            Event.ENDANGERED,
+            "the backing device was started by force without its dirty cache: it is inconsistent",
+        )
+    if backing.cache_set is None and backing.state is not CacheState.NO_CACHE:
+        return Seen(
+            Event.ENDANGERED,
+            f"the cache of the backing device is missing and the device is {backing.state}: "
+            f"attach volume {_volume_name(state.cycle)} again; nothing is started without it",
+        )
+    ours = state.cycle.cache_set if state.cycle else None
+    if state.recovered and backing.cache_set is not None and backing.cache_set != ours and not _may_be_ours(state):
+        return Seen(
+            Event.ENDANGERED,
+            f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
+        )
+    return None
+
+
+def _volume_name(cycle: Cycle | None) -> str:
+    return cycle.volume_id if cycle and cycle.volume_id else "that was its cache"
+
+
+def _may_be_ours(state: AgentState) -> bool:
+    """A cache set that appears while this agent is formatting is the one it formats."""
+    return state.phase is Phase.ATTACHING and state.cycle is not None and state.cycle.cache_set is None
+
+
+def is_asked(obs: Observation, kind: RequestKind) -> bool:
+    return any(r.kind is kind for r in obs.requests)
+
+
+# --- one function per phase ------------------------------------------------------------------------------
+
+
+def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    """Boosts are decided by `decide` itself (they can be refused); here: volumes that nobody remembers."""
+    orphan = orphan_of(state)
+    if orphan is not None and obs.host is not None and obs.host.backing is not None:
+        return Seen(Event.ORPHAN_FOUND, f"volume {orphan} is ours and belongs to no cycle: release it")
+    return None
+
+
+def orphans(state: AgentState) -> tuple[Volume, ...]:
+    """Owned volumes that exist, are not leaving and are not attached to another instance."""
+    left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE)
+    return tuple(v for v in state.owned or () if v.state not in left_alone)
+
+
+def orphan_of(state: AgentState) -> str | None:
+    """The id of one orphan, or None."""
+    return next((v.id for v in orphans(state)), None)
+
+
+def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    cycle = _cycle(state)
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and _is_boosted(cycle, backing):
+        took = (cycle.marks.boosted or obs.now) - cycle.started_at
+        return Seen(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
+    if cycle.failure:
+        kind = Event.BOOST_ABANDONED if cycle.volume_id or cycle.doubt_at is not None else Event.BOOST_REFUSED
+        return Seen(kind, cycle.failure)
+    if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE):
+        return Seen(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
+    if obs.now - cycle.started_at > policy.attach_deadline_s:
+        waited = format_duration(policy.attach_deadline_s)
+        return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
+    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
+        return Seen(Event.BOOST_ABANDONED, "an operator asked to stop")
+    if is_quiet(state.load, obs.now, policy) and cycle.started_at < (state.load.below_since or 0):
+        return Seen(Event.BOOST_ABANDONED, "the load was over before the cache was there")
+    return None
+
+
+def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
+    return (
+        cycle.cache_set is not None
+        and backing.cache_set == cycle.cache_set
+        and backing.cache_mode is CacheMode.WRITEBACK
+    )
+
+
+def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    cycle = _cycle(state)
+    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
+        return Seen(Event.WENT_QUIET, "an operator asked to flush")
+    if _has_left(cycle, obs):
+        return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
+    since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
+    if is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s:
+        return Seen(
+            Event.WENT_QUIET,
+            f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",
+        )
+    return None
+
+
+def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    cycle = _cycle(state)
+    if _has_left(cycle, obs):
+        return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
+    wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
+    if is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused):
+        return Seen(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and is_drained(backing):
+        return Seen(Event.DRAINED, "the cache is clean")
+    return None
+
+
+def is_drained(backing: BackingView) -> bool:
+    """Nothing dirty and nothing can become dirty: all three, because each alone may lag."""
+    return backing.state is CacheState.CLEAN and backing.dirty_bytes == 0 and backing.cache_mode is CacheMode.NONE
+
+
+def _has_left(cycle: Cycle, obs: Observation) -> bool:
+    backing = obs.host.backing if obs.host else None
+    return backing is not None and backing.cache_set is None and backing.state is CacheState.NO_CACHE
+
+
+def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    cycle = _cycle(state)
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
+        if backing.state is CacheState.DIRTY or backing.cache_mode is CacheMode.WRITEBACK:
+            return Seen(Event.DIRTIED, "the cache set is attached and not drained")
+        return None
+    if cycle.volume_id is None and not _may_still_show(state, cycle):
+        return Seen(Event.RELEASED, "no volume was bought")
+    if cycle.volume_state is VolumeState.ELSEWHERE:
+        return Seen(Event.ENDANGERED, f"volume {cycle.volume_id} is ours and attached to another instance")
+    if cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING):
+        return Seen(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
+    return None
+
+
+def _may_still_show(state: AgentState, cycle: Cycle) -> bool:
+    """A purchase without a clear answer: it may show in a list until long after the last attempt."""
+    if cycle.doubt_at is None:
+        return False
+    return state.listed_at is None or state.listed_at < cycle.doubt_at + VISIBLE_WITHIN_S
+
+
+def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    """Leaves when an operator says so, or when the missing cache is back; what then is, is read off the kernel."""
+    if obs.host is None or obs.host.backing is None:
+        return None
+    if is_asked(obs, RequestKind.RESUME):
+        return Seen(Event.REPAIRED, "an operator asked to go on")
+    cycle = state.cycle
+    if cycle and cycle.cache_set and obs.host.backing.cache_set == cycle.cache_set and obs.host.backing.running:
+        return Seen(Event.REPAIRED, "the cache is back")
+    return None
+
+
+def _cycle(state: AgentState) -> Cycle:
+    if state.cycle is None:
+        raise ValueError(f"{state.phase} without a cycle")
+    return state.cycle
+
+
+DETECTORS = {
+    Phase.IDLE: in_idle,
+    Phase.ATTACHING: in_attaching,
+    Phase.BOOSTING: in_boosting,
+    Phase.FLUSHING: in_flushing,
+    Phase.DETACHING: in_detaching,
+    Phase.FAULTED: in_faulted,
+}

@@ -1,0 +1,137 @@
+"""The one owner of effects: carries out one action through the ports and says what came of it.
+
+Before anything leaves for good it looks at the live system once more: the decision was made on an older look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    AttachVolume,
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    FormatCache,
+    Lane,
+    ListVolumes,
+    Outcome,
+    ReleaseCacheDisk,
+    SetFlush,
+    TuneBacking,
+    Value,
+    Verdict,
+    lane_of,
+)
+from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
+from elastio.invariants import why_not_let_go
+from elastio.model import Bought, Serial
+from elastio.ports import CacheHost, VolumeProvider
+
+# Asking again will not help within this boost.
+FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
+
+
+PlainHostAction: TypeAlias = (
+    TuneBacking | AttachCacheSet | EnterPhase1 | EnterPhase2 | SetFlush | DetachCacheSet | ReleaseCacheDisk
+)
+
+
+class Executor:
+    """Runs inside a lane. `provider` is opened on first use: its SDK is slow to load."""
+
+    def __init__(self, host: CacheHost, provider: Callable[[], VolumeProvider]) -> None:
+        self._host, self._provider = host, provider
+
+    def run(self, action: Action) -> Outcome:
+        """Never raises an error of ours: a failure is an outcome."""
+        began = time.monotonic()
+        try:
+            value = self._carry_out(action)
+        except ElastioError as error:
+            verdict = Verdict.REFUSED if isinstance(error, FINAL) else Verdict.RETRY
+            return Outcome(action, verdict, error=str(error), seconds=time.monotonic() - began)
+        return Outcome(action, Verdict.DONE, value, seconds=time.monotonic() - began)
+
+    def _carry_out(self, action: Action) -> Value:
+        match action:
+            case CreateVolume():
+                provider = self._provider()
+                quote = provider.quote(action.spec)
+                return Bought(provider.create(action.token, quote.spec, {}), quote)
+            case DescribeVolume():
+                return self._provider().describe(action.volume_id)
+            case ListVolumes():
+                return self._provider().list_owned()
+            case FormatCache():
+                return self._host.format_cache(action.serial, action.size_bytes)
+            case AttachVolume() | DetachVolume() | DeleteVolume():
+                self._move_volume(action)
+            case _:
+                self._on_host(action)
+        return None
+
+    def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
+        provider = self._provider()
+        match action:
+            case AttachVolume():
+                provider.attach(action.volume_id)
+            case DetachVolume():
+                self._require_letting_go(action.serial)
+                provider.detach(action.volume_id)
+            case DeleteVolume():
+                self._require_letting_go(action.serial)
+                provider.delete(action.volume_id)
+
+    def _require_letting_go(self, serial: Serial) -> None:
+        reason = why_not_let_go(serial, self._host.look((serial,)))
+        if reason:
+            raise NotOursError(f"the volume with serial {serial} was kept: {reason}")
+
+    def _on_host(self, action: PlainHostAction) -> None:
+        host = self._host
+        match action:
+            case TuneBacking():
+                host.tune_backing()
+            case AttachCacheSet():
+                host.attach_cache_set(action.cache_set, action.serial, flush=action.flush)
+            case EnterPhase1():
+                host.enter_phase1(flush=action.flush)
+            case EnterPhase2():
+                host.enter_phase2()
+            case SetFlush():
+                host.set_flush(running=action.running)
+            case DetachCacheSet():
+                host.detach_cache_set(action.cache_set)
+            case ReleaseCacheDisk():
+                host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
+
+
+def lost(action: Action, seconds: float) -> Outcome:
+    """The outcome of an action whose lane gave no answer in time."""
+    text = f"no answer within {seconds:.0f} s: it may or may not have happened"
+    return Outcome(action, Verdict.UNKNOWN, error=text, seconds=seconds)
+
+
+# How long a lane waits for an action before it gives up the child: above the adapter's own limits.
+TIMEOUTS_S: dict[type[Action], float] = {
+    FormatCache: 60.0,
+    AttachCacheSet: 60.0,
+    DetachCacheSet: 60.0,
+    ReleaseCacheDisk: 60.0,
+}
+HOST_TIMEOUT_S = 30.0
+CLOUD_TIMEOUT_S = 60.0
+
+
+def timeout_of(action: Action) -> float:
+    default = CLOUD_TIMEOUT_S if lane_of(action) is Lane.CLOUD else HOST_TIMEOUT_S
+    return TIMEOUTS_S.get(type(action), default)

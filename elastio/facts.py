@@ -1,0 +1,155 @@
+"""Fold what was seen into the state: outcomes of actions, the kernel's view, throughput.
+
+Outcomes only supply what a look cannot (an id, an error text); what *is* comes from looking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.actions import (
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    FormatCache,
+    Lane,
+    ListVolumes,
+    Outcome,
+    TuneBacking,
+    Verdict,
+    is_read,
+    lane_of,
+)
+from elastio.model import Bought, CacheMode, HostView, Volume, VolumeState
+from elastio.observation import Observation
+from elastio.policy import Policy, watch_load
+from elastio.state import AgentState, Cycle, Pace, Phase, verb
+
+# A call that changes something is repeated only after this long: what was asked for may take a while to show.
+SETTLE_S = 5.0
+RETRY_FIRST_S = 1.0
+RETRY_MOST_S = 60.0
+LOOK_FIRST_S = 0.25
+LOOK_MOST_S = 3.0
+# A volume that was never shown and still is not after this long does not exist.
+VISIBLE_WITHIN_S = 60.0
+
+
+def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state with everything in `obs` taken into account; no decision yet."""
+    for outcome in obs.outcomes:
+        state = _fold_outcome(state, outcome, obs, policy)
+    if obs.sample is not None:
+        state = replace(state, load=watch_load(state.load, obs.sample, policy))
+    if state.cycle is not None and obs.host is not None:
+        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase))
+    return state
+
+
+# --- outcomes --------------------------------------------------------------------------------------------
+
+
+def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    if isinstance(outcome.action, ListVolumes):
+        return _fold_list(state, outcome, obs, policy)
+    if isinstance(outcome.action, TuneBacking):
+        return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
+    cycle = state.cycle
+    if cycle is None:
+        return state
+    cycle = cycle.with_pace(outcome.action, _next_pace(cycle.paced(outcome.action), outcome, obs))
+    if not is_read(outcome.action) and outcome.verdict is Verdict.DONE:
+        cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
+    if outcome.verdict is Verdict.DONE:
+        cycle = _fold_done(cycle, outcome, obs)
+    elif outcome.verdict is Verdict.REFUSED and state.phase is Phase.ATTACHING:
+        cycle = replace(cycle, failure=outcome.error)
+    elif isinstance(outcome.action, CreateVolume):
+        cycle = replace(cycle, doubt_at=obs.now)
+    return replace(state, cycle=cycle)
+
+
+def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
+    if is_read(outcome.action):
+        delay = min(LOOK_FIRST_S * 1.5**pace.tries, LOOK_MOST_S)
+        return Pace(pace.tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
+    if outcome.verdict is Verdict.DONE:
+        return Pace(0, obs.now + _settle_s(outcome))
+    delay = min(RETRY_FIRST_S * 2**pace.tries, RETRY_MOST_S)
+    return Pace(pace.tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
+
+
+def _settle_s(outcome: Outcome) -> float:
+    # Writes to /sys are done when they return; a cloud call and bcache's detach are only accepted.
+    accepted_only = lane_of(outcome.action) is Lane.CLOUD or isinstance(outcome.action, DetachCacheSet)
+    return SETTLE_S if accepted_only else 0.0
+
+
+def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
+    match outcome.action:
+        case CreateVolume() if isinstance(outcome.value, Bought):
+            return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
+        case DescribeVolume():
+            return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
+        case FormatCache() if isinstance(outcome.value, str):
+            return replace(cycle, cache_set=outcome.value).marked(formatted=obs.now)
+        case DeleteVolume():
+            closed = obs.wall if cycle.closed_wall is None else cycle.closed_wall
+            return replace(cycle, closed_wall=closed).marked(deleted=obs.now)
+    return cycle
+
+
+def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
+    """Bind the cycle to its volume. The bill runs from the cloud's own creation time."""
+    opened = cycle.opened_wall if cycle.opened_wall is not None else min(volume.created_wall, obs.wall)
+    return replace(
+        cycle, volume_id=volume.id, serial=volume.serial, volume=volume, doubt_at=None, opened_wall=opened
+    ).marked(created=obs.now)
+
+
+def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
+    if volume is not None:
+        return replace(cycle, volume=volume, seen=True)
+    created = cycle.marks.created
+    invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
+    if cycle.volume is None or invisible_yet:
+        return cycle
+    closed = obs.wall if cycle.closed_wall is None else cycle.closed_wall
+    return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE), closed_wall=closed)
+
+
+def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    pace = _next_pace(state.list_pace, outcome, obs)
+    if outcome.verdict is not Verdict.DONE or not isinstance(outcome.value, tuple):
+        return replace(state, list_pace=pace)
+    volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
+    state = replace(state, owned=volumes, list_pace=pace, listed_at=obs.now)
+    cycle = state.cycle
+    if cycle is None or cycle.volume_id is not None:
+        return state
+    ours = next((v for v in volumes if v.token == cycle.token), None)
+    if ours is not None:
+        return replace(state, cycle=replace(adopt(cycle, ours, obs), seen=True))
+    return state
+
+
+# --- the kernel ------------------------------------------------------------------------------------------
+
+
+def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
+    disk = host.disk(cycle.serial)
+    if disk is not None and phase is Phase.ATTACHING:
+        cycle = cycle.marked(appeared=host.at)
+    backing = host.backing
+    if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
+        return cycle
+    if backing.cache_mode is CacheMode.WRITEBACK and phase is Phase.ATTACHING:
+        cycle = cycle.marked(boosted=host.at)
+    in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
+    return replace(
+        cycle,
+        peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
+        peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
+        evicted_bytes=max(cycle.evicted_bytes, backing.overflow_bytes or 0),
+    )

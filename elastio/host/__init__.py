@@ -1,0 +1,1 @@
+"""The kernel's side: one module per interface. Only `sysfs` writes /sys, only `commands` runs programs."""

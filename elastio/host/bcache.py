@@ -1,0 +1,223 @@
+"""The kernel as a `CacheHost`: the exact sequences that put a cache in front of a device and take it away again.
+
+Each method verifies before it touches, may be repeated, and waits only for what the kernel does at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host import blockdev, overflow, superblock, tuning
+from elastio.host.commands import run
+from elastio.host.sysfs import Sysfs
+from elastio.host.view import SETS, Backing, find_backing, look
+from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
+from elastio.units import KIB
+
+REGISTER_S = 10.0
+UNREGISTER_S = 20.0
+POLL_S = 0.02
+# make-bcache: 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
+# than about 512 buckets and works badly with few.
+BUCKET_BYTES = 512 * KIB
+LEAST_BUCKETS = 2048
+SMALLEST_BUCKET_BYTES = 64 * KIB
+
+
+class BcacheHost:
+    """`CacheHost` for the backing device with this UUID."""
+
+    def __init__(self, backing_uuid: str, sysfs: Sysfs | None = None) -> None:
+        self.backing_uuid = backing_uuid
+        self.sysfs = sysfs or Sysfs()
+        self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
+
+    def look(self, serials: tuple[Serial, ...]) -> HostView:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
+
+    # --- the backing device ------------------------------------------------------------------------------
+
+    def _backing(self) -> Backing:
+        backing = find_backing(self.sysfs, self.backing_uuid)
+        if backing is None:
+            raise HostError(f"backing device {self.backing_uuid} is not registered with bcache")
+        return backing
+
+    def _attached(self, backing: Backing) -> CacheSetUuid | None:
+        name = self.sysfs.link(f"{backing.directory}/cache")
+        return CacheSetUuid(name) if name else None
+
+    def _require_attached(self) -> Backing:
+        backing = self._backing()
+        if self._attached(backing) is None:
+            raise HostError(f"no cache set is attached to {backing.device}")
+        return backing
+
+    def tune_backing(self) -> None:
+        backing = self._backing()
+        tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
+
+    def enter_phase1(self, *, flush: bool) -> None:
+        tuning.phase1(self.sysfs, self._require_attached().directory, flush=flush)
+
+    def enter_phase2(self) -> None:
+        tuning.phase2(self.sysfs, self._require_attached().directory)
+
+    def set_flush(self, *, running: bool) -> None:
+        self.sysfs.ensure(f"{self._require_attached().directory}/writeback_running", int(running))
+
+    # --- a new cache -------------------------------------------------------------------------------------
+
+    def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
+        disk = self._require_disk(serial)
+        registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
+        if registered:
+            return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
+        blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes)
+        blockdev.require_exclusive(disk.node)
+        backing = self._backing()
+        if blockdev.signatures(disk):
+            self._require_not_the_last_cache(backing, disk)
+            blockdev.wipe(disk)
+        cache_set = self._make_cache(disk, self._block_size(backing))
+        self._register(disk, cache_set)
+        return cache_set
+
+    def _require_disk(self, serial: Serial) -> blockdev.Disk:
+        disk = blockdev.find(self.sysfs, serial)
+        if disk is None:
+            raise HostError(f"no disk shows the serial {serial}")
+        return disk
+
+    def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
+        """A repeated format: the set is registered and has served nobody."""
+        if disk.size_bytes != size_bytes:
+            raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched")
+        if blockdev.holders(self.sysfs, disk.name):
+            raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
+        return cache_set
+
+    def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
+        """Never format what the backing device still waits for."""
+        state = self.sysfs.read(f"{backing.directory}/state")
+        if state != CacheState.NO_CACHE and self._attached(backing) is None:
+            raise NotOursError(f"{backing.device} is {state} and disk {disk.name} may be its cache: not touched")
+
+    def _block_size(self, backing: Backing) -> int:
+        """The set's block size may not be larger than the backing device's, or the attach is refused."""
+        found = superblock.read(backing.node)
+        if found is None:
+            raise HostError(f"{backing.node} shows no bcache superblock")
+        return found.block_size_bytes
+
+    def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
+        bucket = BUCKET_BYTES
+        while bucket > SMALLEST_BUCKET_BYTES and disk.size_bytes // bucket < LEAST_BUCKETS:
+            bucket //= 2
+        text = run(["make-bcache", "-C", "-w", str(block_size), "-b", str(bucket), str(disk.node)], timeout_s=20)
+        for line in text.splitlines():
+            if line.startswith("Set UUID:"):
+                return CacheSetUuid(line.split()[-1])
+        raise HostError(f"make-bcache did not name the set on {disk.name}")
+
+    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
+        """Directly: udev would do it too, up to 1.2 s later. The loser of that race is told EINVAL or EBUSY."""
+        refused = ""
+        try:
+            self.sysfs.write("sys/fs/bcache/register_quiet", str(disk.node))
+        except HostError as error:
+            refused = str(error)
+        link = f"sys/block/{disk.name}/bcache/set"
+        if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
+            raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+        backing, disk = self._backing(), self._require_disk(serial)
+        directory = backing.directory
+        if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
+            raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
+        attached = self._attached(backing)
+        if attached not in (None, cache_set):
+            raise NotOursError(f"cache set {attached} is attached to {backing.device} already")
+        tuning.tune_queue(self.sysfs, disk.name, tuning.CACHE_REQUESTS, tuning.CACHE_REQUEST_KB)
+        tuning.tune_set(self.sysfs, cache_set)
+        tuning.tune(self.sysfs, directory, backing.disk, attached)
+        if attached is None:
+            overflow.start(self.sysfs)
+            self.sysfs.write(f"{directory}/attach", cache_set)
+        if self._attached(backing) != cache_set:
+            raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
+        tuning.phase1(self.sysfs, directory, flush=flush)
+
+    # --- taking it away ------------------------------------------------------------------------------------
+
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
+        backing = self._backing()
+        attached = self._attached(backing)
+        if attached is None:
+            return
+        if attached != cache_set:
+            raise NotOursError(f"cache set {attached} is attached, not {cache_set}: it was left alone")
+        directory = backing.directory
+        state = self.sysfs.read(f"{directory}/state")
+        mode = self.sysfs.shown(f"{directory}/cache_mode")
+        if state == CacheState.DIRTY or mode != CacheMode.NONE:
+            raise DeviceBusyError(f"{backing.device} is {state} in mode {mode}: it must be drained before a detach")
+        self._make_durable(backing)
+        self.sysfs.write(f"{directory}/detach", 1)
+
+    def _make_durable(self, backing: Backing) -> None:
+        if backing.adaptive_node is not None:
+            blockdev.make_durable(backing.adaptive_node)
+        blockdev.make_durable(backing.node)
+
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
+        disk = blockdev.find(self.sysfs, serial)
+        if disk is None:
+            return
+        if disk.size_bytes != size_bytes:
+            raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched")
+        backing = self._backing()
+        registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
+        if registered is not None:
+            self._require_serves_nobody(registered)
+        elif self._attached(backing) is None:
+            self._require_not_the_last_cache(backing, disk)
+        self._make_durable(backing)  # "no cache" in the backing superblock, and all data, before the cache goes
+        if registered is not None:
+            self._unregister(disk, registered)
+        self._wipe(disk)
+
+    def _require_serves_nobody(self, cache_set: str) -> None:
+        served = [n for n in self.sysfs.names(f"{SETS}/{cache_set}") if n.startswith("bdev")]
+        if served:
+            raise DeviceBusyError(f"cache set {cache_set} still serves {len(served)} backing device(s)")
+
+    def _unregister(self, disk: blockdev.Disk, cache_set: str) -> None:
+        self.sysfs.write(f"{SETS}/{cache_set}/unregister", 1)
+
+        def gone() -> bool:
+            set_there = self.sysfs.exists(f"{SETS}/{cache_set}")
+            return not set_there and not self.sysfs.exists(f"sys/block/{disk.name}/bcache")
+
+        if not self._wait(gone, UNREGISTER_S):
+            raise HostError(f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s")
+
+    def _wipe(self, disk: blockdev.Disk) -> None:
+        blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes)
+        blockdev.require_exclusive(disk.node)
+        blockdev.wipe(disk)
+        if superblock.read(Path(disk.node)) is not None:
+            raise HostError(f"the superblock on {disk.name} is still there after wiping it")

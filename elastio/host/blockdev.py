@@ -1,0 +1,129 @@
+"""Block devices: found by serial, checked before they are touched, made durable."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host.commands import run
+from elastio.host.sysfs import Sysfs
+from elastio.model import Serial
+
+SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
+# A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
+SHORTEST_SERIAL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    name: str
+    serial: Serial
+    size_bytes: int
+
+    @property
+    def node(self) -> Path:
+        return Path("/dev") / self.name
+
+
+def bare(serial: str) -> str:
+    return serial.replace("-", "").strip()
+
+
+def is_same_serial(shown: str, wanted: str) -> bool:
+    """Whether the serial a disk shows stands for the wanted one.
+
+    Hyphens do not count, and the disk may show only the beginning: EBS drops the hyphen, virtio cuts at 20.
+    """
+    shown, wanted = bare(shown), bare(wanted)
+    return shown == wanted or (len(shown) >= SHORTEST_SERIAL and wanted.startswith(shown))
+
+
+def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
+    """Every disk that shows a serial and a size. While a disk goes away it may show neither for a moment."""
+    found = []
+    for name in sysfs.names("sys/block"):
+        serial = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
+        size = int(sysfs.read_or(f"sys/block/{name}/size", "0") or 0) * SECTOR
+        if serial.strip() and size:
+            found.append(Disk(name, Serial(serial.strip()), size))
+    return tuple(found)
+
+
+def find(sysfs: Sysfs, serial: Serial) -> Disk | None:
+    """The one disk with this serial. Raises NotOursError when several show it."""
+    same = [d for d in disks(sysfs) if is_same_serial(d.serial, serial)]
+    if len(same) > 1:
+        raise NotOursError(f"several disks show the serial {serial}: {', '.join(d.name for d in same)}")
+    return same[0] if same else None
+
+
+def holders(sysfs: Sysfs, name: str) -> tuple[str, ...]:
+    """What is stacked on the disk or one of its partitions."""
+    held = list(sysfs.names(f"sys/block/{name}/holders"))
+    for part in sysfs.names(f"sys/block/{name}"):
+        if part.startswith(name):
+            held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
+    return tuple(held)
+
+
+def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
+    """The disk itself is a mount's source or a swap area."""
+    number = sysfs.read_or(f"sys/block/{name}/dev", "?")
+    mounts = sysfs.read_or("proc/self/mountinfo", "").splitlines()
+    if any(line.split()[2] == number for line in mounts if len(line.split()) > 2):
+        return True
+    swaps = sysfs.read_or("proc/swaps", "").splitlines()[1:]
+    return any(line.split()[0] == f"/dev/{name}" for line in swaps if line.split())
+
+
+def signatures(disk: Disk) -> tuple[str, ...]:
+    """Types of every signature on the disk (`bcache`, `ext4`, `gpt`...), as wipefs finds them."""
+    text = run(["wipefs", "--no-act", "--json", str(disk.node)], timeout_s=10)
+    if not text.strip():
+        return ()
+    found = json.loads(text).get("signatures") or []
+    return tuple(sorted({str(entry["type"]) for entry in found}))
+
+
+def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int) -> None:
+    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but bcache's."""
+    if disk.size_bytes != size_bytes:
+        raise NotOursError(
+            f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
+        )
+    held = holders(sysfs, disk.name)
+    if held:
+        raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
+    if is_mounted_or_swap(sysfs, disk.name):
+        raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
+    foreign = [s for s in signatures(disk) if s != "bcache"]
+    if foreign:
+        raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
+
+
+def require_exclusive(node: Path) -> None:
+    """Raises DeviceBusyError when anything in the kernel has the device open exclusively."""
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        raise DeviceBusyError(f"{node} is in use: {error.strerror}") from error
+
+
+def wipe(disk: Disk) -> None:
+    """Remove every signature. bcache's own would make udev register the disk again."""
+    run(["wipefs", "--all", "--quiet", str(disk.node)], timeout_s=15)
+
+
+def make_durable(node: Path) -> None:
+    """fsync a block device: its volatile write cache is flushed. bcache itself never asks for that."""
+    try:
+        descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HostError(f"cannot make {node} durable: {error.strerror}") from error

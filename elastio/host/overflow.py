@@ -1,0 +1,47 @@
+"""How much the cache could not absorb, counted by the kernel itself.
+
+bcache has no counter for it: `bypassed` leaves it out. The tracepoint `bcache_write` tells: a write that is neither
+written back nor bypassed went through to the backing device because the cache was too full. A histogram trigger
+sums the sectors in the kernel at no cost to anybody. One sum for the machine: with several adaptive devices in one
+machine it covers them all.
+"""
+
+from __future__ import annotations
+
+import re
+
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+
+EVENT = "sys/kernel/tracing/events/bcache/bcache_write"
+KEYS = "hist:keys=writeback,bypass"
+TRIGGER = f"{KEYS}:vals=nr_sector"
+ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d+)")
+SECTOR = 512
+
+
+def start(sysfs: Sysfs) -> bool:
+    """Begin counting from zero. False where the kernel has no such tracepoint: then nobody can tell."""
+    if not sysfs.exists(f"{EVENT}/trigger"):
+        return False
+    try:
+        if KEYS in sysfs.read(f"{EVENT}/trigger"):
+            sysfs.write(f"{EVENT}/trigger", f"!{TRIGGER}")
+        sysfs.write(f"{EVENT}/trigger", TRIGGER)
+    except HostError:
+        return False
+    return True
+
+
+def read(sysfs: Sysfs) -> int | None:
+    """Bytes not absorbed since `start`, or None when nobody counts."""
+    text = sysfs.read_or(f"{EVENT}/hist", "")
+    if KEYS not in text:
+        return None
+    return parse(text)
+
+
+def parse(text: str) -> int:
+    """Sum the rows of a histogram with neither writeback nor bypass, in bytes."""
+    rows = (tuple(int(group) for group in row) for row in ROW.findall(text))
+    return sum(sectors for writeback, bypass, sectors in rows if (writeback, bypass) == (0, 0)) * SECTOR

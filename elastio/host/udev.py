@@ -1,0 +1,25 @@
+"""Kernel events about block devices, as a wake-up: what happened is then looked up, never believed."""
+
+from __future__ import annotations
+
+import pyudev
+
+
+class BlockEvents:
+    """Readable (`fileno`) when a block device came, went or changed."""
+
+    def __init__(self) -> None:
+        # The kernel's own events, not udev's: they come before udev's rules have run and need no udevd.
+        self._monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="kernel")
+        self._monitor.filter_by(subsystem="block")
+        self._monitor.start()
+
+    def fileno(self) -> int:
+        return int(self._monitor.fileno())
+
+    def drain(self) -> int:
+        """Take every waiting event; returns how many there were."""
+        count = 0
+        while self._monitor.poll(timeout=0) is not None:
+            count += 1
+        return count

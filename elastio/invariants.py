@@ -1,0 +1,122 @@
+"""What must never happen, checked on every decision before it leaves the core.
+
+A broken rule is a bug in the core: the decision is thrown away and the agent stops acting. The executor checks
+the same rules once more against the live system, because a look is old the moment it is made.
+"""
+
+from __future__ import annotations
+
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    CreateVolume,
+    DeleteVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    FormatCache,
+    ReleaseCacheDisk,
+    SetFlush,
+)
+from elastio.errors import InvariantError
+from elastio.events import is_drained
+from elastio.model import BackingView, CacheState, HostView, Serial
+from elastio.observation import Decision, Observation
+from elastio.policy import Policy
+from elastio.state import Cycle
+from elastio.steps import is_in_use
+
+
+def check(decision: Decision, obs: Observation, policy: Policy) -> None:
+    """Raises InvariantError with the rule that `decision` would break."""
+    for action in decision.actions:
+        broken = _broken_rule(action, decision.state.cycle, obs, policy)
+        if broken:
+            raise InvariantError(f"{type(action).__name__}: {broken}")
+
+
+def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
+    match action:
+        case CreateVolume():
+            return _create(action, cycle, policy)
+        case DetachVolume() | DeleteVolume():
+            return _let_go(action.volume_id, cycle, obs)
+        case FormatCache():
+            return _format(action, cycle, obs)
+        case AttachCacheSet():
+            return _foreign(action.cache_set, cycle)
+        case EnterPhase1() | EnterPhase2() | SetFlush():
+            backing = _backing(obs)
+            return _foreign(backing.cache_set if backing else None, cycle)
+        case DetachCacheSet():
+            backing = _backing(obs)
+            drained = backing is not None and is_drained(backing)
+            return _foreign(action.cache_set, cycle) or ("" if drained else "the cache is not drained")
+        case ReleaseCacheDisk():
+            backing = _backing(obs)
+            if backing is None:
+                return "the backing device's state is unknown"
+            return "the cache set is still attached" if _serves(backing, cycle) else ""
+    return ""
+
+
+def _backing(obs: Observation) -> BackingView | None:
+    return obs.host.backing if obs.host else None
+
+
+def _foreign(cache_set: str | None, cycle: Cycle | None) -> str:
+    ours = cycle.cache_set if cycle else None
+    return "" if cache_set is not None and cache_set == ours else f"cache set {cache_set} is not this cycle's"
+
+
+def _serves(backing: BackingView, cycle: Cycle | None) -> bool:
+    return cycle is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set
+
+
+def _create(action: CreateVolume, cycle: Cycle | None, policy: Policy) -> str:
+    if cycle is None or action.token != cycle.token:
+        return "no cycle bought this"
+    if cycle.volume_id is not None:
+        return "the cycle has its volume already"
+    if action.spec.size_bytes > policy.caps.max_size_bytes:
+        return "larger than the cap"
+    return ""
+
+
+def _format(action: FormatCache, cycle: Cycle | None, obs: Observation) -> str:
+    if cycle is None or cycle.serial != action.serial:
+        return "the disk is not the volume of this cycle"
+    if cycle.marks.boosted is not None:
+        return "the disk has been a cache in this cycle: it may hold data"
+    backing = _backing(obs)
+    if backing is None or backing.cache_set is not None:
+        return "the backing device has a cache set, or its state is unknown"
+    return ""
+
+
+def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
+    """A volume may leave the machine, or the world, only when it provably holds nothing."""
+    if cycle is None or cycle.volume_id != volume_id or cycle.serial is None:
+        return f"volume {volume_id} is not this cycle's"
+    backing = _backing(obs)
+    if backing is not None and _serves(backing, cycle):
+        return "its cache set is attached"
+    return why_not_let_go(cycle.serial, obs.host)
+
+
+def why_not_let_go(serial: Serial, host: HostView | None) -> str:
+    """Why the volume with this serial may hold data that is nowhere else, or an empty string.
+
+    Used on a decision, and again by the executor on a look made for the purpose.
+    """
+    if host is None or host.backing is None:
+        return "the backing device's state is unknown"
+    if host.backing.cache_set is None and host.backing.state is not CacheState.NO_CACHE:
+        return f"the backing device is {host.backing.state} and its cache is missing: this may be it"
+    disk = host.disk(serial)
+    if disk is None:
+        return ""
+    if disk.cache_set is not None and disk.cache_set == host.backing.cache_set:
+        return "its cache set is attached"
+    return "its disk still carries a cache set or is held" if is_in_use(disk) else ""

@@ -1,0 +1,180 @@
+"""The journal: every intent before its effect, every outcome after it, every decision with its reason.
+
+Append-only JSON lines, flushed to the disk before an effect starts. After a crash the last record tells which cycle
+was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
+power cut leaves and is cut off. `elastio why` reads the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from elastio.actions import Action, Outcome
+from elastio.codec import decode, encode
+from elastio.errors import JournalError
+from elastio.state import AgentState, Cycle, Phase
+
+ROTATE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the journal remembers of the agent: phase and cycle of the last record, whether it was paused."""
+
+    phase: Phase = Phase.IDLE
+    cycle: Cycle | None = None
+    paused: bool = False
+
+
+class Journal:
+    """One writer. Every method raises JournalError when the record is not safely on the disk."""
+
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self.path, self.boot_id = path, boot_id
+        self._sequence = 0
+        self._file: int | None = None
+
+    def open(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._cut_torn_line()
+            self._sequence = max((int(r.get("seq", 0)) for r in read(self.path)), default=0)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(self.path, flags, 0o640)
+        except OSError as error:
+            raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _cut_torn_line(self) -> None:
+        if not self.path.exists():
+            return
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.truncate(self.path, whole)
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
+        """Durable before it returns: the effect may start."""
+        body = {"action": type(action).__name__, "with": encode(action), **_remembered(state)}
+        self._append("intent", body, now, wall, durable=True)
+
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
+        body = {
+            "action": type(outcome.action).__name__,
+            "verdict": outcome.verdict.value,
+            "seconds": round(outcome.seconds, 3),
+            "error": outcome.error,
+            "value": encode(outcome.value),
+        }
+        self._append("outcome", body, now, wall, durable=False)
+
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+        body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
+        self._append("decision", body, now, wall, durable=True)
+
+    def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
+        if self._file is None:
+            raise JournalError("the journal is not open")
+        self._sequence += 1
+        head = {
+            "seq": self._sequence,
+            "kind": kind,
+            "wall": round(wall, 3),
+            "now": round(now, 3),
+            "boot": self.boot_id,
+        }
+        line = json.dumps({**head, **body}, separators=(",", ":")).encode() + b"\n"
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(28, "the disk is full")
+            if durable:
+                os.fdatasync(self._file)
+                self._rotate_if_large(line)
+        except OSError as error:
+            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from error
+
+    def _rotate_if_large(self, last: bytes) -> None:
+        """Keep one older file. The new one begins with the last durable record, so that nothing is forgotten."""
+        if self._file is None or os.fstat(self._file).st_size < ROTATE_BYTES:
+            return
+        fresh = self.path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        os.write(descriptor, last)
+        os.fdatasync(descriptor)
+        older = self.path.with_suffix(".old")
+        older.unlink(missing_ok=True)
+        os.link(self.path, older)
+        fresh.replace(self.path)
+        os.close(self._file)
+        self._file = descriptor
+
+
+def _remembered(state: AgentState) -> dict[str, Any]:
+    return {"phase": state.phase.value, "cycle": encode(state.cycle), "paused": state.paused}
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """Records from the oldest; a line that is not a record is passed over (a torn write)."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise JournalError(f"cannot read the journal {path}: {error.strerror}") from error
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def remember(path: Path, *, now: float, wall: float, boot_id: str) -> Memory:
+    """What the last record with a cycle says, its clock moved into this boot.
+
+    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess.
+    """
+    last = None
+    for record in read(path):
+        if "phase" in record:
+            last = record
+    if last is None:
+        return Memory()
+    try:
+        cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
+        memory = Memory(Phase(last["phase"]), cycle, bool(last.get("paused", False)))
+        written_now, written_wall = float(last["now"]), float(last["wall"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(
+            f"the last record of {path} is not understood ({error}); move it away to start anew"
+        ) from error
+    if cycle is None or last.get("boot") == boot_id:
+        return memory
+    return replace(memory, cycle=shift(cycle, (now - wall) - (written_now - written_wall)))
+
+
+def shift(cycle: Cycle, seconds: float) -> Cycle:
+    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot."""
+    marks = {
+        name: None if (value := getattr(cycle.marks, name)) is None else value + seconds
+        for name in type(cycle.marks).__slots__
+    }
+    doubt = None if cycle.doubt_at is None else cycle.doubt_at + seconds
+    return replace(
+        cycle, started_at=cycle.started_at + seconds, doubt_at=doubt, marks=replace(cycle.marks, **marks), pace={}
+    )

@@ -1,0 +1,161 @@
+"""A lane: one thing at a time, in a child process, so that nothing it does can delay a sample.
+
+A cloud call may hang for as long as TCP likes and every access to bcache's sysfs takes an uninterruptible kernel
+lock. A child can be given up: it is killed, its job counts as unanswered, and a new child serves the next job. While
+a killed child is stuck in the kernel the lane stays busy, because its job may still be going on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from typing import Generic, Protocol, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
+ResultOut_co = TypeVar("ResultOut_co", covariant=True)
+
+PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+
+
+class LanePort(Protocol[JobIn_contra, ResultOut_co]):
+    """What the loop needs of a lane; the simulator has its own."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    def submit(self, job: JobIn_contra, timeout_s: float) -> None: ...
+
+    def poll(self) -> ResultOut_co | None: ...
+
+    def next_event_at(self) -> float | None: ...
+
+
+class ForkLane(Generic[Job, Result]):
+    """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
+
+    `warm_up` runs once in every new child before its first job: slow imports happen there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[Job], Result],
+        lost: Callable[[Job, float], Result],
+        warm_up: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._work, self._lost, self._warm_up = work, lost, warm_up
+        self._child: ForkProcess | None = None
+        self._pipe: Connection | None = None
+        self._job: Job | None = None
+        self._began = self._deadline = 0.0
+        self._given_up = False
+
+    # --- the parent's side -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the child now rather than with the first job."""
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        self._child = context.Process(target=self._serve, args=(theirs, ours), name=f"elastio-{self.name}", daemon=True)
+        self._child.start()
+        theirs.close()
+        self._pipe = ours
+
+    @property
+    def busy(self) -> bool:
+        if self._given_up and self._child is not None and not self._child.is_alive():
+            self._bury()
+        return self._job is not None or self._given_up
+
+    @property
+    def stuck(self) -> bool:
+        """A child was killed and is not dead yet: it hangs in the kernel."""
+        return self.busy and self._given_up
+
+    def fileno(self) -> int | None:
+        """For a selector: readable when the answer is there."""
+        return self._pipe.fileno() if self._pipe is not None and not self._pipe.closed else None
+
+    def submit(self, job: Job, timeout_s: float) -> None:
+        if self.busy:
+            raise RuntimeError(f"lane {self.name} is busy")
+        if self._child is None or not self._child.is_alive():
+            self._bury()
+            self.start()
+        self._job, self._began = job, time.monotonic()
+        self._deadline = self._began + timeout_s
+        if self._pipe is not None:
+            self._pipe.send(job)
+
+    def poll(self) -> Result | None:
+        """The result, once: the child's, or `lost` when its time is over or it died."""
+        if self._job is None or self._pipe is None:
+            return None
+        try:
+            if self._pipe.poll():
+                result: Result = self._pipe.recv()
+                self._job = None
+                return result
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return self._give_up()
+        return self._give_up() if time.monotonic() > self._deadline else None
+
+    def next_event_at(self) -> float | None:
+        """Monotonic time at which `poll` has something to say even if the child says nothing."""
+        return self._deadline if self._job is not None else None
+
+    def _give_up(self) -> Result:
+        job, self._job = self._job, None
+        assert job is not None
+        if self._child is not None and self._child.is_alive():
+            self._child.kill()
+        self._given_up = True
+        return self._lost(job, time.monotonic() - self._began)
+
+    def _bury(self) -> None:
+        if self._child is not None:
+            self._child.join(timeout=0)
+        if self._pipe is not None:
+            self._pipe.close()
+        self._child, self._pipe, self._given_up = None, None, False
+
+    def close(self, wait_s: float) -> None:
+        """Let a running job end within `wait_s`, then end the child."""
+        if self._job is not None and self._pipe is not None:
+            self._pipe.poll(wait_s)
+        if self._child is not None and self._child.is_alive():
+            self._child.terminate()
+            self._child.join(timeout=1)
+        self._bury()
+
+    # --- the child's side --------------------------------------------------------------------------------
+
+    def _serve(self, pipe: Connection, parents: Connection) -> None:
+        parents.close()
+        die_with_parent()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if self._warm_up is not None:
+            self._warm_up()
+        while True:
+            try:
+                job: Job = pipe.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            pipe.send(self._work(job))
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however that happens."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

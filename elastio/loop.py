@@ -1,0 +1,255 @@
+"""observe -> decide -> journal -> execute: the agent's loop, the same on the real host and on the simulator.
+
+The loop never waits. Whoever drives it calls `step` when something happened or `wake_at` has come: a timer, a lane
+with an answer, a udev event, an operator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from elastio.actions import Action, Lane, Outcome, is_read, lane_of
+from elastio.errors import InvariantError, JournalError
+from elastio.executor import timeout_of
+from elastio.lane import LanePort
+from elastio.machine import decide
+from elastio.model import HostView, Request, Sample, Serial, Spend
+from elastio.observation import Answer, Decision, Observation
+from elastio.policy import Policy
+from elastio.ports import Clock, Counters
+from elastio.sampler import Sampler
+from elastio.state import AgentState, Cycle, Phase
+
+LOOK_TIMEOUT_S = 15.0
+LOOK_EVERY_IDLE_S = 10.0
+STALE_S = 30.0
+SPEND_EVERY_S = 60.0
+
+Look = tuple[Serial, ...]
+
+
+class Journal(Protocol):
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None: ...
+
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None: ...
+
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
+
+
+class Books(Protocol):
+    """Where cycles are accounted; the ledger implements it."""
+
+    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None: ...
+
+    def learned(self, size_bytes: int) -> None: ...
+
+    def spend(self, *, wall: float) -> Spend: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """`look` carries read-only looks at the kernel; its result is the view, or the error text."""
+
+    look: LanePort[Look, HostView | str]
+    cloud: LanePort[Action, Outcome]
+    host: LanePort[Action, Outcome]
+
+    def of(self, action: Action) -> LanePort[Action, Outcome]:
+        return self.cloud if lane_of(action) is Lane.CLOUD else self.host
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What came in since the last decision."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    requests: list[tuple[Request, Callable[[Answer], None]]] = field(default_factory=list)
+    sample: Sample | None = None
+    fresh_view: bool = False
+
+    def is_empty(self) -> bool:
+        return not (self.outcomes or self.requests or self.sample or self.fresh_view)
+
+
+class Agent:
+    """One adaptive device's agent. Owns the state; everything it touches is handed in."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        state: AgentState,
+        *,
+        lanes: Lanes,
+        journal: Journal,
+        books: Books,
+        clock: Clock,
+        counters: Counters,
+        sample_interval_s: float = 1.0,
+        seed: int | None = None,
+    ) -> None:
+        self.policy, self.state = policy, state
+        self.view: HostView | None = None
+        self.last_sample: Sample | None = None
+        self.last_error = ""
+        self._lanes, self._journal, self._books = lanes, journal, books
+        self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
+        self._interval = sample_interval_s
+        self._random = random.Random(seed)
+        self._inbox = Inbox()
+        self._next_sample_at = clock.now()
+        self._decide_at: float | None = None
+        self._look_wanted = True
+        self._looked_at = self._host_changed_at = float("-inf")
+        self._spend, self._spend_at = Spend(), float("-inf")
+
+    # --- what the driver calls ---------------------------------------------------------------------------
+
+    def request(self, request: Request, reply: Callable[[Answer], None]) -> None:
+        """Put an operator's request before the next decision; `reply` is called with its answer."""
+        self._inbox.requests.append((request, reply))
+
+    def kernel_changed(self) -> None:
+        """A udev event: look at once."""
+        self._look_wanted = True
+
+    def wake_at(self) -> float:
+        """CLOCK_BOOTTIME at which `step` has something to do even if nothing happens."""
+        times = [self._next_sample_at]
+        if self._decide_at is not None:
+            times.append(self._decide_at)
+        return min(times)
+
+    def step(self) -> None:
+        """Take in what happened; if anything did, decide and start the next safe actions."""
+        now = self._clock.now()
+        self._collect(now)
+        timer = self._sample_if_due(now) or (self._decide_at is not None and now >= self._decide_at)
+        if timer or self._inbox.requests or not self._inbox.is_empty():
+            self._decide(now)
+        if timer:
+            idle = self.state.cycle is None and self.state.recovered
+            self._look_wanted |= not idle or now - self._looked_at >= LOOK_EVERY_IDLE_S
+        self._start_look()
+
+    def snapshot(self) -> Observation:
+        """What would be observed now, without taking anything out of the inbox."""
+        return self._observe(self._clock.now())
+
+    @property
+    def host_responsive(self) -> bool:
+        """False when the kernel has not shown its state for longer than any healthy look takes."""
+        return self.view is not None and self._clock.now() - self.view.at < STALE_S
+
+    # --- taking in -----------------------------------------------------------------------------------------
+
+    def _collect(self, now: float) -> None:
+        for lane in (self._lanes.cloud, self._lanes.host):
+            outcome = lane.poll()
+            if outcome is None:
+                continue
+            self._inbox.outcomes.append(outcome)
+            self._look_wanted = True
+            if lane is self._lanes.host:
+                self._host_changed_at = now
+            self._note(outcome, now)
+        seen = self._lanes.look.poll()
+        if isinstance(seen, HostView):
+            self.view, self._inbox.fresh_view = seen, True
+            self._counters.follow(seen)
+        elif seen is not None:
+            self.last_error = seen
+
+    def _note(self, outcome: Outcome, now: float) -> None:
+        if outcome.error:
+            self.last_error = outcome.error
+        if is_read(outcome.action):
+            return
+        try:
+            self._journal.outcome(outcome, now=now, wall=self._clock.wall())
+        except JournalError as error:
+            self.last_error = str(error)
+
+    def _sample_if_due(self, now: float) -> bool:
+        if now < self._next_sample_at:
+            return False
+        self._inbox.sample = self._sampler.take(now)
+        self.last_sample = self._inbox.sample or self.last_sample
+        missed = int((now - self._next_sample_at) / self._interval)
+        self._next_sample_at += (missed + 1) * self._interval
+        return True
+
+    def _observe(self, now: float) -> Observation:
+        wall = self._clock.wall()
+        if now - self._spend_at >= SPEND_EVERY_S:
+            self._spend, self._spend_at = self._books.spend(wall=wall), now
+        busy = frozenset(
+            lane for lane, port in ((Lane.CLOUD, self._lanes.cloud), (Lane.HOST, self._lanes.host)) if port.busy
+        )
+        view = self.view
+        clear = view is not None and Lane.HOST not in busy and view.at >= self._host_changed_at
+        return Observation(
+            now=now,
+            wall=wall,
+            host=view if view is not None and clear and now - view.at < STALE_S else None,
+            sample=self._inbox.sample,
+            outcomes=tuple(self._inbox.outcomes),
+            requests=tuple(r for r, _ in self._inbox.requests),
+            busy=busy,
+            spend=self._spend,
+            jitter=self._random.random(),
+        )
+
+    # --- deciding and acting -------------------------------------------------------------------------------
+
+    def _decide(self, now: float) -> None:
+        obs = self._observe(now)
+        inbox, self._inbox = self._inbox, Inbox()
+        before = self.state
+        try:
+            decision = decide(before, obs, self.policy)
+        except InvariantError as error:
+            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
+            decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault), reason=fault)
+        self.state, self._decide_at = decision.state, decision.wake_at
+        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
+            reply(answer)
+        self._publish(before, decision, obs)
+        self._act(decision, obs)
+
+    def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
+        try:
+            if decision.reason:
+                self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
+            for cycle in decision.records:
+                self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
+                self._spend_at = float("-inf")
+            learned = decision.state.learned_size_bytes
+            if learned is not None and learned != before.learned_size_bytes:
+                self._books.learned(learned)
+        except JournalError as error:
+            self.last_error = str(error)
+
+    def _act(self, decision: Decision, obs: Observation) -> None:
+        """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""
+        for action in decision.actions:
+            try:
+                if not is_read(action):
+                    self._journal.intend(action, self.state, now=obs.now, wall=obs.wall)
+            except JournalError as error:
+                self.last_error = str(error)
+                return
+            if lane_of(action) is Lane.HOST:
+                self._host_changed_at = obs.now
+            self._lanes.of(action).submit(action, timeout_of(action))
+
+    def _start_look(self) -> None:
+        if not self._look_wanted or self._lanes.look.busy:
+            return
+        cycle = self.state.cycle
+        owned = tuple(v.serial for v in self.state.owned or ())
+        serials = tuple(dict.fromkeys((*owned, *((cycle.serial,) if cycle and cycle.serial else ()))))
+        self._look_wanted, self._looked_at = False, self._clock.now()
+        self._lanes.look.submit(serials, LOOK_TIMEOUT_S)

@@ -1,0 +1,257 @@
+"""The state machine: a table, and `decide`, which is all the thinking the agent does.
+
+Rules of the table:
+1. A pair that is not in the table cannot happen; asking for it is a bug and raises.
+2. Nothing leads out of DETACHING but the proof that the volume is gone, or dirt that was found after all.
+3. ENDANGERED leads to FAULTED from everywhere; out of FAULTED leads only what the kernel shows to be repaired.
+4. The phase after a start, and after a repair, is read off the kernel (`recovery`), not remembered.
+
+`decide` is pure: the same state, observation and policy give the same decision, so a journal can be replayed.
+Order of business: fold in what was seen, notice danger, notice one event, take the next safe step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio import events, facts, invariants
+from elastio.events import Event, Seen
+from elastio.model import CacheState, Request, RequestKind, VolumeSpec
+from elastio.observation import Answer, Decision, Observation
+from elastio.policy import Policy, is_load_high, learn_size, next_size, refusal
+from elastio.recovery import cycle_of, recover
+from elastio.state import AgentState, Cycle, Marks, Pace, Phase, Trigger
+from elastio.steps import next_step
+from elastio.units import format_size
+
+TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
+    (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
+    (Phase.IDLE, Event.ORPHAN_FOUND): Phase.DETACHING,
+    (Phase.ATTACHING, Event.CACHE_ATTACHED): Phase.BOOSTING,
+    (Phase.ATTACHING, Event.BOOST_REFUSED): Phase.IDLE,
+    (Phase.ATTACHING, Event.BOOST_ABANDONED): Phase.DETACHING,
+    (Phase.BOOSTING, Event.WENT_QUIET): Phase.FLUSHING,
+    (Phase.BOOSTING, Event.CACHE_LEFT): Phase.DETACHING,
+    (Phase.FLUSHING, Event.LOAD_RETURNED): Phase.BOOSTING,
+    (Phase.FLUSHING, Event.CACHE_LEFT): Phase.DETACHING,
+    (Phase.FLUSHING, Event.DRAINED): Phase.DETACHING,
+    (Phase.DETACHING, Event.DIRTIED): Phase.FLUSHING,
+    (Phase.DETACHING, Event.RELEASED): Phase.IDLE,
+    (Phase.IDLE, Event.ENDANGERED): Phase.FAULTED,
+    (Phase.ATTACHING, Event.ENDANGERED): Phase.FAULTED,
+    (Phase.BOOSTING, Event.ENDANGERED): Phase.FAULTED,
+    (Phase.FLUSHING, Event.ENDANGERED): Phase.FAULTED,
+    (Phase.DETACHING, Event.ENDANGERED): Phase.FAULTED,
+}
+
+# After a refused boost the load is left alone for this long: asking the cloud again at once would not help.
+REFUSED_COOL_DOWN_S = 60.0
+
+
+def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
+    """The new state and the next safe actions. Raises InvariantError when they would break a safety rule."""
+    before = state
+    state = folded = facts.fold(state, obs, policy)
+    reason = ""
+    if not state.recovered:
+        recovered = recover(state, obs, policy)
+        if recovered is None:
+            return _waiting_to_recover(state, obs, policy)
+        state, reason = recovered
+        state = _after_change(state)
+    seen = _event(state, obs, policy)
+    if seen is not None:
+        state, reason = _transition(state, seen, obs, policy), seen.reason
+    state, answers, asked = _answer(state, obs, policy)
+    reason = asked or reason
+    if state.phase is Phase.IDLE and not asked:
+        state, why = _boost_on_load(state, obs, policy)
+        reason = why or reason
+    plan = next_step(state, obs, policy)
+    state = replace(state, waiting_for=plan.waiting_for)
+    actions = () if plan.action is None else (plan.action,)
+    decision = Decision(state, actions, reason, _changed_cycles(before, folded, state, obs), answers, plan.wake_at)
+    invariants.check(decision, obs, policy)
+    return decision
+
+
+def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
+    """Before the first clear look at the kernel nothing is done but looking."""
+    answers = tuple(Answer(r, False, "the agent has just started and is still looking") for r in obs.requests)
+    if obs.host is None or obs.host.backing is None:
+        text = "the backing device to be registered with bcache"
+        return Decision(replace(state, waiting_for=text), answers=answers)
+    plan = next_step(replace(state, cycle=None, listed_at=None), obs, policy)
+    actions = () if plan.action is None else (plan.action,)
+    return Decision(replace(state, waiting_for=plan.waiting_for), actions, answers=answers, wake_at=plan.wake_at)
+
+
+# --- transitions -----------------------------------------------------------------------------------------
+
+
+def _event(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+    danger = None if state.phase is Phase.FAULTED else events.danger(state, obs)
+    return danger or events.DETECTORS[state.phase](state, obs, policy)
+
+
+def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy) -> AgentState:
+    if seen.event is Event.REPAIRED:
+        repaired = recover(state, obs, policy)
+        return _after_change(repaired[0]) if repaired else state
+    phase = TRANSITIONS[state.phase, seen.event]
+    state = _after_change(replace(state, phase=phase))
+    match seen.event:
+        case Event.ENDANGERED:
+            return replace(state, fault=seen.reason)
+        case Event.ORPHAN_FOUND:
+            return replace(state, cycle=cycle_of(events.orphans(state)[0], obs))
+        case Event.BOOST_REFUSED:
+            return replace(state, cycle=None, cool_until=obs.now + REFUSED_COOL_DOWN_S)
+        case Event.RELEASED:
+            return _released(state, obs, policy)
+    cycle = state.cycle
+    return state if cycle is None else replace(state, cycle=_marked(cycle, seen, obs))
+
+
+def _marked(cycle: Cycle, seen: Seen, obs: Observation) -> Cycle:
+    match seen.event:
+        case Event.WENT_QUIET:
+            asked = any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
+            dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
+            marks = replace(cycle.marks, quiet=obs.now, clean=None)
+            return replace(cycle, marks=marks, forced=asked, flush_started_dirty_bytes=dirty)
+        case Event.LOAD_RETURNED:
+            return replace(cycle, forced=False)
+        case Event.DRAINED:
+            return cycle.marked(clean=obs.now)
+        case Event.BOOST_ABANDONED:
+            return replace(cycle, failure=seen.reason)
+        case Event.DIRTIED:
+            return replace(cycle, marks=replace(cycle.marks, clean=None))
+    return cycle
+
+
+def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    cycle = state.cycle
+    learned = state.learned_size_bytes
+    if cycle is not None and cycle.marks.boosted is not None and cycle.trigger is not Trigger.ORPHAN:
+        learned = learn_size(cycle, policy)
+    gone = cycle.volume_id if cycle else None
+    return replace(
+        state,
+        cycle=None,
+        learned_size_bytes=learned,
+        cool_until=obs.now + policy.cool_down_s,
+        owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
+        listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
+        list_pace=Pace(0, obs.now + facts.SETTLE_S),
+    )
+
+
+def _after_change(state: AgentState) -> AgentState:
+    """A new phase asks afresh: pauses of the old one mean nothing to it."""
+    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, pace={}))
+
+
+def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, obs: Observation) -> tuple[Cycle, ...]:
+    """Cycles whose ledger row is due: a phase or a bill changed, or the cycle has just ended."""
+    old, new = before.cycle, after.cycle
+    if folded.cycle is not None and new is None:
+        open_bill = folded.cycle.opened_wall is not None and folded.cycle.closed_wall is None
+        return (replace(folded.cycle, closed_wall=obs.wall) if open_bill else folded.cycle,)
+    if new is None:
+        return ()
+    billed = old is None or (old.opened_wall, old.closed_wall) != (new.opened_wall, new.closed_wall)
+    return (new,) if billed or before.phase is not after.phase else ()
+
+
+# --- boosts and requests ---------------------------------------------------------------------------------
+
+
+def _cannot_boost(state: AgentState, obs: Observation) -> str:
+    backing = obs.host.backing if obs.host else None
+    if backing is None or not backing.running:
+        return "the adaptive device is not running"
+    if backing.cache_set is not None or backing.state is not CacheState.NO_CACHE:
+        return "the backing device has a cache already"
+    if state.owned is None:
+        return "the cloud has not answered yet: whether a volume is left over is unknown"
+    return ""
+
+
+def _boost_on_load(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+    if state.paused or obs.now < state.cool_until or not is_load_high(state.load, obs.now, policy):
+        return state, ""
+    if _cannot_boost(state, obs):
+        return state, ""
+    size = next_size(state.learned_size_bytes, policy)
+    refused = refusal(size, obs.spend, policy)
+    if refused:
+        return replace(state, cool_until=obs.now + REFUSED_COOL_DOWN_S), f"no boost: {refused}"
+    text = (
+        f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}: "
+        f"buying a cache of {format_size(size)}"
+    )
+    return _begin(state, Trigger.LOAD, size, obs, policy), text
+
+
+def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, policy: Policy) -> AgentState:
+    token = f"elastio-{policy.backing_uuid[:8]}-{int(obs.wall * 1000):x}"
+    start = obs.now + obs.jitter * policy.start_spread_s
+    cycle = Cycle(
+        token=token,
+        trigger=trigger,
+        spec=VolumeSpec(size, policy.cache_bandwidth_mb_s, policy.cache_iops),
+        started_at=obs.now,
+        started_wall=obs.wall,
+        marks=Marks(decided=obs.now),
+        pace={"CreateVolume": Pace(0, start)},
+    )
+    return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)
+
+
+def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Answer, ...], str]:
+    answers: list[Answer] = []
+    reason = ""
+    for request in obs.requests:
+        state, answer = _answer_one(state, request, obs, policy)
+        answers.append(answer)
+        if answer.accepted and request.kind is not RequestKind.SHUTDOWN:
+            reason = f"an operator asked to {request.kind}: {answer.text}"
+    return state, tuple(answers), reason
+
+
+def _answer_one(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
+    match request.kind:
+        case RequestKind.PAUSE:
+            return replace(state, paused=True), Answer(request, True, "no boost will start until `elastio resume`")
+        case RequestKind.RESUME:
+            return replace(state, paused=False), Answer(request, True, "boosts start by themselves again")
+        case RequestKind.FLUSH:
+            return _answer_flush(state, request)
+        case RequestKind.BOOST:
+            return _answer_boost(state, request, obs, policy)
+    return state, Answer(request, True, "stopping; the device keeps its state")
+
+
+def _answer_flush(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
+    if state.phase is Phase.FAULTED:
+        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
+    if state.cycle is None:
+        return state, Answer(request, True, "there is no cache to flush")
+    if state.phase is Phase.FLUSHING:
+        state = replace(state, cycle=replace(state.cycle, forced=True))
+    return state, Answer(request, True, "the cache is being flushed and released")
+
+
+def _answer_boost(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
+    if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
+        return state, Answer(request, True, f"a boost is under way ({state.phase})")
+    if state.phase is not Phase.IDLE:
+        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle")
+    size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
+    refused = _cannot_boost(state, obs) or refusal(size, obs.spend, policy)
+    if refused:
+        return state, Answer(request, False, refused)
+    text = f"buying a cache of {format_size(size)}"
+    return _begin(state, Trigger.OPERATOR, size, obs, policy), Answer(request, True, text)

@@ -1,0 +1,219 @@
+"""The values that travel between observing, deciding and acting. All frozen; no I/O, no clock.
+
+Times named `*_at` or `now` are seconds of CLOCK_BOOTTIME (they go on through suspend and stop at a reboot);
+times named `*_wall` are seconds since the epoch. Sizes are bytes, bandwidths MB/s (10^6 bytes per second).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NewType
+
+VolumeId = NewType("VolumeId", str)
+Serial = NewType("Serial", str)
+CacheSetUuid = NewType("CacheSetUuid", str)
+
+
+# --- the cloud -------------------------------------------------------------------------------------------
+
+
+class VolumeState(StrEnum):
+    """What the cloud shows of one volume, seen from this instance."""
+
+    CREATING = "creating"
+    AVAILABLE = "available"
+    ATTACHING = "attaching"
+    ATTACHED = "attached"
+    DETACHING = "detaching"
+    BUSY = "busy"  # detach was asked for and the guest has not let go
+    DELETING = "deleting"
+    GONE = "gone"
+    ERROR = "error"
+    ELSEWHERE = "elsewhere"  # attached to another instance
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSpec:
+    """What to buy. `iops` None leaves the choice to the provider (the least that carries the bandwidth)."""
+
+    size_bytes: int
+    bandwidth_mb_s: float
+    iops: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """One volume as the cloud last showed it. `serial` is what the guest's kernel shows for its disk."""
+
+    id: VolumeId
+    serial: Serial
+    state: VolumeState
+    size_bytes: int
+    bandwidth_mb_s: float
+    token: str  # of the cycle that bought it; from its tag
+    backing_uuid: str  # of the backing device it was bought for; from its tag
+    created_wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this machine is to its cloud. `bandwidth_limit_mb_s` is the instance's own storage limit, if known."""
+
+    cloud: str
+    instance_id: str
+    zone: str
+    region: str
+    instance_type: str
+    bandwidth_limit_mb_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a spec really buys (sizes and speeds are sold in steps) and what it costs.
+
+    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date.
+    """
+
+    spec: VolumeSpec
+    currency: str
+    price_per_hour: float
+    minimum_s: float
+    price_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """A purchase: the volume as the cloud answered, and what it costs."""
+
+    volume: Volume
+    quote: Quote
+
+
+# --- the host --------------------------------------------------------------------------------------------
+
+
+class CacheState(StrEnum):
+    """bcache's `state` of a backing device."""
+
+    NO_CACHE = "no cache"
+    CLEAN = "clean"
+    DIRTY = "dirty"
+    INCONSISTENT = "inconsistent"  # was started by force without its dirty cache
+
+
+class CacheMode(StrEnum):
+    WRITETHROUGH = "writethrough"
+    WRITEBACK = "writeback"
+    WRITEAROUND = "writearound"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class BackingView:
+    """The backing device as the kernel shows it.
+
+    `cache_set` follows the `cache` link, the only proof of attachment: `state` says "no cache" before a detach is
+    finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's buckets
+    that can be allocated at once. `overflow_bytes` counts, since the cache was attached, what was written in
+    writeback mode and not absorbed; None where the kernel cannot be asked.
+    """
+
+    running: bool
+    state: CacheState
+    cache_mode: CacheMode
+    cache_set: CacheSetUuid | None
+    dirty_bytes: int
+    writeback_running: bool
+    tuned: bool
+    size_bytes: int
+    flush_full_speed: bool = False  # the phase-2 rate settings are in force
+    adaptive_name: str = ""  # bcacheN, once it runs
+    disk_name: str = ""  # the whole disk the backing device is or lies on
+    available_percent: int | None = None
+    overflow_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskView:
+    """A disk of ours that the kernel shows. `cache_set` is set while it is registered as a cache device.
+
+    `superblock` is the cache set that is written on the disk, whether registered or not; `held` tells whether
+    anything (a bcache device, a mount, device-mapper) uses it.
+    """
+
+    name: str
+    serial: Serial
+    size_bytes: int
+    cache_set: CacheSetUuid | None
+    superblock: CacheSetUuid | None
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """One look at the kernel. `backing` None: the backing device is not registered with bcache."""
+
+    at: float
+    boot_id: str
+    backing: BackingView | None
+    disks: tuple[DiskView, ...] = ()
+    cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
+
+    def disk(self, serial: Serial | None) -> DiskView | None:
+        """The disk with this serial, or None."""
+        return next((d for d in self.disks if d.serial == serial), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Throughput of one device over one sample."""
+
+    read_mb_s: float = 0.0
+    write_mb_s: float = 0.0
+
+    @property
+    def total_mb_s(self) -> float:
+        return self.read_mb_s + self.write_mb_s
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Throughput over the `seconds` before `at`. Only `adaptive` is what applications do: never add the others."""
+
+    at: float
+    seconds: float
+    adaptive: Rates
+    backing: Rates = field(default_factory=Rates)
+    cache: Rates = field(default_factory=Rates)
+
+
+# --- money -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What was used up of the caps since local midnight."""
+
+    boosts: int = 0
+    agbs: float = 0.0
+    currency: float = 0.0
+
+
+# --- requests of an operator --------------------------------------------------------------------------------
+
+
+class RequestKind(StrEnum):
+    BOOST = "boost"
+    FLUSH = "flush"
+    PAUSE = "pause"
+    RESUME = "resume"
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something an operator (or the service manager) asked for."""
+
+    kind: RequestKind
+    size_bytes: int | None = None

@@ -1,0 +1,139 @@
+"""When to boost, how big, and when to flush: pure functions of what was seen.
+
+Each question is a function of its own, so that another answer (a forecast, a calibrated size, a finer governor)
+is another function and not another branch in the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elastio.model import Sample, Spend
+from elastio.state import Cycle, LoadWatch
+from elastio.units import GIB, agbs
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What may be spent. None: no limit."""
+
+    max_size_bytes: int = 100 * GIB
+    max_boosts_per_day: int | None = None
+    max_agbs_per_day: float | None = None
+    max_cost_per_day: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The settings of every decision.
+
+    `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes (its module
+    parameter `bch_cutoff_writeback`; 0.40 unless raised at load). `headroom` multiplies a learned size. Volumes
+    that carry another `backing_uuid` are another agent's.
+    """
+
+    backing_bandwidth_mb_s: float
+    cache_bandwidth_mb_s: float
+    utilization_threshold: float = 0.30
+    release_threshold: float = 0.25
+    hold_s: float = 0.0
+    inactivity_delay_s: float = 30.0
+    cool_down_s: float = 5.0
+    initial_size_bytes: int = 10 * GIB
+    min_size_bytes: int = GIB
+    size_step_bytes: int = GIB
+    cache_iops: int | None = None
+    cutoff: float = 0.70
+    headroom: float = 1.10
+    attach_deadline_s: float = 180.0
+    start_spread_s: float = 0.0
+    reconcile_s: float = 600.0
+    backing_uuid: str = ""
+    caps: Caps = Caps()
+
+
+# --- when ------------------------------------------------------------------------------------------------
+
+
+def utilization(sample: Sample, policy: Policy) -> float:
+    """Throughput of the adaptive device (reads and writes) over the reserved bandwidth of the backing device."""
+    return sample.adaptive.total_mb_s / policy.backing_bandwidth_mb_s
+
+
+def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
+    """Two thresholds: at or above UT the load is there, below the release threshold it is gone, between: as before.
+
+    A stretch of load (or of quiet) begins with the sample that showed it, not before.
+    """
+    used = utilization(sample, policy)
+    begun = sample.at - sample.seconds
+    if used >= policy.utilization_threshold:
+        return LoadWatch(load.above_since if load.above_since is not None else begun, None, used)
+    if used < policy.release_threshold:
+        return LoadWatch(None, load.below_since if load.below_since is not None else begun, used)
+    return replace(load, utilization=used)
+
+
+def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
+    """Utilization has been at or above UT for the hold time."""
+    return load.above_since is not None and now - load.above_since >= policy.hold_s
+
+
+def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
+    """Utilization has been below the release threshold for the inactivity delay."""
+    return load.below_since is not None and now - load.below_since >= policy.inactivity_delay_s
+
+
+def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
+    """Why a boost of this size may not be bought now, or an empty string."""
+    caps = policy.caps
+    if size_bytes > caps.max_size_bytes:
+        return (
+            f"a cache of {size_bytes / GIB:.1f} GiB is larger than the cap of "
+            f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
+        )
+    if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
+        return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
+    least = agbs(policy.cache_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
+    if caps.max_agbs_per_day is not None and spend.agbs + least > caps.max_agbs_per_day:
+        return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be passed (caps.max_agbs_per_day)"
+    if caps.max_cost_per_day is not None and spend.currency >= caps.max_cost_per_day:
+        return f"the cap of {caps.max_cost_per_day} a day is reached (caps.max_cost_per_day)"
+    return ""
+
+
+# --- how big ---------------------------------------------------------------------------------------------
+
+
+def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
+    """Bytes to buy for the next cycle: what past phases taught, else the initial size; within the bounds."""
+    wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
+    return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
+
+
+def learn_size(cycle: Cycle, policy: Policy) -> int:
+    """Bytes for the next cycle, from what this one used.
+
+    Nothing was evicted: shrink to what was used. Something was: grow by it. bcache counts buckets, not bytes, and
+    stops absorbing at the cutoff, so both are divided by the share of the cache that can be dirty.
+    """
+    size = cycle.sold.size_bytes
+    if cycle.evicted_bytes > 0:
+        wanted = size + cycle.evicted_bytes / policy.cutoff * policy.headroom
+    else:
+        used = size * cycle.peak_in_use_percent / 100
+        wanted = min(size, used / policy.cutoff * policy.headroom)
+    steps = -(-int(wanted) // policy.size_step_bytes)
+    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
+
+
+# --- how to flush ----------------------------------------------------------------------------------------
+
+
+def is_flush_wanted(load: LoadWatch, policy: Policy) -> bool:
+    """Phase 1: flush only while the application leaves the device alone.
+
+    The guest's scheduler cannot see a cap that the provider enforces, so background flushing during a burst takes
+    bandwidth from the application on the cache volume and on the backing volume.
+    """
+    return load.utilization < policy.utilization_threshold

@@ -1,0 +1,108 @@
+"""Find the provider that the configuration names, by entry point; nothing else of it is imported.
+
+A distribution offers a provider as an entry point of the group `elastio.providers`: a callable
+`(settings, backing_uuid) -> VolumeProvider`. Beside the module of that callable its package may have two more, which
+import no SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`, and `checks`
+with `run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, cast
+
+from elastio.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elastio.model import VolumeSpec
+    from elastio.ports import VolumeProvider
+
+GROUP = "elastio.providers"
+Checks = list[tuple[str, bool, str]]
+
+
+def providers() -> dict[str, EntryPoint]:
+    """Every installed provider by name. Raises ConfigError where two distributions offer the same name."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        other = found.setdefault(entry.name, entry)
+        if other is not entry and (_owner(other), other.value) != (_owner(entry), entry.value):
+            raise ConfigError(
+                f"two distributions offer the provider {entry.name}: {_owner(other)} and {_owner(entry)}; "
+                "uninstall one of them"
+            )
+    return found
+
+
+def open_provider(name: str, settings: Mapping[str, object], backing_uuid: str) -> VolumeProvider:
+    """The provider `name` with its own settings. Raises ConfigError; the SDK is imported here and not before."""
+    entry = _find(name)
+    factory = _load(entry)
+    try:
+        return cast("VolumeProvider", factory(settings, backing_uuid))
+    except ImportError as error:
+        raise _missing(entry, error) from error
+
+
+def detect_provider() -> str | None:
+    """The first installed provider, by name, that recognises this machine as its own; None where none does."""
+    for name, entry in sorted(providers().items()):
+        detect = _beside(entry, "identity", "detect")
+        if detect is not None and detect():
+            return name
+    return None
+
+
+def run_checks(name: str, provider: VolumeProvider, wanted: VolumeSpec) -> Checks:
+    """What the provider itself can tell about credentials, quota and limits; empty where it offers no checks.
+
+    `wanted` is the largest volume the agent would buy.
+    """
+    checks = _beside(_find(name), "checks", "run")
+    return [] if checks is None else list(checks(provider, wanted))
+
+
+def _find(name: str) -> EntryPoint:
+    installed = providers()
+    if name in installed:
+        return installed[name]
+    names = ", ".join(sorted(installed)) or "none"
+    raise ConfigError(
+        f"provider.name is {name!r} and no such provider is installed (installed: {names}); "
+        f"install the distribution that offers it, for example elastio[{name}]"
+    )
+
+
+def _load(entry: EntryPoint) -> Callable[..., Any]:
+    try:
+        loaded = entry.load()
+    except ImportError as error:
+        raise _missing(entry, error) from error
+    except AttributeError as error:
+        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {error}") from error
+    if not callable(loaded):
+        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {entry.value} cannot be called")
+    return cast("Callable[..., Any]", loaded)
+
+
+def _missing(entry: EntryPoint, error: ImportError) -> ConfigError:
+    """What to install: the extra of the provider's name, where its distribution has one."""
+    extras = entry.dist.metadata.get_all("Provides-Extra", []) if entry.dist else []
+    wanted = f"{_owner(entry)}[{entry.name}]" if entry.name in extras else _owner(entry)
+    return ConfigError(f"the provider {entry.name} cannot be loaded ({error}); install {wanted}")
+
+
+def _beside(entry: EntryPoint, module: str, function: str) -> Callable[..., Any] | None:
+    """A function of an optional module in the package of the entry point."""
+    package = entry.module.rpartition(".")[0]
+    name = f"{package}.{module}"
+    if not package or find_spec(name) is None:
+        return None
+    return cast("Callable[..., Any] | None", getattr(import_module(name), function, None))
+
+
+def _owner(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "an unnamed distribution"

@@ -1,0 +1,97 @@
+"""The agent itself: configuration, cloud, daemon, its state and the clock."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from elastio import __version__, registry
+from elastio.config import Config
+from elastio.control_client import ControlClient
+from elastio.errors import ElastioError, HostError
+from elastio.host.view import find_backing
+from elastio.model import VolumeSpec
+from elastio.protocol import UnreachableError
+from elastio.setup.findings import Finding, Machine, fail, ok, warn
+
+# No machine that runs this release can be older: 2026-01-01, UTC.
+NOT_BEFORE_WALL = 1_767_225_600.0
+
+
+def cloud(config: Config) -> list[Finding]:
+    """The provider opens, and what it can check itself: credentials, quota, the instance's limits."""
+    provider = config.provider
+    page = f"see [provider.{provider.name}] in the configuration and the provider's reference page"
+    wanted = VolumeSpec(config.policy(1.0).caps.max_size_bytes, config.cache.bandwidth_mb_s, config.cache.iops)
+    try:
+        opened = registry.open_provider(provider.name, provider.settings, config.device.backing_uuid)
+        found = registry.run_checks(provider.name, opened, wanted)
+    except ElastioError as error:
+        return [fail(f"provider {provider.name}", str(error), page)]
+    if not found:
+        return [ok(f"provider {provider.name}", "it is installed and offers no checks of its own")]
+    return [ok(name, sentence) if passed else fail(name, sentence, page) for name, passed, sentence in found]
+
+
+def daemon(client: ControlClient) -> Finding:
+    """It answers on its socket, and is of this release."""
+    try:
+        status = client.status()
+    except UnreachableError as error:
+        return warn("agent", str(error), "systemctl enable --now elastiod")
+    except ElastioError as error:
+        return fail("agent", str(error), "restart it: systemctl restart elastiod")
+    if status.agent.version != __version__:
+        return warn(
+            "agent",
+            f"it is still release {status.agent.version}, installed is {__version__}",
+            "systemctl restart elastiod",
+        )
+    if status.fault:
+        return fail("agent", f"it is faulted: {status.fault}", "do as it says; nothing is released until then")
+    return ok("agent", f"it runs and is {status.phase}")
+
+
+def state_place(machine: Machine, config: Config) -> Finding:
+    """The journal must survive what it records: it may not lie on the device that waits for its cache."""
+    name = "state"
+    folder = nearest(config.agent.state_dir)
+    try:
+        backing = find_backing(machine.sysfs, config.device.backing_uuid)
+    except HostError as error:
+        return warn(name, f"where it lies cannot be compared: {error}", "see `dmesg`")
+    try:
+        device = folder.stat().st_dev
+    except OSError as error:
+        return fail(name, f"{folder} cannot be looked at: {error.strerror}", "correct agent.state_dir")
+    shown = f"{os.major(device)}:{os.minor(device)}"
+    adaptive = backing.adaptive if backing else None
+    if adaptive and shown == machine.sysfs.read_or(f"sys/block/{adaptive}/dev", "?"):
+        return fail(
+            name,
+            f"{config.agent.state_dir} lies on the adaptive device itself: after a crash the agent could not read it",
+            "set agent.state_dir to a folder on another device",
+        )
+    return ok(name, f"{config.agent.state_dir} lies on another device than the data")
+
+
+def nearest(path: Path) -> Path:
+    """The folder itself, or the one it will be made in."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def clock(machine: Machine, wall: float | None = None) -> Finding:
+    """Costs are counted by the wall clock, and clouds refuse requests whose time is wrong."""
+    now = time.time() if wall is None else wall
+    if now < NOT_BEFORE_WALL:
+        return fail("clock", "the clock is years behind: every cloud refuses such requests", "set the clock, use NTP")
+    try:
+        synchronized = machine.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], timeout_s=5)
+    except HostError as error:
+        return warn("clock", f"whether it is synchronized is unknown ({error})", "use NTP")
+    if synchronized.strip() == "yes":
+        return ok("clock", "it is synchronized")
+    return warn("clock", "it is not synchronized", "use NTP, for example systemd-timesyncd")

@@ -1,0 +1,120 @@
+"""Is this kernel, with this bcache and these tools, one that the agent can trust with data?"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+from elastio.errors import HostError
+from elastio.setup.findings import Finding, Machine, fail, ok, warn
+
+Version = tuple[int, ...]
+
+# `cached_dev_detach_finish` forgot the set's UUID when a cache failed: dirty data was lost without a word.
+# Fixed by df4ad53242158 in 5.11.
+FIRST_SAFE: Version = (5, 11)
+# Why, from, below. Linux-bcache list and stable trees.
+KNOWN_BAD: tuple[tuple[str, Version, Version], ...] = (
+    ("it may stop with a BUG on an oversized read at boot", (5, 12), (5, 14)),
+    ("registering a cache whose journal is full may hang after a reboot", (5, 11), (5, 19)),
+    ("cached I/O may be slow to answer (min_heap, reverted in mid-2025)", (6, 11), (6, 16)),
+)
+# Stable releases in which the agent's sequences were tested, data compared: nothing of the above is in them.
+TESTED: tuple[tuple[Version, Version], ...] = (((6, 1, 192), (6, 2)), ((6, 12, 117), (6, 13)))
+# "bcache: fix improper use of bi_end_io" completed every request twice while no cache was attached. It was queued
+# for the stable trees 6.1 to 6.18 in December 2025 and corrected in January 2026; not which releases shipped it.
+DOUBLE_COMPLETION = ((6, 1), (6, 19), date(2025, 12, 15), date(2026, 2, 15))
+
+CUTOFFS = (("bch_cutoff_writeback", 70), ("bch_cutoff_writeback_sync", 90))
+TOOLS = {"make-bcache": "bcache-tools", "wipefs": "util-linux", "blkid": "util-linux", "modprobe": "kmod"}
+MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+def kernel(machine: Machine) -> Finding:
+    """The release against what is known of bcache's bugs."""
+    release = machine.sysfs.read_or("proc/sys/kernel/osrelease", "")
+    built = machine.sysfs.read_or("proc/sys/kernel/version", "")
+    version = version_of(release, built)
+    shown = ".".join(map(str, version)) or release
+    if version < FIRST_SAFE:
+        return fail("kernel", f"Linux {shown} loses dirty data when a cache fails", "use Linux 5.11 or newer")
+    if any(first <= version < below for first, below in TESTED):
+        return ok("kernel", f"Linux {shown} is one of the kernels the agent was tested with")
+    reasons = [why for why, first, below in KNOWN_BAD if first <= version < below]
+    first, below, since, until = DOUBLE_COMPLETION
+    day = built_on(built)
+    if first <= version < below and day is not None and since <= day < until:
+        reasons.append("it may complete requests twice while no cache is attached")
+    if reasons:
+        return warn("kernel", f"Linux {shown}: {'; '.join(reasons)}", "use a current 6.1 or 6.12 kernel")
+    return ok("kernel", f"Linux {shown} has no known bug that matters here")
+
+
+def version_of(release: str, built: str) -> Version:
+    """`6.1.192` of a Debian kernel stands in its build line (its release says `6.1.0-42`); else in the release."""
+    found = re.search(r"Debian (\d+\.\d+\.\d+)", built) or re.match(r"(\d+\.\d+(?:\.\d+)?)", release)
+    return tuple(int(n) for n in found[1].split(".")) if found else ()
+
+
+def built_on(built: str) -> date | None:
+    """The day in a build line: `(2026-01-20)` or `Tue Jan 20 10:00:00 UTC 2026`."""
+    if iso := re.search(r"(20\d\d)-(\d\d)-(\d\d)", built):
+        return date(int(iso[1]), int(iso[2]), int(iso[3]))
+    if long := re.search(rf"({'|'.join(MONTHS)})\s+(\d+)\s.*\b(20\d\d)\b", built):
+        return date(int(long[3]), MONTHS.index(long[1]) + 1, int(long[2]))
+    return None
+
+
+def module(machine: Machine) -> Finding:
+    """bcache loaded, or at least there to be loaded."""
+    if machine.sysfs.exists("sys/fs/bcache"):
+        return ok("bcache", "the kernel module is loaded")
+    try:
+        machine.run(["modprobe", "--dry-run", "bcache"], timeout_s=10)
+    except HostError as error:
+        return fail("bcache", f"the kernel has no bcache ({error})", "install a kernel that has the module bcache")
+    return warn("bcache", "the kernel module is not loaded", "modprobe bcache; modules-load.d does it at boot")
+
+
+def cutoffs(machine: Machine) -> Finding:
+    """How full a cache may get: only settable when the module is loaded."""
+    name = "cutoffs"
+    shown = {n: machine.sysfs.read_or(f"sys/module/bcache/parameters/{n}", "") for n, _ in CUTOFFS}
+    if not any(shown.values()):
+        return warn(name, "they cannot be seen while the module is not loaded", "modprobe bcache")
+    if all(shown[n] == str(wanted) for n, wanted in CUTOFFS):
+        return ok(name, "a cache absorbs writes up to 70 % (asynchronous) and 90 % (synchronous) of its size")
+    values = "/".join(shown.values())
+    return warn(
+        name,
+        f"a cache absorbs writes up to {values} % of its size instead of 70/90 %: part of each volume is paid in vain",
+        "install modprobe.d/elastio.conf, run update-initramfs -u and reboot",
+    )
+
+
+def tools(machine: Machine) -> Finding:
+    """Every program the agent runs."""
+    missing = {tool: package for tool, package in TOOLS.items() if not _is_installed(machine, tool)}
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        return fail("tools", f"{', '.join(missing)} not found", f"apt-get install {packages}")
+    return ok("tools", f"{', '.join(TOOLS)} are installed")
+
+
+def _is_installed(machine: Machine, tool: str) -> bool:
+    return any(machine.sysfs.exists(f"{folder}/{tool}") for folder in ("usr/sbin", "usr/bin", "sbin", "bin"))
+
+
+def rules(machine: Machine) -> Finding:
+    """udev registers the backing device at boot and makes its settings safe."""
+    folders = ("etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
+    found = {name for folder in folders for name in machine.sysfs.names(folder)}
+    if "69-bcache.rules" not in found:
+        return fail("udev", "nothing registers the backing device at boot", "apt-get install bcache-tools")
+    if "60-elastio.rules" not in found:
+        return warn(
+            "udev",
+            "between boot and the agent's start the backing device has bcache's own settings",
+            "install 60-elastio.rules",
+        )
+    return ok("udev", "the backing device is registered and made safe at boot")

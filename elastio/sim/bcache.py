@@ -1,0 +1,163 @@
+"""The rules of bcache for one backing device: where a write goes, what a flush leaves, what a detach means.
+
+Facts come from the kernel's drivers/md/bcache of 6.1 and 6.12. No bandwidth here: `flows` moves the bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from elastio.model import CacheMode, CacheSetUuid, CacheState
+from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
+from elastio.units import MIB
+
+
+class Route(Enum):
+    """Where a write goes."""
+
+    ABSORB = "absorb"  # to the cache, dirty
+    OVERFLOW = "overflow"  # writeback mode, but too much in use: to both disks
+    THROUGH = "through"  # writethrough mode: to both disks
+    BYPASS = "bypass"  # to the backing disk only; what the cache holds of it is invalidated
+
+
+class Pace(Enum):
+    """How fast dirty blocks are written back."""
+
+    TRICKLE = "trickle"  # the kernel's defaults: 4 KiB/s until a tenth of the cache is dirty
+    IDLE = "idle"  # writeback_percent=0: what applications leave over on the backing disk
+    FULL = "full"  # phase 2: as much as applications get
+
+
+TRICKLE_SHARE = 0.10  # writeback_percent's default
+TRICKLE_BYTES_S = 4096
+
+
+@dataclass(slots=True)
+class Bcache:
+    """One backing device's state in the kernel, with its superblock (`sb_*`, which survives a power cut)."""
+
+    cutoff: float
+    block_bytes: int = MIB
+    backing: BackingContent = field(default_factory=BackingContent)
+    acked: dict[int, int] = field(default_factory=dict)
+    unsettled: set[int] = field(default_factory=set)  # whose newest version the backing disk does not hold durably
+    running: bool = True
+    mode: CacheMode = CacheMode.WRITETHROUGH
+    pace: Pace = Pace.TRICKLE
+    writeback_running: bool = True
+    tuned: bool = False
+    cache: CacheContent | None = None
+    cache_set: CacheSetUuid | None = None
+    detaching: bool = False
+    sb_set: CacheSetUuid | None = None
+    sb_dirty: bool = False
+    absorbed_bytes: int = 0
+    overflow_bytes: int = 0
+    bypassed_bytes: int = 0
+    flushed_bytes: int = 0
+    flushing_block: int | None = None
+    absorbing: bool = False  # the write in flight will be dirty
+
+    @property
+    def dirty_bytes(self) -> int:
+        return len(self.cache.dirty) * self.block_bytes if self.cache else 0
+
+    @property
+    def state(self) -> CacheState:
+        """As sysfs shows it: "no cache" as soon as a detach has written the superblock, link or not."""
+        if self.sb_set is None:
+            return CacheState.NO_CACHE
+        return CacheState.DIRTY if self.sb_dirty else CacheState.CLEAN
+
+    @property
+    def detach_written(self) -> bool:
+        """True once a detach flushed everything and only waits for an instant without I/O."""
+        return self.detaching and self.sb_set is None
+
+    def link(self, cache_set: CacheSetUuid, cache: CacheContent) -> None:
+        """Put a cache in front. bcache starts writeback by itself at every attach."""
+        self.cache, self.cache_set = cache, cache_set
+        if self.sb_set != cache_set:
+            # A set that served before is attached as a new one: what it held is worth nothing.
+            cache.dirty.clear()
+            cache.clean.clear()
+        self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
+        self.writeback_running, self.detaching, self.overflow_bytes = True, False, 0
+
+    def unlink(self) -> None:
+        """Take the cache off; the superblock is left as it is."""
+        self.cache, self.cache_set, self.detaching, self.flushing_block = None, None, False, None
+
+    def route(self, block: int) -> Route:
+        """Decide for a write of `block` that starts now."""
+        if self.cache is None:
+            return Route.BYPASS
+        if block == self.flushing_block and self.cache.can_store:
+            return Route.ABSORB  # bch_keybuf_check_overlapping: the old version is on its way to the backing disk
+        in_use = self.cache.in_use
+        if self.detaching or self.mode in {CacheMode.NONE, CacheMode.WRITEAROUND} or in_use > CUTOFF_BYPASS:
+            return Route.BYPASS
+        if self.mode is CacheMode.WRITETHROUGH:
+            return Route.THROUGH
+        return Route.ABSORB if in_use <= self.cutoff and self.cache.can_store else Route.OVERFLOW
+
+    def written(self, block: int, version: int, route: Route) -> None:
+        """A write was acknowledged."""
+        self.acked[block] = version
+        cache = self.cache
+        if route is Route.ABSORB and cache is not None:
+            cache.put(block, version, dirty=True)
+            self.sb_dirty = True
+            self.unsettled.add(block)
+            self.absorbed_bytes += self.block_bytes
+            return
+        self.backing.write(block, version, durable=True)
+        self.unsettled.discard(block)
+        self.bypassed_bytes += self.block_bytes
+        if cache is None:
+            return
+        cache.drop(block)
+        if route is not Route.BYPASS and cache.can_store:
+            cache.put(block, version, dirty=False)
+        if route is Route.OVERFLOW:
+            self.overflow_bytes += self.block_bytes
+
+    def fsync(self) -> None:
+        """A FLUSH reaches the backing disk."""
+        for block, version in self.backing.volatile.items():
+            if self.acked.get(block) == version:
+                self.unsettled.discard(block)
+        self.backing.fsync()
+
+    def missed(self, block: int) -> None:
+        """A read came from the backing disk; bcache keeps a copy unless all requests bypass."""
+        if self.cache is None or self.detaching or self.mode is CacheMode.NONE:
+            return
+        if self.cache.can_store and self.cache.in_use <= CUTOFF_BYPASS:
+            self.cache.put(block, self.backing.version(block), dirty=False)
+
+    def may_flush(self) -> bool:
+        """True when the writeback thread has leave to run. A detach ignores `writeback_running`."""
+        if self.cache is None or not self.cache.dirty:
+            return False
+        return self.detaching or self.writeback_running
+
+    def flush_class(self) -> Pace:
+        """The pace in force now: a detach flushes at full speed, and so does a cache above its target."""
+        if self.detaching:
+            return Pace.FULL
+        if self.pace is Pace.TRICKLE and self.cache is not None:
+            over = len(self.cache.dirty) > TRICKLE_SHARE * self.cache.blocks
+            return Pace.FULL if over else Pace.TRICKLE
+        # Class IDLE means something only to a scheduler that sees the queue of the backing disk.
+        return Pace.FULL if self.pace is Pace.IDLE and not self.tuned else self.pace
+
+    def settle(self) -> None:
+        """The writeback thread's look at an empty index: the superblock turns clean, or loses its set."""
+        if self.cache is None or self.cache.dirty or self.flushing_block is not None:
+            return
+        self.sb_dirty = False
+        if self.detaching and not self.absorbing:
+            self.sb_set = None

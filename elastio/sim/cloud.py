@@ -1,0 +1,160 @@
+"""What the simulated cloud keeps of a volume, and what it needs of the machine it plugs disks into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from elastio.errors import DeviceBusyError
+from elastio.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.sim.disk import SimDisk
+from elastio.sim.kernel import SimKernel
+from elastio.units import agbs
+
+FOREIGN_SERIAL = Serial("vol0foreign000000000")
+
+
+@dataclass(frozen=True, slots=True)
+class CloudTimes:
+    """Bounds in seconds, as seen at EC2 with gp3; a value is drawn between them.
+
+    `visible` is the lag of describing after creating, `shows_after` the share of an attachment after which the
+    guest sees the disk, `forgotten` how long a deleted volume still shows, `patience` a client's own time-out.
+    """
+
+    call: tuple[float, float] = (0.15, 0.4)
+    create: tuple[float, float] = (1.0, 3.0)
+    visible: tuple[float, float] = (0.0, 1.5)
+    attach: tuple[float, float] = (1.5, 4.0)
+    detach: tuple[float, float] = (1.5, 4.0)
+    delete: tuple[float, float] = (1.0, 3.0)
+    shows_after: float = 0.6
+    forgotten: float = 30.0
+    patience: float = 10.0
+
+
+@dataclass(slots=True)
+class CloudVolume:
+    """One volume, alive or deleted. Times are `SimClock.elapsed`; `changes` outdates what was planned before."""
+
+    id: VolumeId
+    serial: Serial
+    token: str
+    spec: VolumeSpec
+    created_at: float
+    created_wall: float
+    asked: VolumeSpec | None = None
+    state: VolumeState = VolumeState.CREATING
+    owner: str = ""
+    backing_uuid: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+    visible_at: float = 0.0
+    settled_at: float = 0.0
+    leave_at: float = 0.0
+    deleted_at: float | None = None
+    plugged: bool = False
+    leaving: bool = False
+    changes: int = 0
+
+    @classmethod
+    def bought(cls, number: str, token: str, spec: VolumeSpec, now: float, wall: float) -> CloudVolume:
+        """A new volume; the kernel shows its id without the dash, as NVMe volumes of EC2 do."""
+        return cls(VolumeId(f"vol-{number}"), Serial(f"vol{number}"), token, spec, now, wall)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.spec.size_bytes
+
+    def agbs(self, now: float) -> float:
+        """Its cost from purchase to deletion, or until `now`."""
+        until = self.deleted_at if self.deleted_at is not None else now
+        return agbs(self.spec.bandwidth_mb_s, self.size_bytes, until - self.created_at)
+
+    def view(self) -> Volume:
+        """As an adapter shows it."""
+        return Volume(
+            id=self.id,
+            serial=self.serial,
+            state=self.state,
+            size_bytes=self.size_bytes,
+            bandwidth_mb_s=self.spec.bandwidth_mb_s,
+            token=self.token,
+            backing_uuid=self.backing_uuid,
+            created_wall=self.created_wall,
+        )
+
+
+class Disks(Protocol):
+    """The machine's slots for disks, seen from the cloud."""
+
+    def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
+        """A volume appears; one that was here before comes with its content."""
+        ...
+
+    def plug_foreign(self, size_bytes: int) -> None:
+        """A disk of somebody else appears, with a filesystem and of the same size."""
+        ...
+
+    def unplug(self, serial: Serial) -> bool:
+        """False when the machine does not let go."""
+        ...
+
+    def pull(self, serial: Serial) -> None:
+        """Surprise removal."""
+        ...
+
+    def destroy(self, serial: Serial) -> None:
+        """The content is gone for good."""
+        ...
+
+
+class KernelSlots:
+    """`Disks` of a simulated machine."""
+
+    def __init__(self, kernel: SimKernel) -> None:
+        self._kernel = kernel
+
+    def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
+        """See `Disks`."""
+        self._kernel.plug(self._kernel.away.get(serial) or SimDisk(serial, size_bytes, mb_s))
+
+    def plug_foreign(self, size_bytes: int) -> None:
+        """See `Disks`."""
+        if FOREIGN_SERIAL not in self._kernel.disks:
+            self._kernel.plug(SimDisk(FOREIGN_SERIAL, size_bytes, 100.0, signature="ext4"))
+
+    def unplug(self, serial: Serial) -> bool:
+        """See `Disks`."""
+        try:
+            self._kernel.unplug(serial)
+        except DeviceBusyError:
+            return False
+        return True
+
+    def pull(self, serial: Serial) -> None:
+        """See `Disks`."""
+        self._kernel.pull(serial)
+
+    def destroy(self, serial: Serial) -> None:
+        """See `Disks`."""
+        self._kernel.destroy(serial)
+
+
+class Shelf:
+    """`Disks` where there is no machine: everything fits, nothing is ever in use."""
+
+    def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
+        """See `Disks`."""
+
+    def plug_foreign(self, size_bytes: int) -> None:
+        """See `Disks`."""
+
+    def unplug(self, serial: Serial) -> bool:
+        """See `Disks`."""
+        return True
+
+    def pull(self, serial: Serial) -> None:
+        """See `Disks`."""
+
+    def destroy(self, serial: Serial) -> None:
+        """See `Disks`."""

@@ -1,0 +1,27 @@
+"""A disk that can be plugged into the simulated machine; what is written on it stays when it is unplugged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio.model import CacheSetUuid, Serial
+from elastio.sim.content import CacheContent
+
+
+@dataclass(slots=True)
+class SimDisk:
+    """`signature` names what somebody else wrote on it ("ext4"); `holder` who else uses it ("mount")."""
+
+    serial: Serial
+    size_bytes: int
+    mb_s: float
+    signature: str | None = None
+    holder: str | None = None
+    name: str = ""
+    superblock: CacheSetUuid | None = None
+    content: CacheContent | None = None
+    registered: bool = False
+
+    def wipe(self) -> None:
+        """No superblock, no content."""
+        self.superblock, self.content, self.registered = None, None, False

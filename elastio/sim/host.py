@@ -1,0 +1,252 @@
+"""`ports.CacheHost` and `ports.Counters` on the simulated kernel, with the same refusals as the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
+from elastio.sim.bcache import Bcache, Pace
+from elastio.sim.calls import Calls, Meter, T
+from elastio.sim.disk import SimDisk
+from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.kernel import SimKernel, check_disk
+
+HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
+    Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
+    Kind.BUSY: (DeviceBusyError, "device or resource busy"),
+    Kind.HANG: (HostError, "no answer from the kernel"),
+    Kind.LATE_SUCCESS: (HostError, "no answer from the kernel"),
+    Kind.LOSE_REPLY: (HostError, "the answer was lost"),
+    Kind.HALF: (HostError, "interrupted half way"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostTimes:
+    """Seconds that operations take, measured in a guest; attaching takes what the kernel says."""
+
+    look: float = 0.02
+    tune: float = 0.05
+    format: float = 0.5
+    phase: float = 0.02
+    detach: float = 0.1
+    release: float = 0.4
+
+
+class SimHost:
+    """The kernel's side of one adaptive device. `calls.seconds` tells how long the last operation took."""
+
+    def __init__(
+        self,
+        kernel: SimKernel,
+        faults: FaultPlan | None = None,
+        times: HostTimes | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self._times = times or HostTimes()
+        self.calls = Calls(faults or FaultPlan(), kernel.later, HOST_ERRORS, meter)
+
+    def look(self, serials: tuple[Serial, ...]) -> HostView:
+        """See `ports.CacheHost`."""
+        return self.calls.run("look", self._times.look, lambda _: self._look(serials))
+
+    def tune_backing(self) -> None:
+        """Bounded queue, mq-deadline, `cache_mode` at writeback so that attaching writes one superblock only."""
+        self._do("tune_backing", self._times.tune, lambda _: self._tune())
+
+    def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
+        """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
+        times = self._times
+        return self._do("format_cache", times.format, lambda fault: self._format(serial, size_bytes, fault))
+
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+        """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
+        self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush=flush))
+
+    def enter_phase1(self, *, flush: bool) -> None:
+        """See `ports.CacheHost`."""
+        self._do("enter_phase1", self._times.phase, lambda _: self._phase1(flush=flush))
+
+    def enter_phase2(self) -> None:
+        """See `ports.CacheHost`."""
+        self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
+
+    def set_flush(self, *, running: bool) -> None:
+        """See `ports.CacheHost`."""
+        self._do("set_flush", self._times.phase, lambda _: self._set_flush(running=running))
+
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
+        """See `ports.CacheHost`. Raises DeviceBusyError unless it is drained and in mode `none`."""
+        self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
+
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
+        """See `ports.CacheHost`. Raises DeviceBusyError while attached, NotOursError while it is waited for."""
+        self._do(
+            "release_cache_disk",
+            self._times.release,
+            lambda fault: self._release(serial, size_bytes, cache_set, fault),
+        )
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _do(self, op: str, seconds: float, call: Callable[[Fault | None], T]) -> T:
+        return self.calls.run(op, seconds, call)
+
+    def _look(self, serials: tuple[Serial, ...]) -> HostView:
+        kernel = self._kernel
+        kernel.settle()
+        linked = kernel.bcache.cache_set
+        shown = (
+            d for d in kernel.disks.values() if d.serial in serials or (linked is not None and d.superblock == linked)
+        )
+        sets = tuple(d.superblock for d in kernel.disks.values() if d.registered and d.superblock is not None)
+        return HostView(
+            at=kernel.clock.now(),
+            boot_id=kernel.boot_id,
+            backing=self._backing() if kernel.registered else None,
+            disks=tuple(self._disk(d) for d in shown),
+            cache_sets=sets,
+        )
+
+    def _backing(self) -> BackingView:
+        bcache = self._kernel.bcache
+        cache = bcache.cache
+        return BackingView(
+            running=bcache.running,
+            state=bcache.state,
+            cache_mode=bcache.mode,
+            cache_set=bcache.cache_set,
+            dirty_bytes=bcache.dirty_bytes,
+            writeback_running=bcache.writeback_running,
+            tuned=bcache.tuned and (cache is not None or bcache.mode is CacheMode.WRITEBACK),
+            size_bytes=self._kernel.settings.backing_bytes,
+            flush_full_speed=bcache.pace is Pace.FULL,
+            adaptive_name="bcache0" if bcache.running else "",
+            disk_name="vdb",
+            available_percent=round((1 - cache.in_use) * 100) if cache else None,
+            overflow_bytes=bcache.overflow_bytes if cache else None,
+        )
+
+    def _disk(self, disk: SimDisk) -> DiskView:
+        registered = disk.superblock if disk.registered else None
+        return DiskView(
+            name=disk.name,
+            serial=disk.serial,
+            size_bytes=disk.size_bytes,
+            cache_set=registered,
+            superblock=disk.superblock,
+            held=self._kernel.holds(disk.serial),
+        )
+
+    def _tune(self) -> None:
+        bcache = self._backing_device()
+        bcache.tuned = True
+        if bcache.cache is None:
+            bcache.pace = Pace.IDLE
+            self._kernel.set_mode(CacheMode.WRITEBACK)
+
+    def _format(self, serial: Serial, size_bytes: int, fault: Fault | None) -> CacheSetUuid:
+        disk = self._kernel.disk(serial)
+        check_disk(disk, size_bytes)
+        backing = self._backing_device()
+        if disk.registered and disk.superblock == backing.cache_set:
+            raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
+        self._require_not_the_last_cache(disk)
+        if disk.superblock is None:
+            self._kernel.format(serial)
+            disk.registered = fault is None or fault.kind is not Kind.HALF
+        elif not disk.registered:
+            self._kernel.register(serial)
+        if disk.superblock is None:
+            raise HostError(f"disk {disk.name} shows no superblock after it was formatted")
+        return disk.superblock
+
+    def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+        disk = self._kernel.disk(serial)
+        if disk.superblock != cache_set:
+            raise NotOursError(f"disk {disk.name} does not carry cache set {cache_set}")
+        bcache = self._backing_device()
+        if not bcache.running:
+            raise HostError("the backing device waits for its own cache set and does not run")
+        bcache.pace = Pace.IDLE
+        self._kernel.set_mode(CacheMode.WRITEBACK)
+        self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush=flush))
+
+    def _phase1(self, *, flush: bool) -> None:
+        bcache = self._attached_device()
+        bcache.pace, bcache.writeback_running = Pace.IDLE, flush
+        self._kernel.set_mode(CacheMode.WRITEBACK)
+
+    def _phase2(self) -> None:
+        bcache = self._attached_device()
+        self._kernel.set_mode(CacheMode.NONE)
+        bcache.pace, bcache.writeback_running = Pace.FULL, True
+
+    def _set_flush(self, *, running: bool) -> None:
+        self._attached_device().writeback_running = running
+
+    def _detach(self, cache_set: CacheSetUuid) -> None:
+        bcache = self._backing_device()
+        if bcache.cache_set is None:
+            return
+        if bcache.cache_set != cache_set:
+            raise NotOursError(f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone")
+        if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
+            raise DeviceBusyError(f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach")
+        self._kernel.fsync()
+        self._kernel.detach()
+
+    def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
+        disk = self._kernel.disks.get(serial)
+        if disk is None:
+            return
+        check_disk(disk, size_bytes)
+        if disk.superblock is None:
+            return
+        if cache_set is not None and disk.superblock != cache_set:
+            raise NotOursError(f"disk {disk.name} carries cache set {disk.superblock}, not {cache_set}")
+        self._require_not_the_last_cache(disk)
+        self._kernel.fsync()
+        self._kernel.unregister(serial)
+        if fault is None or fault.kind is not Kind.HALF:
+            disk.wipe()
+
+    def _require_not_the_last_cache(self, disk: SimDisk) -> None:
+        """Never write on what the backing device may still wait for."""
+        bcache = self._backing_device()
+        if bcache.cache_set is None and bcache.state is not CacheState.NO_CACHE:
+            raise NotOursError(f"the backing device is {bcache.state} and disk {disk.name} may be its cache")
+
+    def _attached_device(self) -> Bcache:
+        bcache = self._backing_device()
+        if bcache.cache_set is None:
+            raise HostError("no cache set is attached to the backing device")
+        return bcache
+
+    def _backing_device(self) -> Bcache:
+        if not self._kernel.registered:
+            raise HostError("the backing device is not registered with bcache")
+        return self._kernel.bcache
+
+
+class SimCounters:
+    """`ports.Counters`: reads what the simulated disks count."""
+
+    def __init__(self, kernel: SimKernel) -> None:
+        self._kernel = kernel
+
+    def follow(self, view: HostView) -> None:
+        """Names do not matter here: the kernel itself is asked."""
+
+    def read(self) -> Mapping[str, tuple[int, int]]:
+        """Cumulative (read, written) bytes since boot; the cache's start again with every cache disk."""
+        kernel = self._kernel
+        devices = {
+            "adaptive": kernel.traffic.adaptive,
+            "backing": kernel.traffic.backing,
+            "cache": kernel.cache_traffic(),
+        }
+        return {name: (t.read, t.written) for name, t in devices.items()}

@@ -1,0 +1,355 @@
+"""A fluid model of one adaptive device: two disks with caps, bcache between them, power and plugs."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import string
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.model import CacheMode, CacheSetUuid, Serial
+from elastio.sim.bcache import Bcache, Pace
+from elastio.sim.clock import SimClock
+from elastio.sim.content import CacheContent
+from elastio.sim.disk import SimDisk
+from elastio.sim.flows import Budget, FlushFlow, Load, ReadFlow, Traffic, Traffics, WriteFlow
+from elastio.units import GB, MB, MIB
+
+# Share of a disk's cap in use above which its queue is full (a smoothed value can only come near 1).
+SATURATED = 0.8
+# How fast the smoothed use follows: after a second of saturation the queue is full.
+SMOOTHING_S = 0.5
+# Sums of floating-point seconds that are meant to be equal differ by less.
+ROUNDING_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSettings:
+    """Defaults are the values measured in guests with Debian's kernels 6.1 and 6.12."""
+
+    backing_mb_s: float = 33.0
+    backing_bytes: int = 50 * GB
+    backing_uuid: str = "5f0e1d2c-0000-4000-8000-000000000001"
+    cutoff: float = 0.70  # bch_cutoff_writeback; the kernel takes no more than 0.90
+    block_bytes: int = MIB
+    cache_efficiency: float = 0.94  # the rest goes to bcache's index and journal
+    superblock_s: float = 0.05
+    superblock_loaded_s: float = 0.4  # behind the queue of a saturated backing disk whose queue is bounded
+    superblock_untuned_s: float = 12.0  # behind the default queue of 256 requests of up to 1.3 MB
+    unlink_s: float = 0.25  # from "no cache" to the end of a detach, at the least
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cutoff <= 0.90:
+            raise ValueError(f"bcache takes cutoffs up to 0.90, not {self.cutoff}")
+
+
+class SimKernel:
+    """The machine. Calls act at once or, like the real kernel's, some time later: `look` at the attributes."""
+
+    def __init__(self, clock: SimClock, settings: KernelSettings, seed: int = 0) -> None:
+        self.clock = clock
+        self.settings = settings
+        self.random = Random(seed)
+        self.bcache = Bcache(cutoff=settings.cutoff, block_bytes=settings.block_bytes)
+        self.traffic = Traffics()
+        self.disks: dict[Serial, SimDisk] = {}
+        self.away: dict[Serial, SimDisk] = {}
+        self.always_busy = False
+        self.registered = True
+        self.boots = 0
+        self.boot_id = self.new_uuid()
+        self._backing_use = 0.0
+        self._superblock_free_at = 0.0
+        self._attaching: tuple[CacheSetUuid, float] | None = None
+        self._unlink_at: float | None = None
+        self._order = itertools.count()
+        self._timers: list[tuple[float, int, int, Callable[[], None]]] = []
+        self._write = WriteFlow(self.bcache, self.traffic)
+        self._read = ReadFlow(self.bcache, self.traffic)
+        self._flush = FlushFlow(self.bcache, self.traffic)
+        self._fractions = [0.0, 0.0]
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def later(self, seconds: float, effect: Callable[[], None]) -> None:
+        """Let `effect` happen in `seconds`, unless the power is cut before."""
+        entry = (self.clock.elapsed() + seconds, next(self._order), self.boots, effect)
+        heapq.heappush(self._timers, entry)
+
+    def settle(self) -> None:
+        """Run the effects that are due."""
+        while self._timers and self._timers[0][0] <= self.clock.elapsed() + ROUNDING_S:
+            _, _, boot, effect = heapq.heappop(self._timers)
+            if boot == self.boots:
+                effect()
+
+    def step(self, seconds: float, load: Load) -> None:
+        """Move the bytes of the `seconds` that end now; at most 0.05 s at a time keeps the model honest."""
+        self.settle()
+        cache = self.cache_disk()
+        mb_s = cache.mb_s * self.settings.cache_efficiency if cache else 0.0
+        budget = Budget(self._bytes(0, self.settings.backing_mb_s, seconds), self._bytes(1, mb_s, seconds))
+        had = budget.backing
+        if self.bcache.running and self.registered:
+            load.begin(seconds)
+            self._flush.begin(seconds)
+            self._share(load, budget)
+            self.bcache.settle()
+            self._finish_detach()
+        use = 1 - budget.backing / had if had else 0.0
+        weight = min(1.0, seconds / SMOOTHING_S)
+        self._backing_use += (use - self._backing_use) * weight
+
+    def _bytes(self, disk: int, mb_s: float, seconds: float) -> int:
+        exact = mb_s * MB * seconds + self._fractions[disk]
+        self._fractions[disk] = exact % 1.0
+        return int(exact)
+
+    def _share(self, load: Load, budget: Budget) -> None:
+        moved = 1
+        while moved:
+            moved = self._write.turn(load, budget) + self._read.turn(load, budget)
+            if self._flush.ready():
+                waits = self._write.wants_backing(load) or self._read.wants_backing(load)
+                moved += self._flush.turn(budget, yield_backing=waits)
+
+    # --- disks come and go -----------------------------------------------------------------------------------
+
+    def plug(self, disk: SimDisk) -> None:
+        """A disk appears. udev registers one with a cache superblock, and bcache attaches the set it waits for."""
+        names = (f"vd{letter}" for letter in string.ascii_lowercase[2:])
+        taken = {d.name for d in self.disks.values()}
+        disk.name = next(n for n in names if n not in taken)
+        self.away.pop(disk.serial, None)
+        self.disks[disk.serial] = disk
+        if disk.superblock is not None:
+            self._register(disk)
+
+    def holds(self, serial: Serial) -> bool:
+        """True while something in the machine uses the disk."""
+        disk = self.disks.get(serial)
+        return disk is not None and (disk.registered or disk.holder is not None)
+
+    def unplug(self, serial: Serial) -> None:
+        """The polite way out. Raises DeviceBusyError while the disk is in use."""
+        if self.holds(serial):
+            raise DeviceBusyError(f"disk {serial} is in use")
+        self.pull(serial)
+
+    def pull(self, serial: Serial) -> None:
+        """Surprise removal. A clean cache just ends; a dirty one stops the adaptive device and keeps its data."""
+        disk = self.disks.pop(serial, None)
+        if disk is None:
+            return
+        self.away[serial] = disk
+        attached = disk.superblock is not None and disk.superblock == self.bcache.cache_set
+        if attached:
+            dirty = self.bcache.sb_dirty
+            self._drop_in_flight()
+            self.bcache.unlink()
+            self._unlink_at = None
+            if dirty:
+                self.bcache.running = False
+            else:
+                self.bcache.sb_set, self.bcache.sb_dirty = None, False
+                # Nobody had a chance to sync: losing flushed blocks at a power cut after this proves nothing.
+                self.bcache.fsync()
+        if self._attaching is not None and self._attaching[0] == disk.superblock:
+            self._attaching = None
+        disk.registered = False
+
+    def destroy(self, serial: Serial) -> None:
+        """The volume is deleted: what was on its disk is gone for good."""
+        self.pull(serial)
+        self.away.pop(serial, None)
+
+    def power_cut(self) -> None:
+        """Power goes and comes back at once, with the disks that are plugged now.
+
+        Gone: what is in flight, the backing disk's volatile blocks and every knob but `cache_mode`. A flushed
+        block whose clean copy is still on its cache counts as kept: no agent can close that window.
+        """
+        self.boots += 1
+        self.boot_id = self.new_uuid()
+        kept = self.bcache.cache.clean if self.bcache.cache and self.bcache.sb_set else {}
+        self.bcache.backing.power_cut(kept)
+        self._drop_in_flight()
+        self.bcache.unlink()
+        self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
+        self._attaching, self._unlink_at = None, None
+        for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
+            traffic.read = traffic.written = 0
+        self._backing_use, self._superblock_free_at = 0.0, 0.0
+        self.bcache.running = self.bcache.sb_set is None
+        for disk in self.disks.values():
+            disk.registered = False
+            disk.holder = None
+            if disk.superblock is not None:
+                self._register(disk)
+
+    # --- what root can do ------------------------------------------------------------------------------------
+
+    def format(self, serial: Serial) -> CacheSetUuid:
+        """make-bcache and registration. The verification is the host's business."""
+        disk = self.disk(serial)
+        cache_set = CacheSetUuid(self.new_uuid())
+        disk.superblock, disk.signature = cache_set, None
+        disk.content = CacheContent(disk.size_bytes, self.settings.block_bytes)
+        disk.registered = True
+        return cache_set
+
+    def register(self, serial: Serial) -> None:
+        """Register a formatted disk. Raises HostError for one without a superblock."""
+        disk = self.disk(serial)
+        if disk.superblock is None:
+            raise HostError(f"disk {serial} carries no bcache superblock")
+        self._register(disk)
+
+    def attach(self, cache_set: CacheSetUuid, *, flush: bool) -> float:
+        """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
+        now = self.clock.elapsed()
+        if self.bcache.cache_set == cache_set and not self.bcache.detaching:
+            self.bcache.writeback_running = flush
+            return 0.0
+        if self._attaching is not None and self._attaching[0] == cache_set:
+            return max(0.0, self._attaching[1] - now)
+        if self.bcache.cache_set is not None or self._attaching is not None:
+            raise HostError("a cache set is attached already, or is still detaching")
+        if self.bcache.sb_set is not None and self.bcache.sb_set != cache_set:
+            raise HostError("the backing device waits for another cache set")
+        if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):
+            raise HostError(f"no cache set {cache_set} is registered")
+        done_at = self._write_superblock()
+        self._attaching = (cache_set, done_at)
+        self.later(done_at - now, lambda: self._end_attach(cache_set, flush=flush))
+        return done_at - now
+
+    def set_mode(self, mode: CacheMode) -> None:
+        """In force at once; the superblock follows, unwaited for, and delays the next one."""
+        if self.bcache.mode is not mode:
+            self.bcache.mode = mode
+            self._write_superblock()
+
+    def detach(self) -> None:
+        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight."""
+        if self.bcache.cache is not None:
+            self.bcache.detaching = True
+
+    def unregister(self, serial: Serial) -> None:
+        """Free the cache set on this disk. Raises DeviceBusyError while it is attached."""
+        disk = self.disk(serial)
+        attaching = self._attaching[0] if self._attaching else None
+        if disk.superblock is not None and disk.superblock in {self.bcache.cache_set, attaching}:
+            raise DeviceBusyError(f"cache set {disk.superblock} is attached")
+        disk.registered = False
+
+    def fsync(self) -> None:
+        """Make what is on the backing disk survive a power cut."""
+        self.bcache.fsync()
+
+    # --- what can be seen ------------------------------------------------------------------------------------
+
+    def disk(self, serial: Serial) -> SimDisk:
+        """The plugged disk with this serial. Raises HostError when there is none."""
+        found = self.disks.get(serial)
+        if found is None:
+            raise HostError(f"no disk with serial {serial}")
+        return found
+
+    def cache_disk(self) -> SimDisk | None:
+        """The disk whose cache set is attached."""
+        wanted = self.bcache.cache_set
+        return next((d for d in self.disks.values() if wanted is not None and d.superblock == wanted), None)
+
+    def lost(self, *, without: Serial | None = None, power_cut: bool = False) -> frozenset[int]:
+        """Blocks whose newest acknowledged version is gone.
+
+        `without` asks what would be gone if that disk vanished now; `power_cut` what would be after one as well.
+        """
+        acked, durable = self.bcache.acked, self.bcache.backing.durable
+        shown = {} if power_cut else self.bcache.backing.volatile
+        cached = self._recoverable(without)
+        dirty, clean = (cached.dirty, cached.clean) if cached else ({}, {})
+        return frozenset(
+            block
+            for block in self.bcache.unsettled
+            if acked[block] not in (dirty.get(block), clean.get(block), shown.get(block), durable.get(block))
+        )
+
+    def _recoverable(self, without: Serial | None) -> CacheContent | None:
+        """The content of the set that the backing superblock names, if its disk still exists anywhere."""
+        if self.bcache.sb_set is None:
+            return None
+        for disk in itertools.chain(self.disks.values(), self.away.values()):
+            if disk.superblock == self.bcache.sb_set and disk.serial != without:
+                return disk.content
+        return None
+
+    def new_uuid(self) -> str:
+        """A UUID that follows from the seed."""
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    def cache_traffic(self) -> Traffic:
+        """The counters of the cache disk; zeros while there is none."""
+        return self.traffic.cache if self.cache_disk() else Traffic()
+
+    # --- inside ----------------------------------------------------------------------------------------------
+
+    def _write_superblock(self) -> float:
+        """When a superblock write that is asked for now is done: they queue up behind each other."""
+        wait = self.settings.superblock_s
+        if self._backing_use > SATURATED:
+            tuned = self.bcache.tuned
+            wait = self.settings.superblock_loaded_s if tuned else self.settings.superblock_untuned_s
+        self._superblock_free_at = max(self._superblock_free_at, self.clock.elapsed()) + wait
+        return self._superblock_free_at
+
+    def _end_attach(self, cache_set: CacheSetUuid, *, flush: bool) -> None:
+        if self._attaching is None or self._attaching[0] != cache_set:
+            return
+        self._attaching = None
+        disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
+        if disk is None or not disk.registered or disk.content is None:
+            return
+        self.traffic.cache.read = self.traffic.cache.written = 0
+        self.bcache.link(cache_set, disk.content)
+        self.bcache.writeback_running = flush
+
+    def _finish_detach(self) -> None:
+        if not self.bcache.detach_written:
+            self._unlink_at = None
+            return
+        now = self.clock.elapsed()
+        if self._unlink_at is None:
+            self._unlink_at = now + self.settings.unlink_s
+        in_flight = self._write.block is not None or self._read.block is not None or self.always_busy
+        if now >= self._unlink_at and not in_flight:
+            self.bcache.unlink()
+            self._unlink_at = None
+
+    def _register(self, disk: SimDisk) -> None:
+        disk.registered = True
+        content = disk.content
+        if content is None or disk.superblock is None or disk.superblock != self.bcache.sb_set:
+            return
+        if self.bcache.cache is None and self.registered:
+            self.bcache.link(disk.superblock, content)
+            self.bcache.running = True
+
+    def _drop_in_flight(self) -> None:
+        for flow in (self._write, self._read, self._flush):
+            flow.reset()
+
+
+def check_disk(disk: SimDisk, size_bytes: int) -> None:
+    """Raises NotOursError or DeviceBusyError unless the disk may be written to as a cache of `size_bytes`."""
+    if disk.size_bytes != size_bytes:
+        raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, {size_bytes} were bought: left alone")
+    if disk.signature is not None:
+        raise NotOursError(f"disk {disk.name} carries {disk.signature}: left alone")
+    if disk.holder is not None:
+        raise DeviceBusyError(f"disk {disk.name} is in use by {disk.holder}")

@@ -1,0 +1,317 @@
+"""`ports.VolumeProvider` as a cloud in process: states take time, effects show late, all is billed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError, TransientError
+from elastio.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.sim.calls import Calls, Meter, T
+from elastio.sim.clock import SimClock
+from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
+from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.kernel import ROUNDING_S
+from elastio.sim.settings import parse_settings
+from elastio.units import GB, GIB
+
+CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
+    Kind.REFUSE: (RefusedError, "the cloud refuses this request"),
+    Kind.THROTTLE: (TransientError, "too many requests"),
+    Kind.QUOTA: (QuotaError, "the volume limit of the account is reached"),
+    Kind.EXPIRED: (AuthError, "the credentials have expired"),
+    Kind.HANG: (TransientError, "no answer"),
+    Kind.LATE_SUCCESS: (TransientError, "no answer"),
+    Kind.LOSE_REPLY: (TransientError, "the answer was lost"),
+}
+MINIMUM_BILLED_S = 60.0
+LARGEST_BYTES = 16384 * GIB
+FASTEST_MB_S = 1000.0
+SLOWEST_MB_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SimAccount:
+    """Who buys, and for which backing device."""
+
+    backing_uuid: str
+    instance_id: str = "i-0000000000000001"
+    volume_limit: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """`seed` decides the delays that are drawn; `meter` adds up what calls take."""
+
+    seed: int = 0
+    meter: Meter = field(default_factory=Meter)
+
+
+class SimProvider:
+    """The cloud. `calls.seconds` tells how long the last call took; `tick` lets what is due happen."""
+
+    def __init__(
+        self,
+        clock: SimClock,
+        account: SimAccount,
+        disks: Disks,
+        faults: FaultPlan | None = None,
+        times: CloudTimes | None = None,
+        chance: Chance | None = None,
+    ) -> None:
+        self.clock = clock
+        self.account = account
+        self.volumes: dict[VolumeId, CloudVolume] = {}
+        chance = chance or Chance()
+        self.calls = Calls(faults or FaultPlan(), self._later, CLOUD_ERRORS, chance.meter)
+        self._disks = disks
+        self._times = times or CloudTimes()
+        self._random = Random(chance.seed)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    # --- the eight calls -------------------------------------------------------------------------------------
+
+    def identify(self) -> Identity:
+        """See `ports.VolumeProvider`."""
+        account = self.account
+        return self._call(
+            "identify",
+            lambda _: Identity("sim", account.instance_id, "sim-1a", "sim-1", "sim.large", FASTEST_MB_S),
+        )
+
+    def quote(self, spec: VolumeSpec) -> Quote:
+        """Sizes are sold in GiB. Raises RefusedError beyond the limits of the type."""
+        return self._call("quote", lambda _: self._quote(spec))
+
+    def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
+        """See `ports.VolumeProvider`. The same token with another spec is refused."""
+        return self._call("create", lambda fault: self._create(token, spec, tags, fault))
+
+    def attach(self, volume_id: VolumeId) -> None:
+        """See `ports.VolumeProvider`."""
+        self._call("attach", lambda fault: self._attach(volume_id, fault))
+
+    def detach(self, volume_id: VolumeId) -> None:
+        """See `ports.VolumeProvider`. A disk in use makes the volume BUSY until the guest lets go."""
+        self._call("detach", lambda fault: self._detach(volume_id, fault))
+
+    def delete(self, volume_id: VolumeId) -> None:
+        """See `ports.VolumeProvider`. Refused while attached, and for volumes of others."""
+        self._call("delete", lambda fault: self._delete(volume_id, fault))
+
+    def describe(self, volume_id: VolumeId) -> Volume | None:
+        """See `ports.VolumeProvider`. A new volume shows only some time after its purchase."""
+        return self._call("describe", lambda _: self._describe(volume_id))
+
+    def list_owned(self) -> tuple[Volume, ...]:
+        """See `ports.VolumeProvider`."""
+        return self._call("list_owned", lambda _: self._list())
+
+    # --- for worlds and tests --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let everything happen that is due by now."""
+        while self._events and self._events[0][0] <= self.clock.elapsed() + ROUNDING_S:
+            _, _, effect = heapq.heappop(self._events)
+            effect()
+        for volume in self.volumes.values():
+            if volume.leaving and self.clock.elapsed() + ROUNDING_S >= volume.leave_at:
+                self._try_to_leave(volume)
+
+    def next_event_at(self) -> float | None:
+        """`clock.elapsed()` of the next thing that will happen by itself, or None."""
+        return self._events[0][0] if self._events else None
+
+    def bill_agbs(self) -> float:
+        """What every volume so far really cost: bandwidth x size x time from purchase to deletion."""
+        now = self.clock.elapsed()
+        return sum(v.agbs(now) for v in self.volumes.values())
+
+    def existing(self) -> tuple[CloudVolume, ...]:
+        """Volumes that are paid for now, whether or not the cloud shows them yet."""
+        return tuple(v for v in self.volumes.values() if v.deleted_at is None)
+
+    def add_foreign_volume(self, size_bytes: int = 10 * GB, *, mb_s: float = 100.0) -> VolumeId:
+        """A volume in the same account that is none of the agent's."""
+        volume = self._new_volume("", VolumeSpec(size_bytes, mb_s))
+        volume.owner, volume.backing_uuid, volume.state = "", "", VolumeState.AVAILABLE
+        volume.visible_at = self.clock.elapsed()
+        return volume.id
+
+    # --- inside: requests ------------------------------------------------------------------------------------
+
+    def _call(self, op: str, call: Callable[[Fault | None], T]) -> T:
+        self.tick()
+        low, high = self._times.call
+        return self.calls.run(op, self._random.uniform(low, high), call)
+
+    def _quote(self, spec: VolumeSpec) -> Quote:
+        size = math.ceil(spec.size_bytes / GIB) * GIB
+        if not 0 < size <= LARGEST_BYTES:
+            raise RefusedError(f"a volume has 1 to {LARGEST_BYTES // GIB} GiB, not {spec.size_bytes} bytes")
+        if not SLOWEST_MB_S <= spec.bandwidth_mb_s <= FASTEST_MB_S:
+            raise RefusedError(f"a volume has {SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s, not {spec.bandwidth_mb_s:g}")
+        sold = VolumeSpec(size, spec.bandwidth_mb_s, spec.iops or 3000)
+        price = 0.00011 * size / GIB + 0.00006 * spec.bandwidth_mb_s
+        return Quote(sold, "USD", price, MINIMUM_BILLED_S, "simulated price list")
+
+    def _create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str], fault: Fault | None) -> Volume:
+        for volume in self.volumes.values():
+            if volume.token == token:
+                if volume.asked != spec:
+                    raise RefusedError(f"token {token} was used for another volume: {volume.id}")
+                return volume.view()
+        sold = self._quote(spec).spec
+        if len(self.existing()) >= self.account.volume_limit:
+            raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
+        volume = self._new_volume(token, sold)
+        volume.asked = spec
+        volume.tags.update(tags)
+        fails = fault is not None and fault.kind is Kind.VOLUME_ERROR
+        state = VolumeState.ERROR if fails else VolumeState.AVAILABLE
+        self._move_on(volume, VolumeState.CREATING, state, self._draw(self._times.create, fault))
+        return volume.view()
+
+    def _new_volume(self, token: str, spec: VolumeSpec) -> CloudVolume:
+        now = self.clock.elapsed()
+        number = f"{self._random.getrandbits(68):017x}"
+        volume = CloudVolume.bought(number, token, spec, now, self.clock.wall())
+        volume.owner, volume.backing_uuid = self.account.instance_id, self.account.backing_uuid
+        volume.visible_at = now + self._draw(self._times.visible, None)
+        self.volumes[volume.id] = volume
+        return volume
+
+    def _attach(self, volume_id: VolumeId, fault: Fault | None) -> None:
+        volume = self._find(volume_id)
+        if volume.state in {VolumeState.ATTACHING, VolumeState.ATTACHED}:
+            return
+        if volume.state in {VolumeState.CREATING, VolumeState.DETACHING, VolumeState.BUSY}:
+            raise TransientError(f"volume {volume_id} is {volume.state}: it cannot be attached yet")
+        if volume.state is not VolumeState.AVAILABLE:
+            raise RefusedError(f"volume {volume_id} is {volume.state}: it cannot be attached")
+        if fault is not None and fault.kind is Kind.VOLUME_ERROR:
+            self._move_on(volume, VolumeState.ATTACHING, VolumeState.ERROR, self._draw(self._times.attach, None))
+            return
+        seconds = self._draw(self._times.attach, fault)
+        self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
+        # The guest sees the disk before the API says so.
+        self._later(seconds * self._times.shows_after, lambda: self._plug(volume, fault))
+
+    def _detach(self, volume_id: VolumeId, fault: Fault | None) -> None:
+        volume = self._find(volume_id)
+        if volume.leaving or volume.state in {VolumeState.AVAILABLE, VolumeState.ERROR}:
+            return
+        if volume.state not in {VolumeState.ATTACHED, VolumeState.ATTACHING}:
+            raise TransientError(f"volume {volume_id} is {volume.state}: it cannot be detached now")
+        volume.changes += 1
+        volume.state, volume.leaving = VolumeState.DETACHING, True
+        volume.leave_at = self.clock.elapsed() + self._draw(self._times.detach, fault)
+        if fault is not None and fault.kind is Kind.STUCK_BUSY:
+            volume.state, volume.leave_at = VolumeState.BUSY, volume.leave_at + fault.seconds
+        self._later(volume.leave_at - self.clock.elapsed(), lambda: self._try_to_leave(volume))
+
+    def _delete(self, volume_id: VolumeId, fault: Fault | None) -> None:
+        volume = self.volumes.get(volume_id)
+        if volume is None or volume.state in {VolumeState.DELETING, VolumeState.GONE}:
+            return
+        if volume.owner != self.account.instance_id:
+            raise RefusedError(f"volume {volume_id} does not carry this agent's tag: left alone")
+        if volume.state is VolumeState.CREATING:
+            raise TransientError(f"volume {volume_id} is still being created")
+        if volume.state not in {VolumeState.AVAILABLE, VolumeState.ERROR} or volume.plugged:
+            raise RefusedError(f"volume {volume_id} is {volume.state}: detach it first")
+        volume.deleted_at = self.clock.elapsed()
+        self._disks.destroy(volume.serial)
+        self._move_on(volume, VolumeState.DELETING, VolumeState.GONE, self._draw(self._times.delete, fault))
+
+    def _describe(self, volume_id: VolumeId) -> Volume | None:
+        volume = self.volumes.get(volume_id)
+        return volume.view() if volume is not None and self._shows(volume) else None
+
+    def _list(self) -> tuple[Volume, ...]:
+        mine = (v for v in self.volumes.values() if v.owner == self.account.instance_id)
+        return tuple(v.view() for v in mine if self._shows(v))
+
+    # --- inside: what follows --------------------------------------------------------------------------------
+
+    def _find(self, volume_id: VolumeId) -> CloudVolume:
+        volume = self.volumes.get(volume_id)
+        if volume is None or volume.state in {VolumeState.DELETING, VolumeState.GONE}:
+            raise RefusedError(f"there is no volume {volume_id}")
+        return volume
+
+    def _shows(self, volume: CloudVolume) -> bool:
+        now = self.clock.elapsed()
+        if volume.state is VolumeState.GONE and volume.settled_at + self._times.forgotten <= now:
+            return False
+        return now >= volume.visible_at
+
+    def _move_on(self, volume: CloudVolume, now: VolumeState, then: VolumeState, seconds: float) -> None:
+        volume.state = now
+        volume.changes += 1
+        change = volume.changes
+
+        def arrive() -> None:
+            if volume.changes == change:
+                volume.state, volume.settled_at = then, self.clock.elapsed()
+
+        self._later(seconds, arrive)
+
+    def _plug(self, volume: CloudVolume, fault: Fault | None) -> None:
+        if volume.state is not VolumeState.ATTACHING or volume.plugged:
+            return
+        kind = fault.kind if fault is not None else None
+        if kind is Kind.WRONG_DEVICE:
+            self._disks.plug_foreign(volume.size_bytes)
+        volume.plugged = True
+        size = volume.size_bytes // 2 if kind is Kind.WRONG_SIZE else volume.size_bytes
+        self._disks.plug(volume.serial, size, volume.spec.bandwidth_mb_s)
+
+    def _try_to_leave(self, volume: CloudVolume) -> None:
+        if not volume.leaving:
+            return
+        if volume.plugged and not self._disks.unplug(volume.serial):
+            volume.state = VolumeState.BUSY
+            return
+        volume.leaving, volume.plugged = False, False
+        volume.state, volume.settled_at = VolumeState.AVAILABLE, self.clock.elapsed()
+
+    def vanish(self, volume_id: VolumeId) -> None:
+        """The cloud takes a volume from the machine without asking, as a failing host does; it stays paid for."""
+        volume = self._find(volume_id)
+        self._disks.pull(volume.serial)
+        volume.plugged, volume.leaving = False, False
+        volume.changes += 1
+        volume.state, volume.settled_at = VolumeState.AVAILABLE, self.clock.elapsed()
+
+    def _draw(self, bounds: tuple[float, float], fault: Fault | None) -> float:
+        seconds = self._random.uniform(*bounds)
+        return seconds + (fault.seconds if fault is not None and fault.kind is Kind.STUCK else 0.0)
+
+    def _later(self, seconds: float, effect: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (self.clock.elapsed() + seconds, next(self._order), effect))
+
+
+class _SelfDriven(SimProvider):
+    """Time passes while it is asked, and only then: every call takes its own seconds."""
+
+    def _call(self, op: str, call: Callable[[Fault | None], T]) -> T:
+        try:
+            return super()._call(op, call)
+        finally:
+            self.clock.advance(min(self.calls.seconds, self._times.patience))
+
+
+def open_provider(settings: Mapping[str, object], backing_uuid: str) -> SimProvider:
+    """A cloud of its own, without a machine: for `provider = "sim"` where nothing else moves the clock.
+
+    Settings: `seed` (number), `faults` (a story of `elastio.sim.faults`). Raises ConfigError for others.
+    """
+    parsed = parse_settings(settings)
+    faults = FaultPlan.parse(parsed.faults)
+    return _SelfDriven(SimClock(), SimAccount(backing_uuid), Shelf(), faults, chance=Chance(parsed.seed))

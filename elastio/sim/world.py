@@ -1,0 +1,170 @@
+"""Everything together: one machine, its cloud, its application and what goes wrong, on one clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from elastio.model import Serial, VolumeId
+from elastio.sim.calls import Meter
+from elastio.sim.clock import SimClock
+from elastio.sim.cloud import CloudTimes, KernelSlots
+from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.host import HostTimes, SimCounters, SimHost
+from elastio.sim.kernel import KernelSettings, SimKernel
+from elastio.sim.lane import Job, Result, SimLane
+from elastio.sim.provider import Chance, SimAccount, SimProvider
+from elastio.sim.settings import parse_settings
+from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.units import agbs
+
+# Bytes move on this grid whatever the step of `advance`, so that results do not depend on who asks how often.
+GRID_HZ = 20
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSettings:
+    """One number, `seed`, decides every delay that is drawn."""
+
+    kernel: KernelSettings = field(default_factory=KernelSettings)
+    cloud: CloudTimes = field(default_factory=CloudTimes)
+    host: HostTimes = field(default_factory=HostTimes)
+    seed: int = 0
+
+
+class SimWorld:
+    """One simulated virtual machine. `clock`, `host`, `counters` and `provider` are the ports of the agent."""
+
+    def __init__(
+        self,
+        settings: WorldSettings | None = None,
+        workload: Workload | None = None,
+        faults: FaultPlan | None = None,
+    ) -> None:
+        self.settings = settings or WorldSettings()
+        self.faults = faults or FaultPlan()
+        self.clock = SimClock()
+        self.kernel = SimKernel(self.clock, self.settings.kernel, self.settings.seed)
+        self.meter = Meter()
+        self.host = SimHost(self.kernel, self.faults, self.settings.host, self.meter)
+        self.counters = SimCounters(self.kernel)
+        self.provider = SimProvider(
+            self.clock,
+            SimAccount(self.settings.kernel.backing_uuid),
+            KernelSlots(self.kernel),
+            self.faults,
+            self.settings.cloud,
+            Chance(self.settings.seed + 1, self.meter),
+        )
+        self.workload = workload or Workload()
+        self.happened: list[tuple[float, Accident]] = []
+        self._ticks = 0
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass: bytes move, volumes change their states, accidents happen."""
+        until = self.clock.elapsed() + seconds
+        while (self._ticks + 1) / GRID_HZ <= until:
+            self._ticks += 1
+            self.clock.advance_to(max(self.clock.elapsed(), self._ticks / GRID_HZ))
+            self._tick()
+        self.clock.advance_to(until)
+        self.provider.tick()
+        self.kernel.settle()
+
+    def run_until_done(self, limit_s: float = 100_000.0) -> None:
+        """Advance until the application has ended. Raises TimeoutError after `limit_s`."""
+        until = self.clock.elapsed() + limit_s
+        while not self.workload.done:
+            if self.clock.elapsed() >= until:
+                raise TimeoutError(f"the application did not end within {limit_s:g} s")
+            self.advance(1.0)
+
+    def _tick(self) -> None:
+        self.provider.tick()
+        self.kernel.step(1 / GRID_HZ, self.workload)
+        for accident in self.faults.due(self.clock.elapsed(), self._cache()):
+            self.happened.append((self.clock.elapsed(), accident))
+            self._happen(accident)
+
+    def _cache(self) -> str | None:
+        bcache = self.kernel.bcache
+        if bcache.cache is None:
+            return None
+        return "dirty" if bcache.sb_dirty else "clean"
+
+    def _happen(self, accident: Accident) -> None:
+        if accident.kind is Kind.POWER_CUT:
+            self.power_cut()
+        elif accident.kind is Kind.WALL_JUMP:
+            self.clock.jump_wall(accident.seconds)
+        elif accident.kind is Kind.VANISH:
+            self.vanish()
+
+    # --- accidents -------------------------------------------------------------------------------------------
+
+    def power_cut(self) -> None:
+        """Power goes and comes back: an agent that runs on this world must be started anew."""
+        self.kernel.power_cut()
+        self.clock.reboot()
+
+    def vanish(self) -> None:
+        """The cache disk disappears; the volume stays, available, in the cloud. Without a cache: nothing."""
+        disk = self.kernel.cache_disk()
+        if disk is not None:
+            self.provider.vanish(VolumeId(disk.serial.replace("vol", "vol-", 1)))
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def lane(
+        self, execute: Callable[[Job], Result], lost: Callable[[Job, float], Result] | None = None
+    ) -> SimLane[Job, Result]:
+        """A lane whose jobs take as long as the calls they make, to the host and to the cloud."""
+
+        def measured(job: Job) -> Result:
+            self.meter.seconds = 0.0
+            return execute(job)
+
+        return SimLane(measured, self.clock, lambda _: self.meter.seconds, lost=lost)
+
+    def lost(self, *, without: Serial | None = None, power_cut: bool = False) -> frozenset[int]:
+        """See `SimKernel.lost`."""
+        return self.kernel.lost(without=without, power_cut=power_cut)
+
+    def volumes_left(self) -> int:
+        """Volumes of the agent that are still paid for."""
+        return sum(1 for v in self.provider.existing() if v.owner)
+
+    def agbs(self) -> float:
+        """The true cost so far: the backing volume all the time, the cache volumes while they existed."""
+        kernel = self.settings.kernel
+        backing = agbs(kernel.backing_mb_s, kernel.backing_bytes, self.clock.elapsed())
+        return backing + self.provider.bill_agbs()
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRun:
+    """An application on one volume, no agent. `agbs` covers the initial dump, `completion_s` does not."""
+
+    completion_s: float
+    agbs: float
+    dump_s: tuple[float, ...]
+
+
+def run_static(profile: Profile, mb_s: float, size_bytes: int, seed: int = 0) -> StaticRun:
+    """The application on a single volume of this bandwidth: `static-slow` and `static-fast` are two bandwidths."""
+    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=size_bytes)
+    world = SimWorld(WorldSettings(kernel=kernel, seed=seed), Checkpointing(profile, size_bytes))
+    world.run_until_done()
+    stats = world.workload.stats
+    spent = agbs(mb_s, size_bytes, stats.finished_s or 0.0)
+    return StaticRun(stats.completion_s or math.nan, spent, tuple(d.seconds for d in stats.dumps))
+
+
+def open_world(settings: Mapping[str, object], backing_uuid: str) -> SimWorld:
+    """The world of `elastiod --sim`. Raises ConfigError as `parse_settings` does."""
+    parsed = parse_settings(settings)
+    kernel = replace(KernelSettings(), backing_mb_s=parsed.backing_mb_s, backing_uuid=backing_uuid)
+    return SimWorld(WorldSettings(kernel=kernel, seed=parsed.seed), faults=FaultPlan.parse(parsed.faults))

@@ -1,0 +1,147 @@
+"""What the agent remembers between two decisions. Frozen; every change makes a new value.
+
+A *cycle* is the life of one bought volume: from the decision to buy it to the proof that it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from elastio.actions import Action
+from elastio.model import CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+
+
+class Phase(StrEnum):
+    IDLE = "idle"  # no cache, nothing bought
+    ATTACHING = "attaching"  # buying the volume and putting it in front
+    BOOSTING = "boosting"  # phase 1: application I/O first
+    FLUSHING = "flushing"  # phase 2: flush first, writes bypass
+    DETACHING = "detaching"  # letting go of cache set and volume
+    FAULTED = "faulted"  # something only an operator may decide; nothing is released
+
+
+class Trigger(StrEnum):
+    LOAD = "load"
+    OPERATOR = "operator"
+    ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often something was asked for in a row, and when it may be asked again."""
+
+    tries: int = 0
+    again_at: float = 0.0
+    error: str = ""
+
+
+NEVER_ASKED = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet."""
+
+    decided: float | None = None
+    created: float | None = None  # the cloud accepted the purchase
+    appeared: float | None = None  # the kernel shows the disk
+    formatted: float | None = None
+    boosted: float | None = None  # the cache is attached in writeback mode
+    quiet: float | None = None  # phase 2 began (the last time it did)
+    clean: float | None = None
+    detached: float | None = None  # the cache set is off the backing device
+    released: float | None = None  # the disk carries nothing any more
+    deleted: float | None = None  # the cloud accepted the deletion
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One bought volume.
+
+    `forced` drains to the end even under load. `doubt_at` is when a purchase was last asked for without a clear
+    answer; None: no purchase is in doubt.
+    """
+
+    token: str
+    trigger: Trigger
+    spec: VolumeSpec
+    started_at: float
+    started_wall: float
+    volume_id: VolumeId | None = None
+    serial: Serial | None = None
+    cache_set: CacheSetUuid | None = None
+    volume: Volume | None = None  # as the cloud last showed it
+    quote: Quote | None = None
+    seen: bool = False  # the cloud has shown it at least once after its creation
+    doubt_at: float | None = None
+    forced: bool = False
+    opened_wall: float | None = None
+    closed_wall: float | None = None
+    marks: Marks = field(default_factory=Marks)
+    pace: Mapping[str, Pace] = field(default_factory=dict)
+    peak_dirty_bytes: int = 0
+    peak_in_use_percent: int = 0
+    evicted_bytes: int = 0
+    flush_started_dirty_bytes: int = 0
+    failure: str = ""
+
+    def marked(self, **times: float) -> Cycle:
+        """The cycle with the named marks set, unless they are set already."""
+        new = {k: v for k, v in times.items() if getattr(self.marks, k) is None}
+        return replace(self, marks=replace(self.marks, **new)) if new else self
+
+    def paced(self, action: Action | str) -> Pace:
+        return self.pace.get(verb(action), NEVER_ASKED)
+
+    def with_pace(self, action: Action | str, pace: Pace) -> Cycle:
+        return replace(self, pace={**self.pace, verb(action): pace})
+
+    @property
+    def sold(self) -> VolumeSpec:
+        """What was really bought: sizes and speeds are sold in steps."""
+        if self.volume is None:
+            return self.spec
+        return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
+
+    @property
+    def volume_state(self) -> VolumeState | None:
+        return self.volume.state if self.volume else None
+
+
+def verb(action: Action | str) -> str:
+    """The name under which an action is paced."""
+    return action if isinstance(action, str) else type(action).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class LoadWatch:
+    """Since when utilization has been at or above UT, and below the release threshold; None: it is not."""
+
+    above_since: float | None = None
+    below_since: float | None = None
+    utilization: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """Everything `decide` carries from one call to the next.
+
+    `recovered` is False until the phase has been read off the kernel after a start. `owned` is the last list of
+    this agent's volumes; None while the cloud has not answered since the start.
+    """
+
+    phase: Phase = Phase.IDLE
+    cycle: Cycle | None = None
+    load: LoadWatch = field(default_factory=LoadWatch)
+    recovered: bool = False
+    paused: bool = False
+    fault: str = ""
+    cool_until: float = 0.0
+    learned_size_bytes: int | None = None
+    owned: tuple[Volume, ...] | None = None
+    listed_at: float | None = None
+    list_pace: Pace = NEVER_ASKED
+    tune_pace: Pace = NEVER_ASKED
+    waiting_for: str = ""  # what stands in the way right now, for people

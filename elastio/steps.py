@@ -1,0 +1,233 @@
+"""The next safe actions of each phase. One function per phase; each is asked again at every look.
+
+Nothing here waits: what cannot be done now is left out, and `wake_at` says when to ask again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    AttachVolume,
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    FormatCache,
+    ListVolumes,
+    ReleaseCacheDisk,
+    SetFlush,
+    TuneBacking,
+    lane_of,
+)
+from elastio.events import is_drained
+from elastio.model import BackingView, CacheMode, DiskView, HostView, VolumeState
+from elastio.observation import Observation
+from elastio.policy import Policy, is_flush_wanted
+from elastio.state import AgentState, Cycle, Pace, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """At most one action, when to look again, and what is being waited for."""
+
+    action: Action | None = None
+    wake_at: float | None = None
+    waiting_for: str = ""
+
+
+def next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
+    """The plan of the current phase, or the upkeep of an idle device.
+
+    Settings that the kernel forgot (it forgets nearly all at a reboot) come first: some of them are what makes
+    writeback safe.
+    """
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and not backing.tuned and state.phase is not Phase.FAULTED:
+        return _ask(TuneBacking(), state.tune_pace, obs, "the backing device to be tuned")
+    if state.cycle is None:
+        return _upkeep(state, obs, policy)
+    return STEPS[state.phase](state, state.cycle, obs, policy)
+
+
+def _ask(action: Action, pace: Pace, obs: Observation, waiting_for: str) -> Plan:
+    """The action, if its lane is free and its time has come."""
+    if lane_of(action) in obs.busy:
+        return Plan(None, None, waiting_for)
+    if pace.again_at > obs.now:
+        return Plan(None, pace.again_at, f"{waiting_for}{f' ({pace.error})' if pace.error else ''}")
+    return Plan(action, None, waiting_for)
+
+
+def _first(*plans: Plan) -> Plan:
+    """The first plan that acts; else a wait until the earliest of their times."""
+    for plan in plans:
+        if plan.action is not None:
+            return plan
+    times = [p.wake_at for p in plans if p.wake_at is not None]
+    return Plan(None, min(times) if times else None, plans[0].waiting_for)
+
+
+# --- idle ------------------------------------------------------------------------------------------------
+
+
+def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> Plan:
+    due = state.listed_at is None or obs.now - state.listed_at >= policy.reconcile_s
+    if due:
+        return _ask(ListVolumes(), state.list_pace, obs, "the cloud to list this agent's volumes")
+    return Plan()
+
+
+def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    raise ValueError("an idle agent has no cycle")
+
+
+# --- attaching -------------------------------------------------------------------------------------------
+
+
+def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    if cycle.volume_id is None or cycle.serial is None:
+        create = CreateVolume(cycle.token, cycle.spec)
+        return _ask(create, cycle.paced(create), obs, "the cloud to create the volume")
+    host = obs.host
+    if host is None or host.backing is None:
+        return Plan(waiting_for="the kernel's view of the backing device")
+    disk = host.disk(cycle.serial)
+    if disk is None:
+        return _towards_attached(cycle, obs)
+    if cycle.cache_set is None or disk.cache_set != cycle.cache_set:
+        action: Action = FormatCache(cycle.serial, cycle.sold.size_bytes)
+        return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be formatted as a cache")
+    action = AttachCacheSet(cycle.cache_set, cycle.serial, is_flush_wanted(state.load, policy))
+    return _ask(action, cycle.paced(action), obs, "the cache set to be attached")
+
+
+def _towards_attached(cycle: Cycle, obs: Observation) -> Plan:
+    """Level-triggered: the one call that the volume's state asks for, and a look in between."""
+    if cycle.volume_id is None:
+        return Plan()
+    look = _look(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
+    if cycle.volume_state is VolumeState.AVAILABLE:
+        attach = AttachVolume(cycle.volume_id)
+        return _first(_ask(attach, cycle.paced(attach), obs, "the cloud to attach the volume"), look)
+    return look
+
+
+def _look(cycle: Cycle, obs: Observation, waiting_for: str) -> Plan:
+    if cycle.volume_id is None:
+        return Plan(waiting_for=waiting_for)
+    look = DescribeVolume(cycle.volume_id)
+    return _ask(look, cycle.paced(look), obs, waiting_for)
+
+
+# --- boosting and flushing -------------------------------------------------------------------------------
+
+
+def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    backing = _attached_backing(cycle, obs.host)
+    if backing is None:
+        return Plan(waiting_for="the kernel's view of the cache")
+    flush = is_flush_wanted(state.load, policy)
+    if backing.cache_mode is not CacheMode.WRITEBACK or backing.flush_full_speed:
+        action: Action = EnterPhase1(flush)
+        return _ask(action, cycle.paced(action), obs, "phase 1 settings")
+    if backing.writeback_running != flush:
+        action = SetFlush(flush)
+        return _ask(action, cycle.paced(action), obs, "background flushing to be switched")
+    return Plan(waiting_for="the load to end")
+
+
+def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    backing = _attached_backing(cycle, obs.host)
+    if backing is None:
+        return Plan(waiting_for="the kernel's view of the cache")
+    if backing.cache_mode is not CacheMode.NONE or not backing.flush_full_speed or not backing.writeback_running:
+        action = EnterPhase2()
+        return _ask(action, cycle.paced(action), obs, "phase 2 settings")
+    return Plan(wake_at=obs.now + 1.0, waiting_for="the dirty data to reach the backing device")
+
+
+def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None:
+    """The backing device, only while this cycle's own cache set is attached to it."""
+    if host is None or host.backing is None or host.backing.cache_set is None:
+        return None
+    return host.backing if host.backing.cache_set == cycle.cache_set else None
+
+
+# --- detaching -------------------------------------------------------------------------------------------
+
+
+def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    """Inside out: cache set off the backing device, superblock off the disk, disk off the VM, volume deleted."""
+    if cycle.volume_id is None or cycle.serial is None:
+        return _ask(ListVolumes(), state.list_pace, obs, "the cloud to show whether a volume was bought")
+    host = obs.host
+    if host is None or host.backing is None:
+        return Plan(waiting_for="the kernel's view of the backing device")
+    if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
+        return _towards_detached(cycle, cycle.cache_set, host.backing, obs)
+    disk = host.disk(cycle.serial)
+    if disk is not None and is_in_use(disk):
+        action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
+        return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be released")
+    return _towards_deleted(cycle, disk, obs)
+
+
+def is_in_use(disk: DiskView) -> bool:
+    """The disk still carries or serves a cache set."""
+    return disk.cache_set is not None or disk.superblock is not None or disk.held
+
+
+def _towards_detached(cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation) -> Plan:
+    if not is_drained(backing):
+        # Once the kernel has taken the detach, `state` is "no cache" and the link goes at the first instant
+        # without a request in flight.
+        return Plan(wake_at=obs.now + 0.25, waiting_for="an instant without I/O to finish the detach")
+    action = DetachCacheSet(cycle.cache_set) if cycle.cache_set else None
+    if action is None:
+        return Plan()
+    plan = _ask(action, cycle.paced(action), obs, "the cache set to be detached")
+    return plan if plan.action else Plan(None, obs.now + 0.25, plan.waiting_for)
+
+
+def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> Plan:
+    volume_id, serial = cycle.volume_id, cycle.serial
+    if volume_id is None or serial is None:
+        return Plan()
+    look = _look(cycle, obs, f"volume {volume_id} ({cycle.volume_state or 'unseen'}) to be gone")
+    match cycle.volume_state:
+        case VolumeState.ATTACHED | VolumeState.ATTACHING | VolumeState.BUSY:
+            action: Action = DetachVolume(volume_id, serial)
+        case VolumeState.AVAILABLE | VolumeState.ERROR if disk is None:
+            action = DeleteVolume(volume_id, serial)
+        case _:
+            return look
+    if cycle.paced("DescribeVolume").tries == 0:
+        return look  # decide on a fresh look, never on a state that is a whole boost old
+    return _first(_ask(action, cycle.paced(action), obs, look.waiting_for), look)
+
+
+# --- faulted ---------------------------------------------------------------------------------------------
+
+
+def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
+    """Releases nothing. The one thing it does is to ask for a missing cache volume to be attached again."""
+    if obs.host is None or obs.host.disk(cycle.serial) is not None:
+        return Plan(waiting_for="an operator")
+    plan = _towards_attached(cycle, obs)
+    return plan if plan.action else Plan(None, plan.wake_at, "an operator")
+
+
+STEPS = {
+    Phase.IDLE: _idle,
+    Phase.ATTACHING: _attaching,
+    Phase.BOOSTING: _boosting,
+    Phase.FLUSHING: _flushing,
+    Phase.DETACHING: _detaching,
+    Phase.FAULTED: _faulted,
+}

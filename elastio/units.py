@@ -1,0 +1,32 @@
+"""Units: sizes in bytes, bandwidth in MB/s (10^6), cost in AGBs (MB/s x GB x s, with GB = 10^9)."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024**2
+GIB = 1024**3
+MB = 10**6
+GB = 10**9
+
+
+def agbs(bandwidth_mb_s: float, size_bytes: float, seconds: float) -> float:
+    """Adjusted GB seconds: the cost of holding `size_bytes` at `bandwidth_mb_s` for `seconds`."""
+    return bandwidth_mb_s * (size_bytes / GB) * seconds
+
+
+def format_size(size_bytes: float) -> str:
+    """`10.0 GiB`, `512.0 MiB`: binary units, one decimal."""
+    if abs(size_bytes) >= GIB:
+        return f"{size_bytes / GIB:.1f} GiB"
+    if abs(size_bytes) >= MIB:
+        return f"{size_bytes / MIB:.1f} MiB"
+    return f"{size_bytes / KIB:.1f} KiB"
+
+
+def format_duration(seconds: float) -> str:
+    """`4.2 s`, `3 min 05 s`, `2 h 07 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+    return f"{int(seconds) // 3600} h {int(seconds) % 3600 // 60:02d} min"

@@ -1,0 +1,100 @@
+"""What can be checked before money is spent, for `elastio doctor`: each with a verdict and a way out.
+
+Nothing is changed: calls that would are made with DryRun, to which EC2 only says whether they are permitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from elastio.errors import ElastioError, ProviderError, QuotaError
+from elastio.model import VolumeSpec
+from elastio.units import GIB, MIB
+from elastio_aws import codes
+from elastio_aws.provider import AwsProvider
+
+Check: TypeAlias = tuple[str, bool, str]
+
+SMALLEST = VolumeSpec(size_bytes=GIB, bandwidth_mb_s=125 * MIB / 1e6)
+_DRY_TOKEN = "elastio-doctor"
+# What EC2 may say to a dry run of AttachVolume once the permission is granted.
+_BEYOND_PERMISSION = (codes.DRY_RUN_OK, codes.IN_USE, codes.INCORRECT_STATE)
+
+
+def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
+    """Name, verdict and one sentence for each check; `wanted` is the largest volume the agent would buy.
+
+    Never raises errors of `elastio.errors`: they are verdicts. Later checks that could only repeat the reason of
+    the first failure are left out.
+    """
+    results = [_checked("AWS instance", provider, _instance), _checked("AWS credentials", provider, _credentials)]
+    if not all(ok for _, ok, _ in results):
+        return results
+    return [
+        *results,
+        _checked("AWS create", provider, lambda p: _create(p, wanted)),
+        _checked("AWS attach", provider, _attach),
+        _checked("AWS bandwidth", provider, lambda p: _bandwidth(p, wanted)),
+        _checked("AWS attachments", provider, _attachments),
+    ]
+
+
+def _checked(name: str, provider: AwsProvider, check: Callable[[AwsProvider], str]) -> Check:
+    try:
+        return name, True, check(provider)
+    except ElastioError as error:
+        return name, False, str(error)
+
+
+def _instance(provider: AwsProvider) -> str:
+    me = provider.who()
+    return f"This is {me.instance_id} ({me.instance_type or 'type unknown'}) in {me.zone}."
+
+
+def _credentials(provider: AwsProvider) -> str:
+    owned = provider.list_owned()
+    return f"Credentials work, DescribeVolumes is allowed; {len(owned)} volume(s) carry this instance's tag."
+
+
+def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
+    labels = provider.tags_for(_DRY_TOKEN)
+    request = provider.create_request(_DRY_TOKEN, wanted, labels)
+    _dry_run(provider, "create_volume", (codes.DRY_RUN_OK,), **request)
+    return f"CreateVolume is allowed for {request['Size']} GiB with {request['Throughput']} MiB/s."
+
+
+def _attach(provider: AwsProvider) -> str:
+    owned = provider.list_owned()
+    if not owned:
+        return "AttachVolume cannot be tried before the first volume exists; see docs/reference/iam-policy.json."
+    request = {"VolumeId": owned[0].id, "InstanceId": provider.who().instance_id, "Device": "/dev/xvdcz"}
+    _dry_run(provider, "attach_volume", _BEYOND_PERMISSION, **request)
+    return "AttachVolume is allowed for this agent's volumes."
+
+
+def _dry_run(provider: AwsProvider, operation: str, fine: tuple[str, ...], **request: object) -> None:
+    try:
+        provider.ec2().call(operation, DryRun=True, **request)
+    except ProviderError as error:
+        if codes.code_of(error) not in fine:
+            raise
+
+
+def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
+    limit = provider.identify().bandwidth_limit_mb_s
+    quoted = provider.quote(wanted)
+    price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour"
+    if limit is None:
+        return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to check it ({price})."
+    return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into the instance's {round(limit, 1):g} MB/s ({price})."
+
+
+def _attachments(provider: AwsProvider) -> str:
+    used = sum(1 for _ in provider.pages({"attachment.instance-id": provider.who().instance_id}))
+    most = (provider.instance_type_info() or {}).get("MaximumEbsAttachments")
+    if most is None:
+        return f"{used} volume(s) are attached; how many this instance takes is not known."
+    if used >= int(most):
+        raise QuotaError(f"{used} of at most {most} volumes are attached; detach one of them.")
+    return f"{used} of at most {most} volumes are attached."

@@ -1,0 +1,76 @@
+"""Who this machine is to EC2, and whether it is an EC2 instance at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.errors import RefusedError
+from elastio_aws import metadata
+from elastio_aws.settings import Settings
+
+CLOUD_INIT_DATA = Path("/run/cloud-init/instance-data.json")
+_PARTITIONS = (
+    ("cn-", "aws-cn"),
+    ("us-gov-", "aws-us-gov"),
+    ("us-isob-", "aws-iso-b"),
+    ("us-isof-", "aws-iso-f"),
+    ("us-iso-", "aws-iso"),
+    ("eu-isoe-", "aws-iso-e"),
+    ("eusc-", "aws-eusc"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """One instance. `instance_type` is empty where it is not known."""
+
+    instance_id: str
+    account_id: str
+    region: str
+    zone: str
+    instance_type: str
+
+    @property
+    def arn(self) -> str:
+        """The instance's ARN: the value of the owner tag, as IAM knows it by `ec2:SourceInstanceARN`."""
+        partition = next((name for prefix, name in _PARTITIONS if self.region.startswith(prefix)), "aws")
+        return f"arn:{partition}:ec2:{self.region}:{self.account_id}:instance/{self.instance_id}"
+
+
+def who(settings: Settings) -> Who:
+    """From the settings, completed by the identity document, which is only asked for what is missing.
+
+    Raises TransientError or RefusedError as `metadata.identity_document` does.
+    """
+    known = {
+        "instanceId": settings.instance_id,
+        "accountId": settings.account_id,
+        "region": settings.region,
+        "availabilityZone": settings.availability_zone,
+    }
+    document = {} if all(known.values()) else metadata.identity_document(settings.metadata_url)
+    found = {key: value or str(document.get(key) or "") for key, value in known.items()}
+    missing = [key for key, value in found.items() if not value]
+    if missing:
+        raise RefusedError(
+            f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws]."
+        )
+    return Who(
+        instance_id=found["instanceId"],
+        account_id=found["accountId"],
+        region=found["region"],
+        zone=found["availabilityZone"],
+        instance_type=settings.instance_type or str(document.get("instanceType") or ""),
+    )
+
+
+def detect(path: Path = CLOUD_INIT_DATA) -> bool:
+    """Whether cloud-init saw AWS at boot. False where cloud-init left nothing that can be read."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    facts = data.get("v1") if isinstance(data, dict) else None
+    return isinstance(facts, dict) and facts.get("cloud_name") == "aws"

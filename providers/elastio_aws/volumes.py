@@ -1,0 +1,95 @@
+"""From EC2's picture of a volume to the agent's, and the tags that make a volume ours. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from elastio.model import Serial, Volume, VolumeId, VolumeState
+from elastio_aws.settings import Scale
+
+OWNER_TAG = "elastio:owner"  # the instance's ARN, which the IAM policy compares with the caller's
+CYCLE_TAG = "elastio:cycle"
+BACKING_TAG = "elastio:backing"
+EXPIRES_TAG = "elastio:expires"
+NAME_TAG = "Name"
+
+_UNATTACHED = {
+    "creating": VolumeState.CREATING,
+    "available": VolumeState.AVAILABLE,
+    # EC2 is eventually consistent: in use, and the attachment not shown yet
+    "in-use": VolumeState.ATTACHING,
+    "deleting": VolumeState.DELETING,
+    "deleted": VolumeState.GONE,
+    "error": VolumeState.ERROR,
+}
+_ATTACHMENT = {
+    "attaching": VolumeState.ATTACHING,
+    "attached": VolumeState.ATTACHED,
+    "detaching": VolumeState.DETACHING,
+    "busy": VolumeState.BUSY,
+}
+
+
+def state_of(shown: Mapping[str, Any], instance_id: str) -> VolumeState:
+    """The state as this instance sees it.
+
+    EC2 says `in-use` from the moment it begins to attach, so an attachment that is alive tells more than the
+    volume's own state. A state that EC2 may add one day counts as ERROR.
+    """
+    own = str(shown.get("State", ""))
+    alive = [a for a in shown.get("Attachments") or () if a.get("State") in _ATTACHMENT]
+    if own not in ("available", "in-use") or not alive:
+        return _UNATTACHED.get(own, VolumeState.ERROR)
+    here = [a for a in alive if a.get("InstanceId") == instance_id]
+    return _ATTACHMENT[here[0]["State"]] if here else VolumeState.ELSEWHERE
+
+
+def volume_of(
+    shown: Mapping[str, Any], instance_id: str, scale: Scale, tags: Mapping[str, str] | None = None
+) -> Volume:
+    """One volume of an answer. `tags` stands in for tags the answer does not show yet."""
+    labels = {**(tags or {}), **tags_of(shown)}
+    created = shown.get("CreateTime")
+    return Volume(
+        id=VolumeId(shown["VolumeId"]),
+        serial=serial_of(shown["VolumeId"]),
+        state=state_of(shown, instance_id),
+        size_bytes=int(shown.get("Size") or 0) * scale.gib_bytes,
+        bandwidth_mb_s=scale.mb_s(int(shown.get("Throughput") or 0)),
+        token=labels.get(CYCLE_TAG, ""),
+        backing_uuid=labels.get(BACKING_TAG, ""),
+        created_wall=created.timestamp() if isinstance(created, datetime) else 0.0,
+    )
+
+
+def serial_of(volume_id: str) -> Serial:
+    """What the guest's disk shows: the id without its hyphen, 20 characters, which is all NVMe has."""
+    return Serial(volume_id.replace("-", ""))
+
+
+def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
+    """EC2's list of tags as a dictionary."""
+    return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or ()}
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """A dictionary as EC2's list of tags, in a fixed order: with one token the parameters must not differ."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def expires(wall: float, lifetime_s: float) -> str:
+    """UTC time of the tag `elastio:expires`, up to the full hour.
+
+    The tags belong to the parameters that one client token fixes; whole hours let a create that is repeated
+    after a restart ask for the same thing, all but always.
+    """
+    hours = math.ceil((wall + lifetime_s) / 3600)
+    return datetime.fromtimestamp(hours * 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def first_alive(volumes: Iterable[Volume]) -> Volume | None:
+    """The first that is not on its way out."""
+    return next((v for v in volumes if v.state not in (VolumeState.DELETING, VolumeState.GONE)), None)

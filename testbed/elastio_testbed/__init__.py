@@ -1,0 +1,1 @@
+"""The laboratory: real bcache in QEMU guests, against an honest cloud endpoint."""

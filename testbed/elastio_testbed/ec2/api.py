@@ -1,0 +1,195 @@
+"""The EC2 actions with an honest life cycle, over moto's for all the others."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from moto.core.request import Request
+from moto.core.responses import ActionResult, EmptyResult
+from moto.ec2.exceptions import DryRunClientError, FilterNotImplementedError
+from moto.ec2.models.instances import Instance
+from moto.ec2.responses import EC2Response
+from moto.ec2.utils import generic_filter
+
+from elastio_testbed.ec2 import attachments, volumes
+from elastio_testbed.ec2.rows import api_attachment, api_volume
+from elastio_testbed.ec2.store import LabBackend, LabVolume
+from elastio_testbed.ec2.world import ApiError, World
+
+# DescribeVolumes, EC2 API reference.
+_PAGE_MIN, _PAGE_MAX = 5, 1_000
+
+
+class LabResponse(EC2Response):
+    """Answers one request. Every public method is an action, found by its name; hold the world's lock."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    @property
+    def ec2_backend(self) -> LabBackend:
+        """The objects of this endpoint, not moto's global ones: two endpoints never see each other."""
+        return self._world.backend
+
+    def answer(self, request: Request) -> tuple[int, dict[str, str], str | bytes]:
+        """Status, headers and body. Raises NotImplementedError for an action that moto does not have."""
+        self.setup_class(request)
+        status, headers, body = self.call_action()
+        return int(status), {name: str(value) for name, value in headers.items()}, body
+
+    def create_volume(self) -> ActionResult:
+        """CreateVolume."""
+        self._only_in_region()
+        if self._get_param("SnapshotId"):
+            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots to make volumes from.")
+        wanted = volumes.NewVolume(
+            size_gib=int(self._need("Size")),
+            zone=self._need("AvailabilityZone"),
+            volume_type=self._get_param("VolumeType") or "gp2",
+            iops=self._get_param("Iops"),
+            throughput_mib_s=self._get_param("Throughput"),
+            encrypted=bool(self._get_param("Encrypted", False)),
+            tags=self._parse_tag_specification().get("volume", {}),
+        )
+        volumes.check_new(self._world, wanted)
+        self.error_on_dryrun()
+        token = self._get_param("ClientToken") or None
+        if token is not None and (len(token) > 64 or not token.isascii()):
+            raise ApiError("InvalidParameterValue", "A client token has at most 64 ASCII characters.")
+        volume = volumes.create(self._world, wanted, token, volumes.digest_of(self.params))
+        return ActionResult(api_volume(volume))
+
+    def describe_volumes(self) -> ActionResult:
+        """DescribeVolumes, with filters and paging."""
+        self._only_in_region()
+        ids = self._get_param("VolumeIds", [])
+        found = [volumes.find(self._world, each) for each in ids]
+        self.error_on_dryrun()
+        if not ids:
+            found = [volume for volume in self.ec2_backend.lab_volumes() if volume.visible]
+        try:
+            matching = generic_filter(self._filters_from_querystring(), found)
+        except FilterNotImplementedError as error:
+            raise ApiError("InvalidParameterValue", f"The filter is invalid: {error}") from error
+        page, token = self._page(matching, bool(ids))
+        rows = [api_volume(volume) for volume in page]
+        return ActionResult({"Volumes": rows, **({"NextToken": token} if token else {})})
+
+    def attach_volume(self) -> ActionResult:
+        """AttachVolume."""
+        self._only_in_region()
+        volume = volumes.find(self._world, self._need("VolumeId"))
+        instance = self._instance(self._need("InstanceId"))
+        device = self._need("Device")
+        self.error_on_dryrun()
+        return ActionResult(api_attachment(attachments.attach(self._world, volume, instance, device)))
+
+    def detach_volume(self) -> ActionResult:
+        """DetachVolume. `Force` is one more try: the laboratory never pulls a disk from a living guest."""
+        self._only_in_region()
+        volume = volumes.find(self._world, self._need("VolumeId"))
+        self.error_on_dryrun()
+        instance_id, device = self._get_param("InstanceId"), self._get_param("Device")
+        return ActionResult(api_attachment(attachments.detach(self._world, volume, instance_id, device)))
+
+    def delete_volume(self) -> ActionResult:
+        """DeleteVolume."""
+        self._only_in_region()
+        volume = volumes.find(self._world, self._need("VolumeId"))
+        self.error_on_dryrun()
+        volumes.delete(self._world, volume)
+        return EmptyResult()
+
+    def modify_volume(self) -> ActionResult:
+        """ModifyVolume, of gp3 volumes."""
+        self._only_in_region()
+        volume = volumes.find(self._world, self._need("VolumeId"))
+        self.error_on_dryrun()
+        before = (int(volume.size), int(volume.iops or 0), int(volume.throughput or 0))
+        names = ("Size", "Iops", "Throughput")
+        size, iops, throughput = (int(self._get_param(name) or old) for name, old in zip(names, before, strict=True))
+        volumes.modify(self._world, volume, size, iops, throughput)
+        row: dict[str, Any] = {"VolumeId": volume.id, "ModificationState": "modifying", "Progress": 0}
+        for name, old, new in zip(names, before, (size, iops, throughput), strict=True):
+            row |= {f"Original{name}": old, f"Target{name}": new}
+        return ActionResult({"VolumeModification": row})
+
+    def describe_volumes_modifications(self) -> ActionResult:
+        """DescribeVolumesModifications: the state of the last modification of each volume asked for."""
+        self._only_in_region()
+        rows = []
+        for volume_id in self._get_param("VolumeIds", []):
+            volume = volumes.find(self._world, volume_id)
+            if volume.modified_at:
+                state = "modifying" if volume.modifying else "completed"
+                rows.append({"VolumeId": volume.id, "ModificationState": state})
+        return ActionResult({"VolumesModifications": rows})
+
+    def terminate_instances(self) -> ActionResult:
+        """TerminateInstances: the volumes are let go, and deleted where DeleteOnTermination says so."""
+        self._only_in_region()
+        ids = self._get_param("InstanceIds", [])
+        for instance_id in ids:
+            self._instance(instance_id)
+        self.error_on_dryrun()
+        for instance_id in ids:
+            attachments.end_instance(self._world, instance_id)
+        rows = [
+            {
+                "InstanceId": instance.id,
+                "CurrentState": {"Code": 32, "Name": "shutting-down"},
+                "PreviousState": {"Code": before.code, "Name": before.name},
+            }
+            for instance, before in self.ec2_backend.terminate_instances(ids)
+        ]
+        return ActionResult({"TerminatingInstances": rows})
+
+    def error_on_dryrun(self) -> None:
+        """Stop here when the caller only asks whether it could. Raises DryRunClientError."""
+        if self._get_param("DryRun", False):
+            raise DryRunClientError()
+
+    def _only_in_region(self) -> None:
+        if self.region != self._world.region:
+            text = f"Credential should be scoped to a valid region, not '{self.region}'."
+            raise ApiError("AuthFailure", text)
+
+    def _need(self, name: str) -> str:
+        value = self._get_param(name)
+        if value in (None, ""):
+            raise ApiError("MissingParameter", f"The request must contain the parameter {name}")
+        return str(value)
+
+    def _instance(self, instance_id: str) -> Instance:
+        instance: Instance = self.ec2_backend.get_instance(instance_id)
+        return instance
+
+    def _page(self, found: list[LabVolume], by_id: bool) -> tuple[list[LabVolume], str | None]:
+        limit, token = self._get_param("MaxResults"), self._get_param("NextToken")
+        if limit is None and token is None:
+            return found, None
+        if by_id:
+            text = "The parameter volumeSet cannot be used with the parameter maxResults"
+            raise ApiError("InvalidParameterCombination", text)
+        size = _PAGE_MAX if limit is None else int(limit)
+        if size < _PAGE_MIN:
+            text = f"Value ( {size} ) for parameter maxResults is invalid. Expecting {_PAGE_MIN} or more."
+            raise ApiError("InvalidParameterValue", text)
+        last = -1 if token is None else _number_of(token)
+        rest = [volume for volume in found if volume.number > last]
+        page = rest[: min(size, _PAGE_MAX)]
+        return page, _token_after(page[-1]) if len(rest) > len(page) else None
+
+
+def _token_after(volume: LabVolume) -> str:
+    return base64.urlsafe_b64encode(str(volume.number).encode()).decode()
+
+
+def _number_of(token: str) -> int:
+    try:
+        return int(base64.urlsafe_b64decode(token))
+    except (binascii.Error, ValueError) as error:
+        raise ApiError("InvalidNextToken", f"The token '{token}' is invalid.") from error

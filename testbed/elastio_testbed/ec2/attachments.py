@@ -1,0 +1,172 @@
+"""The life of an attachment: attach, detach, and the end of an instance."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from moto.ec2.models.instances import Instance
+
+from elastio_testbed.ec2.faults import FaultKind
+from elastio_testbed.ec2.limits import max_attachments, refuse_device, volume_mib_s
+from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, Phase
+from elastio_testbed.ec2.volumes import delete, raise_if, slowness_s
+from elastio_testbed.ec2.world import ApiError, World
+
+
+def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> LabAttachment:
+    """Start an attachment. Raises ApiError where EC2 refuses."""
+    _check_attach(world, volume, instance, device)
+    attachment = world.backend.attach_volume(volume.id, instance.id, device)
+    world.set_attachment(volume, attachment, AttachmentState.ATTACHING)
+    delay_s = world.latency.draw("attach") + slowness_s(world, "AttachVolume")
+    stuck = world.faults.take("AttachVolume", {FaultKind.STUCK_ATTACHING})
+    if stuck is None:
+        world.steps.later(delay_s, "attach", partial(finish_attach, world, volume, attachment))
+    elif stuck.seconds:
+        # Not counted: a stuck step is not one that is under way.
+        finish = partial(finish_attach, world, volume, attachment)
+        world.steps.later(stuck.seconds, "attach", finish, counted=False)
+    return attachment
+
+
+def _check_attach(world: World, volume: LabVolume, instance: Instance, device: str) -> None:
+    raise_if(refuse_device(device))
+    if volume.attachment is not None:
+        raise ApiError("VolumeInUse", f"{volume.id} is already attached to an instance")
+    if volume.phase is not Phase.AVAILABLE:
+        raise ApiError("IncorrectState", f"Volume '{volume.id}' is not 'available'.")
+    if instance.state not in ("running", "stopped"):
+        raise ApiError("IncorrectState", f"Instance '{instance.id}' is not 'running'.")
+    if volume.availability_zone != instance.availability_zone:
+        text = f"The volume '{volume.id}' is not in the same availability zone as instance '{instance.id}'"
+        raise ApiError("InvalidVolume.ZoneMismatch", text)
+    if device in instance.block_device_mapping:
+        text = f"Invalid value '{device}' for unixDevice. Attachment point {device} is already in use"
+        raise ApiError("InvalidParameterValue", text)
+    limit = max_attachments(world.backend.describe_instance_types([instance.instance_type]))
+    if len(instance.block_device_mapping) >= limit:
+        text = f"The instance '{instance.id}' already has the maximum of {limit} attachments."
+        raise ApiError("AttachmentLimitExceeded", text)
+
+
+def finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """Plug the disk and say `attached`. A bridge that fails leaves `attaching`, to be detached, as on EC2."""
+    with volume.bridge_lock:
+        with world.lock:
+            if volume.attachment is not attachment or attachment.state is not AttachmentState.ATTACHING:
+                return
+            bridge = world.bridges.get(attachment.instance.id)
+            bytes_per_second = world.scale.bytes_per_second(volume_mib_s(volume))
+            attachment.plug_tried = bridge is not None
+        if bridge is not None:
+            path = world.backing_path(volume)
+            bridge.plug(volume.serial, path, bytes_per_second=bytes_per_second, iops=volume.iops)
+            world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="plug")
+        with world.lock:
+            attachment.plugged = bridge is not None
+            if attachment.state is AttachmentState.ATTACHING:  # nobody has asked for a detach meanwhile
+                world.set_attachment(volume, attachment, AttachmentState.ATTACHED)
+
+
+def detach(world: World, volume: LabVolume, instance_id: str | None, device: str | None) -> LabAttachment:
+    """Start the end of an attachment; of a `busy` one, try again. Raises ApiError where EC2 refuses."""
+    attachment = volume.lab_attachment
+    if attachment is None or attachment.state is AttachmentState.DETACHING:
+        state = volume.status if attachment is None else attachment.state
+        raise ApiError("IncorrectState", f"Volume '{volume.id}' is in the '{state}' state.")
+    if instance_id not in (None, attachment.instance.id) or device not in (None, attachment.device):
+        text = f"The volume '{volume.id}' is not attached to instance '{instance_id}' as device '{device}'."
+        raise ApiError("InvalidAttachment.NotFound", text)
+    world.set_attachment(volume, attachment, AttachmentState.DETACHING)
+    delay_s = world.latency.draw("detach") + slowness_s(world, "DetachVolume")
+    stuck = world.faults.take("DetachVolume", {FaultKind.STUCK_DETACHING})
+    if stuck is None:
+        world.steps.later(delay_s, "detach", partial(_finish_detach, world, volume, attachment))
+    else:
+        world.steps.later(delay_s, "detach", partial(_get_busy, world, volume, attachment, stuck.seconds))
+    return attachment
+
+
+def _get_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_s: float) -> None:
+    with world.lock:
+        if volume.attachment is not attachment:
+            return
+        world.set_attachment(volume, attachment, AttachmentState.BUSY)
+        if not retry_s or attachment.retrying:
+            return
+        attachment.retrying = True
+
+    def retry() -> None:
+        attachment.retrying = False
+        _finish_detach(world, volume, attachment)
+
+    world.steps.later(retry_s, "detach", retry, counted=False)
+
+
+def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    with volume.bridge_lock:
+        if volume.attachment is not attachment:
+            return
+        try:
+            unplug(world, volume, attachment)
+        except Exception as error:
+            # Whatever a bridge raises, it means that the guest still has the disk.
+            world.log.add("step_failed", step="detach", volume=volume.id, error=repr(error))
+            _get_busy(world, volume, attachment, world.busy_retry_s)
+            return
+        release(world, volume, attachment)
+
+
+def unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """Take the disk out of the guest, if it may be there. Raises what the bridge raises."""
+    bridge = world.bridges.get(attachment.instance.id)
+    if bridge is None or not attachment.plug_tried:
+        return
+    try:
+        bridge.unplug(volume.serial, world.unplug_timeout_s)
+    except Exception:
+        if attachment.plugged:
+            raise
+        world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="nothing to unplug")
+        return
+    world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="unplug")
+
+
+def release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """The attachment is no more."""
+    with world.changing(volume):
+        attachment.instance.block_device_mapping.pop(attachment.device, None)
+        volume.attachment = None
+
+
+def end_instance(world: World, instance_id: str) -> None:
+    """Let go of all volumes of an instance that ends, and delete those that DeleteOnTermination names.
+
+    The machine is gone or going: a bridge that fails is noted in the log and does not hold the volume.
+    """
+    for volume in world.backend.lab_volumes():
+        attachment = volume.lab_attachment
+        if attachment is None or attachment.instance.id != instance_id:
+            continue
+        doomed = attachment.delete_on_termination
+        world.set_attachment(volume, attachment, AttachmentState.DETACHING)
+        # moto ends what is mapped; these end here, and in their own time.
+        attachment.instance.block_device_mapping.pop(attachment.device)
+        _schedule_end(world, volume, attachment, doomed)
+
+
+def _schedule_end(world: World, volume: LabVolume, attachment: LabAttachment, doomed: bool) -> None:
+    def finish() -> None:
+        with volume.bridge_lock:
+            if volume.attachment is not attachment:
+                return
+            try:
+                unplug(world, volume, attachment)
+            except Exception as error:
+                world.log.add("step_failed", step="terminate", volume=volume.id, error=repr(error))
+            with world.lock:
+                release(world, volume, attachment)
+                if doomed:
+                    delete(world, volume)
+
+    world.steps.later(world.latency.draw("detach"), "terminate", finish)

@@ -1,0 +1,86 @@
+"""What EC2 refuses: gp3's limits, device names, the account's quota."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from elastio_testbed.ec2.store import LabVolume
+
+# CreateVolume, EC2 API reference of 2026: size in GiB, IOPS, MiB/s.
+_GP3_RANGES = {"Size": (1, 65_536), "Iops": (3_000, 80_000), "Throughput": (125, 2_000)}
+_GP3_IOPS_PER_GIB = 500
+_GP3_IOPS_PER_MIB_S = 4  # 0.25 MiB/s per IOPS
+_DEVICE_NAME = re.compile(r"/dev/(sd|xvd)[a-z]{1,2}[0-9]{0,2}")
+# EbsInfo.MaximumEbsAttachments where the instance type is not known.
+_DEFAULT_ATTACHMENTS = 27
+# MiB/s that a volume without a Throughput of its own gives at most (EBS user guide, volume types).
+_TYPE_MIB_S = {"gp2": 250, "io1": 1_000, "io2": 4_000, "st1": 500, "sc1": 250}
+_MAGNETIC_MIB_S = 90
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Per account and region: how many volumes, and how much gp3 storage. The default GiB is EBS's 50 TiB."""
+
+    max_volumes: int = 5_000
+    max_gib: int = 51_200
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request is refused: an EC2 error code and its message."""
+
+    code: str
+    message: str
+
+
+def refuse_gp3(size_gib: int, iops: int, throughput_mib_s: int) -> Refusal | None:
+    """What is wrong with a gp3 volume of that shape, or None."""
+    for name, value in (("Size", size_gib), ("Iops", iops), ("Throughput", throughput_mib_s)):
+        low, high = _GP3_RANGES[name]
+        if not low <= value <= high:
+            text = f"Volume {name.lower()} of {value} is out of range: {low} to {high} for gp3."
+            return Refusal("InvalidParameterValue", text)
+    if iops > max(_GP3_RANGES["Iops"][0], _GP3_IOPS_PER_GIB * size_gib):
+        text = f"Iops to volume size ratio of {iops / size_gib:g} is too high; maximum is {_GP3_IOPS_PER_GIB}."
+        return Refusal("InvalidParameterCombination", text)
+    if throughput_mib_s * _GP3_IOPS_PER_MIB_S > iops:
+        ratio = throughput_mib_s / iops
+        text = f"Throughput (MiBps) to iops ratio of {ratio:g} is too high; maximum is 0.250000."
+        return Refusal("InvalidParameterCombination", text)
+    return None
+
+
+def refuse_quota(quota: Quota, volumes: Iterable[LabVolume], size_gib: int) -> Refusal | None:
+    """What the account's quota says to one more volume, or None."""
+    sizes = [int(volume.size) for volume in volumes]
+    if len(sizes) >= quota.max_volumes:
+        return Refusal("VolumeLimitExceeded", f"The maximum of {quota.max_volumes} volumes is reached.")
+    if sum(sizes) + size_gib > quota.max_gib:
+        text = f"The maximum of {quota.max_gib} GiB of volumes would be exceeded."
+        return Refusal("VolumeLimitExceeded", text)
+    return None
+
+
+def refuse_device(device: str) -> Refusal | None:
+    """What is wrong with a device name, or None."""
+    if _DEVICE_NAME.fullmatch(device):
+        return None
+    text = f"Value ({device}) for parameter device is invalid. {device} is not a valid EBS device name."
+    return Refusal("InvalidParameterValue", text)
+
+
+def max_attachments(instance_types: Iterable[Mapping[str, object]]) -> int:
+    """How many volumes an instance takes, from the answer of DescribeInstanceTypes for its type."""
+    for instance_type in instance_types:
+        info = instance_type.get("EbsInfo")
+        if isinstance(info, Mapping) and isinstance(limit := info.get("MaximumEbsAttachments"), int):
+            return limit
+    return _DEFAULT_ATTACHMENTS
+
+
+def volume_mib_s(volume: LabVolume) -> int:
+    """The MiB/s of a volume."""
+    return int(volume.throughput or _TYPE_MIB_S.get(volume.volume_type, _MAGNETIC_MIB_S))

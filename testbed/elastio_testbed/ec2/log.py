@@ -1,0 +1,58 @@
+"""What was called and what happened, with times."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+# Enough for hours of a small fleet's polling; older entries fall out.
+_KEEP = 100_000
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One event: `at` in seconds of the Unix epoch, its kind, and what belongs to the kind."""
+
+    at: float
+    event: str
+    detail: Mapping[str, object]
+
+    def as_dict(self) -> dict[str, object]:
+        """The entry as plain data."""
+        return {"at": self.at, "event": self.event, **self.detail}
+
+
+class EventLog:
+    """An append-only log of the last 100,000 events.
+
+    Events: `call` (action, status, code, fault, elapsed_s), `volume` (volume, state), `attachment` (volume,
+    instance, state), `bridge` (volume, instance, did), `step_failed` (step, error), `handler_failed`.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: deque[LogEntry] = deque(maxlen=_KEEP)
+
+    def add(self, event: str, **detail: object) -> None:
+        """Append one event, stamped with the wall clock."""
+        entry = LogEntry(time.time(), event, MappingProxyType(detail))
+        with self._lock:
+            self._entries.append(entry)
+
+    def entries(self, event: str | None = None, **detail: object) -> list[LogEntry]:
+        """The entries of that kind (all when None) whose details equal the given ones, oldest first."""
+        with self._lock:
+            found = list(self._entries)
+        return [
+            entry
+            for entry in found
+            if event in (None, entry.event) and all(entry.detail.get(key) == detail[key] for key in detail)
+        ]
+
+    def calls(self, action: str | None = None) -> list[LogEntry]:
+        """The API calls, or those of one action."""
+        return self.entries("call") if action is None else self.entries("call", action=action)

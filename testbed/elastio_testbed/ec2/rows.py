@@ -1,0 +1,106 @@
+"""A volume as others see it: in an answer of the API, and as a frozen row of the laboratory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from elastio_testbed.ec2.limits import volume_mib_s
+from elastio_testbed.ec2.store import LabAttachment, LabVolume, Phase
+
+
+@dataclass(frozen=True)
+class VolumeRow:
+    """One volume at one moment; times in seconds of the Unix epoch.
+
+    `state` is creating, available, in-use, deleting, error or deleted; `attachment_state` is attaching,
+    attached, detaching, busy or None. `history` holds (when, state), with "/<attachment state>" while
+    attached, from the first state to the last. `path` is the sparse file behind it.
+    """
+
+    id: str
+    serial: str
+    state: str
+    size_gib: int
+    iops: int | None
+    throughput_mib_s: int
+    volume_type: str
+    zone: str
+    tags: Mapping[str, str]
+    attachment_state: str | None
+    instance_id: str | None
+    device: str | None
+    path: Path
+    history: tuple[tuple[float, str], ...]
+
+    @property
+    def created_at(self) -> float:
+        """When CreateVolume was accepted."""
+        return self.history[0][0]
+
+    @property
+    def deleted_at(self) -> float | None:
+        """When it was gone, or None while it is there."""
+        return self.history[-1][0] if self.state == Phase.DELETED else None
+
+    def as_dict(self) -> dict[str, object]:
+        """The row as plain data."""
+        times = {"created_at": self.created_at, "deleted_at": self.deleted_at}
+        return {**asdict(self), "path": str(self.path), **times}
+
+
+def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
+    """The row of a volume as it is now; hold the lock of its world."""
+    attachment = volume.lab_attachment
+    return VolumeRow(
+        id=volume.id,
+        serial=volume.serial,
+        state=volume.status,
+        size_gib=int(volume.size),
+        iops=volume.iops,
+        throughput_mib_s=volume_mib_s(volume),
+        volume_type=volume.volume_type,
+        zone=volume.availability_zone or "",
+        tags=volume.tag_map,
+        attachment_state=attachment.state.value if attachment else None,
+        instance_id=attachment.instance.id if attachment else None,
+        device=attachment.device if attachment else None,
+        path=path,
+        history=tuple(volume.history),
+    )
+
+
+def api_attachment(attachment: LabAttachment) -> dict[str, Any]:
+    """An attachment as AttachVolume, DetachVolume and DescribeVolumes answer it."""
+    return {
+        "VolumeId": attachment.volume.id,
+        "InstanceId": attachment.instance.id,
+        "Device": attachment.device,
+        "State": attachment.state.value,
+        "AttachTime": attachment.attach_time,
+        "DeleteOnTermination": attachment.delete_on_termination,
+    }
+
+
+def api_volume(volume: LabVolume) -> dict[str, Any]:
+    """A volume as CreateVolume and DescribeVolumes answer it."""
+    attachment = volume.lab_attachment
+    row = {
+        "VolumeId": volume.id,
+        "State": volume.status,
+        "Size": int(volume.size),
+        "VolumeType": volume.volume_type,
+        "AvailabilityZone": volume.availability_zone,
+        "CreateTime": volume.create_time,
+        "Encrypted": volume.encrypted,
+        "MultiAttachEnabled": False,
+        "SnapshotId": volume.snapshot_id or "",
+        "Attachments": [api_attachment(attachment)] if attachment else [],
+    }
+    optional = {"Iops": volume.iops, "Throughput": volume.throughput, "KmsKeyId": volume.kms_key_id}
+    row |= {name: value for name, value in optional.items() if value is not None}
+    if tags := volume.tag_map:
+        row["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
+    return row

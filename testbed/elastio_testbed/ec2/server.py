@@ -1,0 +1,78 @@
+"""The HTTP server, in threads of this process, on the loopback interface only."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+
+from elastio_testbed.ec2.front import Front
+
+HOST = "127.0.0.1"
+# How often the accepting thread looks whether it shall end.
+_POLL_S = 0.02
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Print nothing: the endpoint has a log of its own."""
+
+
+class _Server(ThreadedWSGIServer):
+    """Remembers its connections: kept alive, they would outlive the endpoint."""
+
+    def __init__(self, port: int, front: Front) -> None:
+        self._open: set[socket.socket] = set()
+        self._open_lock = threading.Lock()
+        # Bound here: werkzeug would end the process when the port is taken.
+        with socket.create_server((HOST, port)) as listener:
+            super().__init__(HOST, port, front, handler=_QuietHandler, fd=listener.fileno())
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._open_lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._open_lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def cut_all(self) -> None:
+        """Wake every thread that waits for a next request of its connection."""
+        with self._open_lock:
+            for connection in self._open:
+                try:
+                    connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue  # the other side has closed it already
+
+
+class FrontServer:
+    """Serves a front from `start` to `stop`."""
+
+    def __init__(self, front: Front, port: int) -> None:
+        """Bind the port, a free one for 0. Raises OSError when it is taken."""
+        self._front = front
+        self._server = _Server(port, front)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="ec2-http", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._server.server_address[1])
+
+    def stop(self, timeout_s: float) -> None:
+        """Answer nobody any more. Raises TimeoutError when the thread that accepts does not end."""
+        self._front.closing.set()
+        self._server.shutdown()
+        self._server.cut_all()
+        self._server.server_close()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the HTTP server did not end within {timeout_s} s")

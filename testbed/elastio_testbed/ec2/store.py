@@ -1,0 +1,171 @@
+"""moto's EC2 objects with what an honest life cycle needs on top. No global of moto is changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from enum import StrEnum
+from typing import Any
+
+from moto.ec2.models import EC2Backend
+from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
+
+from elastio_testbed.ec2.bridge import serial_of
+
+
+class Phase(StrEnum):
+    """Where a volume is in its life; `in-use` is not a phase but an attachment."""
+
+    CREATING = "creating"
+    AVAILABLE = "available"
+    ERROR = "error"
+    DELETING = "deleting"
+    DELETED = "deleted"
+
+
+class AttachmentState(StrEnum):
+    """The states of an attachment, as DescribeVolumes shows them."""
+
+    ATTACHING = "attaching"
+    ATTACHED = "attached"
+    DETACHING = "detaching"
+    BUSY = "busy"
+
+
+class LabAttachment(VolumeAttachment):
+    """An attachment that knows what the bridge has done for it."""
+
+    def __init__(self, volume: LabVolume, instance: Any, device: str, status: AttachmentState) -> None:
+        super().__init__(volume, instance, device, status)
+        self.plug_tried = False
+        self.plugged = False
+        self.retrying = False
+
+    @property
+    def state(self) -> AttachmentState:
+        """The state now."""
+        return AttachmentState(self.status)
+
+    @property
+    def delete_on_termination(self) -> bool:
+        """Whether the volume goes with the instance; ModifyInstanceAttribute changes it."""
+        mapped = self.instance.block_device_mapping.get(self.device)
+        return mapped is not None and bool(mapped.delete_on_termination)
+
+
+class LabVolume(Volume):
+    """A volume whose state takes time to change.
+
+    `number` counts the volumes of the endpoint (the paging order), `history` holds (epoch seconds, state).
+    """
+
+    def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.number = number
+        self.phase = Phase.AVAILABLE
+        self.visible = True
+        self.history: list[tuple[float, str]] = []
+        self.modified_at: list[float] = []
+        self.modifying = False
+        self.last_tags: dict[str, str] = {}
+        # Two bridge calls for one serial never run at the same time.
+        self.bridge_lock = threading.Lock()
+
+    @property
+    def tag_map(self) -> dict[str, str]:
+        """Its tags; when it is gone, those it had. (moto's get_tags looks through the tags of everything.)"""
+        return dict(self.ec2_backend.tags.get(self.id, self.last_tags))
+
+    @property
+    def serial(self) -> str:
+        """The serial of the disk that the guest sees."""
+        return serial_of(self.id)
+
+    @property
+    def lab_attachment(self) -> LabAttachment | None:
+        """The attachment, if there is one."""
+        assert self.attachment is None or isinstance(self.attachment, LabAttachment)
+        return self.attachment
+
+    @property
+    def status(self) -> str:
+        """The state that the API shows: `in-use` from the first moment of an attachment."""
+        return "in-use" if self.attachment else self.phase.value
+
+    @property
+    def full_status(self) -> str:
+        """The state, with the attachment's behind a slash if there is one."""
+        attachment = self.lab_attachment
+        return self.status if attachment is None else f"{self.status}/{attachment.state}"
+
+    def remember(self) -> None:
+        """Put the state of now into the history, if it is a new one."""
+        state = self.full_status
+        if not self.history or self.history[-1][1] != state:
+            self.history.append((time.time(), state))
+
+
+class LabBackend(EC2Backend):
+    """moto's EC2 backend making volumes and attachments of our kind, also for RunInstances.
+
+    `graveyard` keeps the volumes that are gone: for idempotency tokens, and to be able to count leaks.
+    """
+
+    def __init__(self, region_name: str, account_id: str) -> None:
+        self.graveyard: dict[str, LabVolume] = {}
+        super().__init__(region_name, account_id)
+
+    def _load_amis(self) -> None:
+        """Load none: 1,300 images would cost a second and 100 MB, and nobody boots from them here."""
+
+    def create_volume(self, *args: Any, **kwargs: Any) -> LabVolume:
+        """A volume that is available at once; the caller makes it an honest one."""
+        made = super().create_volume(*args, **kwargs)
+        volume = LabVolume(  # type: ignore[abstract]  # moto's own are as abstract: CloudFormation's
+            self,
+            volume_id=made.id,
+            size=made.size,
+            zone=made.zone,
+            snapshot_id=made.snapshot_id,
+            encrypted=made.encrypted,
+            kms_key_id=made.kms_key_id,
+            volume_type=made.volume_type,
+            iops=made.iops,
+            throughput=made.throughput,
+            number=len(self.volumes) + len(self.graveyard),
+        )
+        self.volumes[made.id] = volume
+        volume.remember()
+        return volume
+
+    def attach_volume(
+        self, volume_id: str, instance_id: str, device_path: str, delete_on_termination: bool = False
+    ) -> LabAttachment:
+        """An attachment that is attached at once; the caller makes it an honest one."""
+        super().attach_volume(volume_id, instance_id, device_path, delete_on_termination)
+        volume = self.volumes[volume_id]
+        assert isinstance(volume, LabVolume)
+        instance = self.get_instance(instance_id)
+        attachment = LabAttachment(  # type: ignore[abstract]  # as above
+            volume, instance, device_path, AttachmentState.ATTACHED
+        )
+        volume.attachment = attachment
+        return attachment
+
+    def lab_volumes(self) -> list[LabVolume]:
+        """The volumes that are not gone, in the order they were made."""
+        return [volume for volume in self.volumes.values() if isinstance(volume, LabVolume)]
+
+    def ever(self, volume_id: str) -> LabVolume:
+        """A volume, gone or not. Raises KeyError when there never was one."""
+        volume = self.volumes.get(volume_id) or self.graveyard[volume_id]
+        assert isinstance(volume, LabVolume)
+        return volume
+
+    def bury(self, volume: LabVolume) -> None:
+        """The volume is gone: the API knows it no more."""
+        volume.phase = Phase.DELETED
+        volume.remember()
+        volume.last_tags = self.tags.pop(volume.id, {})
+        self.graveyard[volume.id] = volume
+        self.volumes.pop(volume.id, None)

@@ -1,0 +1,77 @@
+"""Everything an endpoint knows, and the errors it answers with."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from moto.ec2.exceptions import EC2ClientError
+
+from elastio_testbed.ec2.bridge import DiskBridge, Scale
+from elastio_testbed.ec2.faults import Faults
+from elastio_testbed.ec2.latency import Latency
+from elastio_testbed.ec2.limits import Quota
+from elastio_testbed.ec2.log import EventLog
+from elastio_testbed.ec2.steps import Steps
+from elastio_testbed.ec2.store import LabAttachment, LabBackend, LabVolume
+
+
+class ApiError(EC2ClientError):
+    """An answer with an EC2 error code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message)
+
+
+@dataclass
+class World:
+    """The state of one endpoint. `lock` guards all of it; no delay and no bridge call happens under it."""
+
+    region: str
+    folder: Path
+    scale: Scale
+    latency: Latency
+    faults: Faults
+    log: EventLog
+    backend: LabBackend
+    quota: Quota
+    steps: Steps = field(init=False)
+    changed: threading.Condition = field(init=False)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    bridges: dict[str, DiskBridge] = field(default_factory=dict)
+    unplug_timeout_s: float = 10.0
+    # EC2 completes a busy detach when the guest unmounts: the bridge is asked again this often.
+    busy_retry_s: float = 2.0
+    # Client token -> (digest of the parameters, volume id).
+    tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
+    spot_notices: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.changed = threading.Condition(self.lock)
+        self.steps = Steps(lambda name, error: self.log.add("step_failed", step=name, error=repr(error)))
+
+    def backing_path(self, volume: LabVolume) -> Path:
+        """The sparse file behind a volume."""
+        return self.folder / f"{volume.id}.raw"
+
+    @contextmanager
+    def changing(self, volume: LabVolume) -> Iterator[None]:
+        """Change the state of a volume: under the lock, with history and log kept."""
+        with self.lock:
+            before = len(volume.history)
+            yield
+            volume.remember()
+            if len(volume.history) > before:
+                self.log.add("volume", volume=volume.id, state=volume.history[-1][1])
+                self.changed.notify_all()
+
+    def set_attachment(self, volume: LabVolume, attachment: LabAttachment, state: str) -> None:
+        """Move an attachment on, in DescribeVolumes and DescribeInstances alike."""
+        with self.changing(volume):
+            attachment.status = state
+            mapped = attachment.instance.block_device_mapping.get(attachment.device)
+            if mapped is not None:
+                mapped.status = state

@@ -1,0 +1,96 @@
+"""What is run: the published experiments, and how they are scaled to a smaller machine and a shorter time.
+
+Sizes in GB (10^9 bytes), bandwidths in MB/s (10^6 bytes per second), as in the published evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from elastio.units import GB, GIB, MB, MIB
+
+
+class Setup(StrEnum):
+    """The three storage set-ups that every experiment compares."""
+
+    STATIC_SLOW = "static-slow"
+    STATIC_FAST = "static-fast"
+    ADAPTIVE = "adaptive"
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One application on one VM, at its published size.
+
+    `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the whole time spent
+    computing, in equal parts before each later dump.
+    """
+
+    name: str
+    dumps_gb: tuple[float, ...]
+    compute_s: float
+    backing_gb: float
+    backing_mb_s: float
+    cache_mb_s: float
+    initial_cache_gb: float
+    inactivity_delay_s: float = 30.0
+    ranks: int = 2
+
+
+EXPERIMENTS = {
+    "demo": Experiment("demo", (0.6, 0.6, 0.6), 90.0, 10.0, 33.0, 128.0, 1.2, inactivity_delay_s=8.0),
+    "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """An experiment in the guest's own bytes and seconds.
+
+    `time` scales compute time, inactivity delay, cloud latency and data; `bandwidth` scales both volumes' bandwidth
+    and, once more, the data. The shape stays: a dump of S GB takes S/B of `time` times the published seconds.
+    """
+
+    experiment: Experiment
+    time: float
+    bandwidth: float
+
+    def bytes_of(self, size_gb: float) -> int:
+        """GB of the publication as bytes of the guest, in whole MiB."""
+        return max(1, round(size_gb * GB * self.time * self.bandwidth / MIB)) * MIB
+
+    @property
+    def dumps_bytes(self) -> tuple[int, ...]:
+        return tuple(self.bytes_of(d) for d in self.experiment.dumps_gb)
+
+    @property
+    def compute_each_s(self) -> float:
+        return self.experiment.compute_s * self.time / max(1, len(self.experiment.dumps_gb) - 1)
+
+    @property
+    def backing_bytes(self) -> int:
+        return self.bytes_of(self.experiment.backing_gb)
+
+    @property
+    def backing_bytes_s(self) -> int:
+        return round(self.experiment.backing_mb_s * self.bandwidth * MB)
+
+    @property
+    def cache_bytes_s(self) -> int:
+        return round(self.experiment.cache_mb_s * self.bandwidth * MB)
+
+    @property
+    def inactivity_delay_s(self) -> float:
+        return self.experiment.inactivity_delay_s * self.time
+
+    @property
+    def unit_bytes(self) -> int:
+        """What one GiB of the scaled cloud is worth: small enough that sizes are not rounded away."""
+        return max(4 * MIB, self.bytes_of(self.experiment.initial_cache_gb) // 64 // MIB * MIB)
+
+    @property
+    def initial_cache_gib(self) -> float:
+        """The initial cache in real GiB, a multiple of the unit."""
+        units = -(-self.bytes_of(self.experiment.initial_cache_gb) // self.unit_bytes)
+        return units * self.unit_bytes / GIB

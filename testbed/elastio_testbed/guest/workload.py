@@ -1,0 +1,120 @@
+"""A bulk-synchronous checkpointing application, and the check of every byte it wrote.
+
+Runs in the guest: `python3 workload.py run SPEC REPORT` and `python3 workload.py verify SPEC`. SPEC is a JSON file:
+`directory`, `ranks`, `dumps` (bytes per dump over all ranks), `compute_s` (seconds before each dump but the first),
+`seed`. REPORT gets one JSON line per event, with wall-clock times.
+
+Each rank writes its share of a dump in 1 MiB writes and fsyncs it; a dump ends when the last rank's fsync has
+returned. Computing is sleeping: what is measured is the time that storage adds.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import struct
+import sys
+import time
+import zlib
+from typing import Any
+
+BLOCK = 1 << 20
+STAMP_EVERY = 64 << 10
+STAMP = struct.Struct("<8sIIQ")
+
+
+def base_block(seed: int, rank: int) -> bytearray:
+    """One MiB that does not compress, the same for the same seed and rank."""
+    return bytearray(random.Random(seed * 1000 + rank).randbytes(BLOCK))
+
+
+def stamp(block: bytearray, dump: int, rank: int, index: int) -> None:
+    """Make the block unlike every other: a stale or misplaced one is seen."""
+    for offset in range(0, BLOCK, STAMP_EVERY):
+        STAMP.pack_into(block, offset, b"elastio\0", dump, rank, index * BLOCK + offset)
+
+
+def file_of(spec: dict[str, Any], dump: int, rank: int) -> str:
+    return os.path.join(spec["directory"], f"dump-{dump}-rank-{rank}")
+
+
+def blocks_of(spec: dict[str, Any], dump: int) -> int:
+    """Blocks per rank of one dump."""
+    share = float(spec["dumps"][dump]) / int(spec["ranks"])
+    return max(1, round(share / BLOCK))
+
+
+def write_share(spec: dict[str, Any], dump: int, rank: int, block: bytearray) -> None:
+    descriptor = os.open(file_of(spec, dump, rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        for index in range(blocks_of(spec, dump)):
+            stamp(block, dump, rank, index)
+            if os.write(descriptor, block) != BLOCK:
+                raise OSError("short write")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rank_main(spec: dict[str, Any], rank: int, barrier: "multiprocessing.synchronize.Barrier") -> None:
+    block = base_block(spec["seed"], rank)
+    for dump in range(len(spec["dumps"])):
+        barrier.wait()
+        write_share(spec, dump, rank, block)
+        barrier.wait()
+
+
+def run(spec: dict[str, Any], report_path: str) -> None:
+    barrier = multiprocessing.Barrier(spec["ranks"] + 1)
+    ranks = [
+        multiprocessing.Process(target=rank_main, args=(spec, rank, barrier), daemon=True)
+        for rank in range(spec["ranks"])
+    ]
+    for process in ranks:
+        process.start()
+    with open(report_path, "a", buffering=1) as report:
+        for dump in range(len(spec["dumps"])):
+            if dump:
+                time.sleep(spec["compute_s"])
+            began = time.time()
+            barrier.wait()
+            barrier.wait()
+            size = blocks_of(spec, dump) * BLOCK * spec["ranks"]
+            report.write(json.dumps({"dump": dump, "began": began, "ended": time.time(), "bytes": size}) + "\n")
+    for process in ranks:
+        process.join(timeout=60)
+        if process.exitcode != 0:
+            raise SystemExit(f"a rank ended with {process.exitcode}")
+
+
+def verify(spec: dict[str, Any]) -> dict[str, Any]:
+    """Compare every block of every file with what was written."""
+    wrong, checksums = [], {}
+    for rank in range(spec["ranks"]):
+        block = base_block(spec["seed"], rank)
+        for dump in range(len(spec["dumps"])):
+            path, checksum = file_of(spec, dump, rank), 0
+            with open(path, "rb", buffering=0) as file:
+                for index in range(blocks_of(spec, dump)):
+                    stamp(block, dump, rank, index)
+                    data = file.read(BLOCK)
+                    checksum = zlib.crc32(data, checksum)
+                    if data != block:
+                        wrong.append({"file": path, "block": index})
+                if file.read(1):
+                    wrong.append({"file": path, "block": "longer than written"})
+            checksums[os.path.basename(path)] = f"{checksum:08x}"
+    return {"ok": not wrong, "wrong": wrong[:20], "checksums": checksums}
+
+
+def main() -> None:
+    with open(sys.argv[2]) as file:
+        spec = json.load(file)
+    if sys.argv[1] == "run":
+        run(spec, sys.argv[3])
+    else:
+        print(json.dumps(verify(spec)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""The laboratory's hypervisor: QEMU guests whose throttled disks come and go while they run."""
+
+from elastio_testbed.hypervisor.agent import Completed, GuestAgent
+from elastio_testbed.hypervisor.disk import Disk, Driver
+from elastio_testbed.hypervisor.errors import GuestError, GuestHoldsDisk, GuestTimeout, HypervisorError
+from elastio_testbed.hypervisor.machine import VirtualMachine
+
+__all__ = [
+    "Completed",
+    "Disk",
+    "Driver",
+    "GuestAgent",
+    "GuestError",
+    "GuestHoldsDisk",
+    "GuestTimeout",
+    "HypervisorError",
+    "VirtualMachine",
+]

@@ -1,0 +1,140 @@
+"""Access to the inside of a guest through its guest agent: programs and files."""
+
+import base64
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from elastio_testbed.hypervisor.channel import Channel, ChannelTimeout
+from elastio_testbed.hypervisor.errors import GuestError, GuestTimeout, HypervisorError
+
+_PING_S = 5.0
+# The agent answers from its main loop at once; under emulation and load "at once" can be seconds.
+_CALL_S = 30.0
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
+_CHUNK_BYTES = 1 << 20
+# What a program gets beside `env`: with an environment of its own, guest-exec passes nothing else on.
+_BASE_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that has ended in the guest; a negative `returncode` is the signal that ended it."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text, without the last line's end."""
+        return self.stdout.decode(errors="replace").rstrip("\n")
+
+
+class GuestAgent:
+    """The guest agent of one running machine.
+
+    Every call raises GuestTimeout when the guest does not answer in time and GuestError when it refuses or
+    is gone. Calls may come from several threads.
+    """
+
+    def __init__(self, channel: Channel, is_open: Callable[[], bool], console_tail: Callable[[], str]) -> None:
+        self._channel = channel
+        self._is_open = is_open
+        self._console_tail = console_tail
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until the agent answers."""
+        deadline = time.monotonic() + timeout_s
+        # Bytes sent before the agent opens its port would pile up and be answered all at once.
+        while not self._is_open():
+            if time.monotonic() > deadline:
+                raise GuestTimeout(self._with_console("the guest agent did not start in time"))
+            time.sleep(_FIRST_POLL_S)
+        self._call("guest-ping", {}, max(_PING_S, deadline - time.monotonic()))
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float,
+        env: Mapping[str, str] | None = None,
+        input: bytes | None = None,
+    ) -> Completed:
+        """Run a program (found on PATH, no shell) to its end; a failing program is a result, not an error.
+
+        The end includes that of every process that inherited its output. After `timeout_s` it is killed.
+        At most 16 MiB of each output stream are kept.
+        """
+        arguments: dict[str, Any] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+        arguments["env"] = [f"{name}={value}" for name, value in {**_BASE_ENV, **(env or {})}.items()]
+        if input is not None:
+            arguments["input-data"] = base64.b64encode(input).decode()
+        deadline = time.monotonic() + timeout_s
+        pid = self._call("guest-exec", arguments)["pid"]
+        status = self._await_exit(pid, deadline)
+        if status is None:
+            self._call("guest-exec", {"path": "/usr/bin/kill", "arg": ["-KILL", str(pid)]})
+            raise GuestTimeout(self._with_console(f"{' '.join(argv)}: still running after {timeout_s:.0f} s"))
+        return _completed(status)
+
+    def check(self, argv: Sequence[str], *, timeout_s: float, input: bytes | None = None) -> str:
+        """Run a program that has to succeed and return its output as text; GuestError when it fails."""
+        done = self.run(argv, timeout_s=timeout_s, input=input)
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise GuestError(self._with_console(f"{' '.join(argv)}: exit code {done.returncode}: {said}"))
+        return done.text
+
+    def write_file(self, path: str | PurePosixPath, data: bytes, mode: int = 0o644) -> None:
+        """Create or replace a file, with that mode from the first byte on, and its missing directories."""
+        # The file is new each time, so that no reader sees a half of it under the old name's mode.
+        argv = ["install", "-D", "-m", f"{mode:o}", "/dev/stdin", str(path)]
+        self.check(argv, timeout_s=_CALL_S, input=data)
+
+    def read_file(self, path: str | PurePosixPath) -> bytes:
+        """The contents of a file of at most some MB."""
+        handle = self._call("guest-file-open", {"path": str(path), "mode": "r"})
+        chunks: list[bytes] = []
+        try:
+            while True:
+                part = self._call("guest-file-read", {"handle": handle, "count": _CHUNK_BYTES})
+                chunks.append(base64.b64decode(part["buf-b64"]))
+                if part["eof"] or not chunks[-1]:
+                    return b"".join(chunks)
+        finally:
+            self._call("guest-file-close", {"handle": handle})
+
+    def _await_exit(self, pid: int, deadline: float) -> dict[str, Any] | None:
+        poll_s = _FIRST_POLL_S
+        while True:
+            status: dict[str, Any] = self._call("guest-exec-status", {"pid": pid})
+            if status["exited"]:
+                return status
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(poll_s)
+            poll_s = min(2 * poll_s, _LONGEST_POLL_S)
+
+    def _call(self, command: str, arguments: Mapping[str, object], timeout_s: float = _CALL_S) -> Any:
+        try:
+            return self._channel.execute(command, arguments, timeout_s=timeout_s)
+        except ChannelTimeout as error:
+            raise GuestTimeout(self._with_console(str(error))) from error
+        except HypervisorError as error:
+            raise GuestError(self._with_console(str(error))) from error
+
+    def _with_console(self, message: str) -> str:
+        return f"{message}\n--- console ---\n{self._console_tail()}"
+
+
+def _completed(status: Mapping[str, Any]) -> Completed:
+    returncode = -status["signal"] if "signal" in status else status["exitcode"]
+    output = (base64.b64decode(status.get(stream, "")) for stream in ("out-data", "err-data"))
+    return Completed(returncode, *output)

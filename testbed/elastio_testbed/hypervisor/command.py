@@ -1,0 +1,121 @@
+"""QEMU's command line for one guest."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio_testbed.hypervisor.disk import CACHE, Disk
+from elastio_testbed.image import GuestImage
+from elastio_testbed.image.build import ROOT_LABEL
+
+# One hot-pluggable device each.
+PORTS = tuple(f"port{index}" for index in range(16))
+AGENT_CHARDEV = "agent"
+# The first slots of the root bus hold the fixed devices.
+_FIRST_PORT_SLOT = 8
+# Units of a general-purpose system that a laboratory guest waits for, or is disturbed by.
+_MASKED_UNITS = (
+    *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer"),
+    *("e2scrub_all.timer", "e2scrub_reap.service", "ssh.service", "systemd-resolved.service"),
+    *("getty@tty1.service", "getty-static.service", "serial-getty@ttyS0.service"),
+    *("dev-hugepages.mount", "dev-mqueue.mount", "proc-sys-fs-binfmt_misc.automount", "systemd-binfmt.service"),
+    *(f"modprobe@{module}.service" for module in ("dm_mod", "drm", "efi_pstore", "fuse", "loop")),
+    *("systemd-network-generator.service", "systemd-pstore.service", "systemd-random-seed.service"),
+    *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service"),
+)
+# Ports are hot-plugged through ACPI: the services of native PCIe ports cost a fifth of the boot.
+_KERNEL = "quiet mitigations=off audit=0 apparmor=0 selinux=0 nokaslr fsck.mode=skip 8250.nr_uarts=1 pcie_ports=compat"
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a guest is given: an accelerator as QEMU's -accel takes it, processors, memory."""
+
+    accel: str
+    cpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Files and inherited descriptors that tie one QEMU process to us."""
+
+    root_overlay: Path
+    console: Path
+    monitor_fd: int
+    agent_fd: int
+
+
+def kernel_command_line() -> str:
+    """The laboratory's: the image itself knows nothing of it."""
+    masks = [f"systemd.mask={unit}" for unit in _MASKED_UNITS]
+    return " ".join([f"root=LABEL={ROOT_LABEL} rw console=ttyS0 cloud-init=disabled", _KERNEL, *masks])
+
+
+def qemu_argv(image: GuestImage, hardware: Hardware, wiring: Wiring, disks: Iterable[tuple[Disk, str]]) -> list[str]:
+    """The whole command; `disks` come with the ports they are plugged into at boot."""
+    return [
+        "qemu-system-x86_64",
+        *_machine(hardware),
+        *("-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", kernel_command_line()),
+        *_channels(wiring),
+        *_root_and_network(wiring),
+        *_ports(),
+        *(argument for disk, port in disks for argument in _disk(disk, port)),
+    ]
+
+
+def _machine(hardware: Hardware) -> list[str]:
+    return [
+        *("-machine", "q35", "-accel", hardware.accel, "-cpu", "max"),
+        *("-smp", str(hardware.cpus), "-m", f"{hardware.memory_mib}M"),
+        *("-nodefaults", "-no-user-config", "-display", "none"),
+    ]
+
+
+def _channels(wiring: Wiring) -> list[str]:
+    return [
+        *(
+            "-chardev",
+            f"file,id=console,path={_escaped(wiring.console)},append=on",
+            "-serial",
+            "chardev:console",
+        ),
+        *("-chardev", f"socket,id=monitor,fd={wiring.monitor_fd}", "-mon", "chardev=monitor,mode=control"),
+        *("-chardev", f"socket,id={AGENT_CHARDEV},fd={wiring.agent_fd}", "-device", "virtio-serial-pci"),
+        *("-device", f"virtserialport,chardev={AGENT_CHARDEV},name=org.qemu.guest_agent.0"),
+    ]
+
+
+def _root_and_network(wiring: Wiring) -> list[str]:
+    file = {"driver": "file", "filename": str(wiring.root_overlay), "cache": CACHE}
+    root = {"driver": "qcow2", "node-name": "root", "cache": CACHE, "file": file}
+    return [
+        *("-blockdev", json.dumps(root), "-device", "virtio-blk-pci,drive=root"),
+        # The guest reaches the host's loopback as 10.0.2.2.
+        *("-netdev", "user,id=net,ipv6=off", "-device", "virtio-net-pci,netdev=net,romfile="),
+        *("-device", "virtio-rng-pci"),
+    ]
+
+
+def _ports() -> list[str]:
+    # Without I/O space: 4 KiB for each port would exhaust the 64 KiB there are, and no disk here wants any.
+    devices = (
+        f"pcie-root-port,id={port},bus=pcie.0,addr={slot:#x},chassis={slot},io-reserve=0"
+        for slot, port in enumerate(PORTS, start=_FIRST_PORT_SLOT)
+    )
+    return [argument for device in devices for argument in ("-device", device)]
+
+
+def _disk(disk: Disk, port: str) -> list[str]:
+    return [
+        *("-object", json.dumps(disk.throttle_group())),
+        *("-blockdev", json.dumps(disk.block_node())),
+        *("-device", json.dumps(disk.device(port))),
+    ]
+
+
+def _escaped(path: Path) -> str:
+    # A comma separates options; doubled, it is one.
+    return str(path).replace(",", ",,")

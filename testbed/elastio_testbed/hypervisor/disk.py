@@ -1,0 +1,88 @@
+"""A throttled disk, and its description in QEMU's terms.
+
+The same three descriptions serve the command line and QMP: a throttle group, a block node that throttles
+reads and writes together, and a device on a hot-plug port.
+"""
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Driver = Literal["virtio-blk", "nvme"]
+# What a virtio-blk serial can hold; NVMe's could be longer, but one rule is enough.
+MAX_SERIAL_CHARACTERS = 20
+_DEVICES: dict[Driver, str] = {"virtio-blk": "virtio-blk-pci", "nvme": "nvme"}
+# fsync reaches the host's page cache and no further. That outlives QEMU, which is all a power cut here is.
+CACHE = {"direct": False, "no-flush": True}
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk as the cloud describes it: a raw file, and caps that count reads and writes together.
+
+    `bytes_per_second` and `iops` are None where there is no cap. `serial` is how the guest finds it.
+    """
+
+    serial: str
+    path: Path
+    bytes_per_second: int | None
+    iops: int | None = None
+    driver: Driver = "virtio-blk"
+
+    def __post_init__(self) -> None:
+        if not self.serial.isalnum() or len(self.serial) > MAX_SERIAL_CHARACTERS:
+            raise ValueError(f"serial {self.serial!r}: letters and digits, at most {MAX_SERIAL_CHARACTERS}")
+
+    @property
+    def device_id(self) -> str:
+        return f"disk-{self.serial}"
+
+    @property
+    def node_name(self) -> str:
+        # QEMU allows 31 characters.
+        return f"node-{self.serial}"
+
+    @property
+    def dead_name(self) -> str:
+        return f"dead-{self.serial}"
+
+    @property
+    def group_id(self) -> str:
+        return f"throttle-{self.serial}"
+
+    def limits(self) -> dict[str, int]:
+        """The caps as QEMU's ThrottleLimits, where 0 means none."""
+        return {"bps-total": self.bytes_per_second or 0, "iops-total": self.iops or 0}
+
+    def throttle_group(self) -> dict[str, Any]:
+        return {"qom-type": "throttle-group", "id": self.group_id, "limits": self.limits()}
+
+    def block_node(self) -> dict[str, Any]:
+        file = {"driver": "file", "filename": str(self.path), "discard": "unmap", "cache": CACHE}
+        return {
+            "driver": "throttle",
+            "node-name": self.node_name,
+            "throttle-group": self.group_id,
+            "discard": "unmap",
+            "cache": CACHE,
+            "file": file,
+        }
+
+    def dead_node(self, size_bytes: int) -> dict[str, Any]:
+        """A node as large as the disk, on which every request fails with EIO."""
+        return {
+            "driver": "blkdebug",
+            "node-name": self.dead_name,
+            "image": {"driver": "null-co", "size": size_bytes},
+            "inject-error": [{"event": "none", "errno": errno.EIO}],
+        }
+
+    def device(self, port: str) -> dict[str, Any]:
+        return {
+            "driver": _DEVICES[self.driver],
+            "id": self.device_id,
+            "drive": self.node_name,
+            "serial": self.serial,
+            "bus": port,
+        }

@@ -1,0 +1,78 @@
+"""Layer 2: elastio installed on the Debian root, as a file system image with its kernel and initramfs."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio_testbed.image.bootloader import make_bootloader
+from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
+from elastio_testbed.image.debian import debian_root
+from elastio_testbed.image.install import install
+from elastio_testbed.image.tools import run
+
+ROOT_LABEL = "elastio-root"
+# Sparse: only what is written takes space.
+_ROOT_SIZE = "4G"
+# Each change of the checkout makes another one, of some 600 MB.
+_KEPT_IMAGES = 6
+_CHECKOUT = Path(__file__).resolve().parents[3]
+_SOURCES = ("elastio", "providers", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
+_BUILDER = Path(__file__).parent
+_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """A built image: files in the cache, shared by every machine and never to be written to.
+
+    `root` is a raw ext4 file system labelled ROOT_LABEL, without a partition table; `kernel` and `initrd`
+    boot it directly. `bootloader` is the UEFI program that boots it from a disk. `digest` names the contents.
+    """
+
+    root: Path
+    kernel: Path
+    initrd: Path
+    bootloader: Path
+    digest: str
+
+
+def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None) -> GuestImage:
+    """Return the image of `checkout`, building what the cache lacks; needs root, and the network once.
+
+    Raises ImageError when a step fails; the cache then keeps only the finished layers.
+    """
+    cache = cache or cache_directory()
+    debian = debian_root(cache)
+    sources = [checkout / name for name in _SOURCES]
+    digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
+    directory = cached(cache / f"guest-{digest}", lambda unfinished: _build(unfinished, debian, checkout, cache))
+    prune(cache, "guest-*", keep=_KEPT_IMAGES)
+    return GuestImage(
+        root=directory / "root.ext4",
+        kernel=directory / "vmlinuz",
+        initrd=directory / "initrd.img",
+        bootloader=directory / "bootx64.efi",
+        digest=digest,
+    )
+
+
+def _build(directory: Path, debian: Path, checkout: Path, cache: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
+        root = Path(unpacked)
+        root.chmod(0o755)
+        unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
+        run(unpack, timeout_s=_TIMEOUT_S)
+        install(root, checkout, cache)
+        shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
+        shutil.copyfile(root / "initrd.img", directory / "initrd.img")
+        make_bootloader(root, directory / "bootx64.efi")
+        make_filesystem(root, directory / "root.ext4")
+
+
+def make_filesystem(root: Path, image: Path) -> None:
+    """Write the tree `root` as an ext4 file system labelled ROOT_LABEL into the new file `image`."""
+    # Zeroing later, at first boot, would compete with what is measured; a new file is all zeroes anyway.
+    options = ["-E", "lazy_itable_init=0,lazy_journal_init=0,assume_storage_prezeroed=1"]
+    argv = ["mke2fs", "-q", "-t", "ext4", "-L", ROOT_LABEL, *options, "-d", str(root), str(image), _ROOT_SIZE]
+    run(argv, timeout_s=_TIMEOUT_S)

@@ -1,0 +1,80 @@
+"""What goes onto the Debian root: our configuration, the Python environment, the checkout's systemd files."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from elastio_testbed.image.tools import chroot
+from elastio_testbed.image.wheels import dependency_wheels, project_wheel
+
+VENV = Path("opt/elastio")
+_OVERLAY = Path(__file__).parent / "overlay"
+_COMMANDS = ("elastio", "elastiod")
+# Where systemd, udev, kmod look for what a package ships; by the suffix, or the folder for the `.conf` kinds.
+_UNIT_SUFFIXES = {".service", ".socket", ".timer", ".target", ".path", ".mount", ".slice"}
+_CONF_KINDS = ("sysusers", "tmpfiles", "modprobe", "modules-load", "sysctl")
+_TIMEOUT_S = 300
+
+
+def install(root: Path, checkout: Path, cache: Path) -> None:
+    """Turn the Debian root at `root` into the guest's: files, venv, units, initramfs."""
+    shutil.copytree(_OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
+    (root / "boot/efi").mkdir(exist_ok=True)
+    _install_venv(root, checkout, cache)
+    _install_systemd(root, checkout / "systemd")
+    # Last: the initramfs takes a copy of modprobe.d.
+    chroot(root, ["update-initramfs", "-u"], timeout_s=_TIMEOUT_S)
+
+
+def destination(source: Path) -> Path | None:
+    """Where a file of the checkout's systemd folder belongs in the root; None: it is not installed.
+
+    `x.service` goes to usr/lib/systemd/system, `x.rules` to usr/lib/udev/rules.d, a `.conf` to the directory
+    named by its folder (`modprobe.d/x.conf` or `modprobe/x.conf`) or by its own name (`x.modprobe.conf`); one
+    in `elastiod.service.d` is a drop-in of that unit.
+    """
+    if source.suffix in _UNIT_SUFFIXES:
+        return Path("usr/lib/systemd/system") / source.name
+    if source.suffix == ".rules":
+        return Path("usr/lib/udev/rules.d") / source.name
+    if source.suffix != ".conf":
+        return None
+    folder = source.parent.name
+    if folder.removesuffix(".d").endswith(tuple(_UNIT_SUFFIXES)):
+        return Path("usr/lib/systemd/system") / folder / source.name
+    named = (folder.removesuffix(".d"), Path(source.stem).suffix.removeprefix("."))
+    return next((Path(f"usr/lib/{kind}.d") / source.name for kind in _CONF_KINDS if kind in named), None)
+
+
+def _install_venv(root: Path, checkout: Path, cache: Path) -> None:
+    wheels = dependency_wheels(checkout, cache)
+    with tempfile.TemporaryDirectory(prefix="wheels-", dir=root / "opt") as staging:
+        for wheel in wheels.iterdir():
+            shutil.copy(wheel, staging)
+        project_wheel(checkout, Path(staging))
+        inside = "/" + str(Path(staging).relative_to(root))
+        chroot(root, ["python3", "-m", "venv", f"/{VENV}"], timeout_s=_TIMEOUT_S)
+        pip = [f"/{VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", inside]
+        chroot(root, [*pip, "elastio[aws]"], timeout_s=_TIMEOUT_S)
+    for command in _COMMANDS:
+        (root / "usr/bin" / command).symlink_to(f"/{VENV}/bin/{command}")
+
+
+def _install_systemd(root: Path, folder: Path) -> None:
+    installed = {source: destination(source) for source in sorted(folder.rglob("*")) if source.is_file()}
+    for source, place in installed.items():
+        if place is not None:
+            (root / place).parent.mkdir(parents=True, exist_ok=True)
+            _copy_plain(str(source), str(root / place))
+    enabled = ["systemd-networkd.service", "systemd-resolved.service"]
+    if (root / "usr/lib/systemd/system/elastiod.service").exists():
+        enabled.append("elastiod.service")
+    chroot(root, ["systemctl", "enable", *enabled], timeout_s=_TIMEOUT_S)
+    chroot(root, ["systemd-sysusers"], timeout_s=_TIMEOUT_S)
+
+
+def _copy_plain(source: str, target: str) -> str:
+    # Owner and mode of the checkout mean nothing in the guest.
+    shutil.copyfile(source, target)
+    Path(target).chmod(0o644)
+    return target

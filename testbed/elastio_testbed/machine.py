@@ -1,0 +1,205 @@
+"""One guest of an experiment: its disk, its filesystem, its agent, its workload."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from elastio_testbed.ec2 import Ec2Endpoint
+from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.hypervisor import Disk, GuestError, VirtualMachine
+from elastio_testbed.image import GuestImage
+
+HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
+DATA = "/data"
+SPEC = "/var/tmp/workload.json"
+REPORT = "/var/tmp/workload.report"
+TIMELINE = "/var/tmp/timeline.json"
+SETTLE_S = 2.0
+# An instance type whose own EBS bandwidth (593 MB/s) is far above what is bought.
+INSTANCE_TYPE = "m5.4xlarge"
+
+
+class Guest:
+    """A virtual machine with one data volume, static or adaptive."""
+
+    def __init__(self, image: GuestImage, folder: Path, name: str, setup: Setup, scaled: Scaled) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name, self.setup, self.scaled = name, setup, scaled
+        self.serial = f"{name}backing"[:20]
+        self._path = folder / "backing.img"
+        with self._path.open("wb") as file:
+            file.truncate(scaled.backing_bytes)
+        # Without a cap while the filesystem is made: that is not part of any experiment.
+        disk = Disk(self.serial, self._path, None)
+        self.vm = VirtualMachine(image, disks=[disk], directory=folder)
+        self.instance_id = ""
+        self.backing_uuid = ""
+
+    # --- preparing ---------------------------------------------------------------------------------------
+
+    def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
+        """Boot, make the device and its filesystem, start the agent, put the caps in force."""
+        self.vm.start(boot_s)
+        for program in ("workload.py", "recorder.py"):
+            text = resources.files("elastio_testbed.guest").joinpath(program).read_bytes()
+            self.vm.agent.write_file(f"/opt/testbed/{program}", text)
+        device = f"/dev/{self.disk_name()}"
+        if self.setup is Setup.ADAPTIVE:
+            device = self._make_adaptive(device)
+        options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"  # no background writing during the experiment
+        self.check(["mkfs.ext4", "-q", "-E", options, device], timeout_s=120)
+        self.check(["mkdir", "-p", DATA])
+        self.check(["mount", device, DATA])
+        if self.setup is Setup.ADAPTIVE:
+            self._start_agent(endpoint)
+        self.check(["sync"], timeout_s=60)
+        self.vm.set_limit(self.serial, self.cap_bytes_s)
+        self.check(["systemd-run", "--unit=recorder", "python3", "/opt/testbed/recorder.py", TIMELINE, "0.5"])
+
+    @property
+    def cap_bytes_s(self) -> int:
+        """The bandwidth of the data volume in this set-up."""
+        return self.scaled.cache_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
+
+    def disk_name(self) -> str:
+        """The data disk by its serial: the kernel's names mean nothing."""
+        script = (
+            f'for f in /sys/block/*/serial; do [ "$(cat $f)" = {self.serial} ] && basename $(dirname $f); done; true'
+        )
+        names = self.check(["sh", "-c", script]).split()
+        if len(names) != 1:
+            raise GuestError(f"{self.name}: {len(names)} disks show the serial {self.serial}")
+        return names[0]
+
+    def _make_adaptive(self, device: str) -> str:
+        text = self.check(["elastio", "device", "create", device, "--yes"], timeout_s=120)
+        self.backing_uuid = _word_after(text, "UUID")
+        return f"/dev/{self._adaptive_name()}"
+
+    def _adaptive_name(self) -> str:
+        script = f"basename $(readlink /sys/block/{self.disk_name()}/bcache/dev)"
+        return self.check(["sh", "-c", script])
+
+    def _start_agent(self, endpoint: Ec2Endpoint) -> None:
+        self.instance_id = endpoint.add_instance(self.vm, instance_type=INSTANCE_TYPE)
+        self.write_config(endpoint)
+        self.check(["systemctl", "start", "elastiod"], timeout_s=90)
+        self.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
+
+    def write_config(self, endpoint: Ec2Endpoint, **overrides: str) -> None:
+        """The agent's configuration; `overrides` replaces whole lines by their key."""
+        scaled, scale = self.scaled, endpoint.scale
+        unit = scaled.unit_bytes / 2**30
+        lines = {
+            "[device]": "",
+            "backing_uuid": f'"{self.backing_uuid}"',
+            "bandwidth_mb_s": f"{scaled.backing_bytes_s / 1e6}",
+            "[cache]": "",
+            "bandwidth_mb_s ": f"{scaled.cache_bytes_s / 1e6}",
+            "initial_size_gib": f"{scaled.initial_cache_gib}",
+            "min_size_gib": f"{max(0.26, unit)}",
+            "max_size_gib": f"{4 * scaled.initial_cache_gib}",
+            "size_step_gib": f"{unit}",
+            "[policy]": "",
+            "inactivity_delay_s": f"{scaled.inactivity_delay_s}",
+            "cool_down_s": "1",
+            "[provider]": "",
+            "name": '"aws"',
+            "[provider.aws]": "",
+            "endpoint_url": f'"{endpoint.url_from(HOST_IN_GUEST)}"',
+            "metadata_url": f'"{endpoint.imds_url(self.instance_id, host=HOST_IN_GUEST)}"',
+            "[provider.aws.scale]": "",
+            "gib_bytes": f"{scale.gib_bytes}",
+            "mib_s_bytes": f"{scale.mib_s_bytes}",
+        }
+        lines.update(overrides)
+        text = "\n".join(key if key.startswith("[") else f"{key} = {value}" for key, value in lines.items())
+        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode() + b"\n", 0o640)
+
+    # --- the workload ------------------------------------------------------------------------------------
+
+    def start_workload(self, seed: int) -> None:
+        scaled = self.scaled
+        spec = {
+            "directory": DATA,
+            "ranks": scaled.experiment.ranks,
+            "dumps": scaled.dumps_bytes,
+            "compute_s": scaled.compute_each_s,
+            "seed": seed,
+        }
+        self.vm.agent.write_file(SPEC, json.dumps(spec).encode())
+        command = ["systemd-run", "--unit=workload", "--property=RemainAfterExit=yes"]
+        self.check([*command, "python3", "/opt/testbed/workload.py", "run", SPEC, REPORT])
+
+    def workload_state(self) -> str:
+        """`running`, `done` or `failed`."""
+        shown = self.check(["systemctl", "show", "workload", "-P", "SubState", "-P", "Result"]).split()
+        if "success" not in shown:
+            return "failed"
+        return "done" if "exited" in shown else "running"
+
+    def dumps(self) -> list[dict[str, Any]]:
+        """Begin, end (guest's wall clock) and bytes of every dump so far."""
+        text = self.vm.agent.read_file(REPORT).decode()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def verify(self) -> dict[str, Any]:
+        """Read every file back from the device, past the page cache, and compare each byte."""
+        self.check(["sync"], timeout_s=120)
+        self.vm.set_limit(self.serial, None)
+        self.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
+        text = self.check(["python3", "/opt/testbed/workload.py", "verify", SPEC], timeout_s=900)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def timeline(self) -> list[dict[str, Any]]:
+        text = self.vm.agent.read_file(TIMELINE).decode()
+        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+    # --- the agent ---------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.check(["elastio", "status", "--json"], timeout_s=90))
+        return found
+
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.check(["elastio", "report", "--json"], timeout_s=60))
+        return found
+
+    def decisions(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.check(["elastio", "why", "-n", "200", "--json"], timeout_s=60))
+        return found
+
+    def wait_for(self, condition: Any, seconds: float, what: str) -> dict[str, Any]:
+        """Poll the agent's status until the condition holds. Raises GuestError when it does not in time."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                status = self.status()
+                if condition(status):
+                    return status
+            except GuestError as error:
+                if time.monotonic() > end:
+                    raise GuestError(f"{self.name}: waited {seconds:.0f} s for {what}: {error}") from error
+            if time.monotonic() > end:
+                raise GuestError(f"{self.name}: waited {seconds:.0f} s for {what}; {self.agent_log()}")
+            time.sleep(SETTLE_S)
+
+    def agent_log(self) -> str:
+        command = ["journalctl", "--no-pager", "-u", "elastiod", "-n", "30", "-o", "cat"]
+        return self.vm.agent.run(command, timeout_s=30).text
+
+    def check(self, argv: list[str], *, timeout_s: float = 30.0) -> str:
+        return self.vm.agent.check(argv, timeout_s=timeout_s).strip()
+
+
+def _word_after(text: str, label: str) -> str:
+    for line in text.splitlines():
+        words = line.replace(":", " ").split()
+        if label in words and len(words) > words.index(label) + 1:
+            return words[words.index(label) + 1]
+    raise GuestError(f"no {label} in: {text}")

@@ -1,0 +1,158 @@
+"""Clouds that every provider is held against: each with its provider, and hands to make things go wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
+
+from elastio.model import VolumeId, VolumeSpec
+from elastio.ports import VolumeProvider
+from elastio.sim import faults as sim_faults
+from elastio.sim import provider as sim
+from elastio.units import GIB
+from elastio_aws.provider import AwsProvider, open_provider
+from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
+
+SPEC = VolumeSpec(10 * GIB, 200.0)
+BEYOND_INSTANCE = VolumeSpec(10 * GIB, 700.0)  # an m7i.4xlarge has 625 MB/s
+TOO_FAST_FOR_ALL = VolumeSpec(10 * GIB, 1e6)
+BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
+SETTLE_S = 30.0
+
+
+class Cloud(Protocol):
+    """One cloud under test."""
+
+    provider: VolumeProvider
+    spec: VolumeSpec
+    too_fast: VolumeSpec
+
+    def settle(self) -> None:
+        """Let everything that was begun come to its end; bounded."""
+
+    def foreign(self) -> VolumeId:
+        """A volume in the same account that somebody else bought."""
+
+    def spoil(self, call: str, kind: str) -> None:
+        """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, but not answered)."""
+
+    def paid(self) -> set[VolumeId]:
+        """What the account pays for."""
+
+
+@dataclass
+class Ec2Cloud:
+    """The AWS provider against an endpoint with EC2's life cycle, credentials from the metadata service."""
+
+    endpoint: Ec2Endpoint
+    instance_id: str
+    open: Callable[..., AwsProvider]
+    provider: AwsProvider
+    spec: VolumeSpec = SPEC
+    too_fast: VolumeSpec = BEYOND_INSTANCE
+
+    def settle(self) -> None:
+        self.endpoint.settle(SETTLE_S)
+
+    def foreign(self) -> VolumeId:
+        other = self.endpoint.add_instance(None, "m7i.4xlarge")
+        tags = {"elastio:owner": f"arn:aws:ec2:us-east-1:123456789012:instance/{other}"}
+        row = self.endpoint.add_volume(other, size_gib=1, tags=tags)
+        self.endpoint.terminate_instance(other)
+        self.settle()
+        return VolumeId(row.id)
+
+    def spoil(self, call: str, kind: str) -> None:
+        action = {"describe": "DescribeVolumes", "list_owned": "DescribeVolumes"}.get(call, f"{call.title()}Volume")
+        fault = {
+            "throttled": Fault(FaultKind.THROTTLE, action),
+            "quota": Fault(FaultKind.ERROR, action, code="VolumeLimitExceeded"),
+            "auth": Fault(FaultKind.ERROR, action, code="UnauthorizedOperation"),
+            "refused": Fault(FaultKind.ERROR, action, code="InvalidParameterCombination"),
+            "lost": Fault(FaultKind.DROP_AFTER, action),
+        }[kind]
+        self.endpoint.faults.replace([fault])
+
+    def paid(self) -> set[VolumeId]:
+        return {VolumeId(row.id) for row in self.endpoint.live_volumes()}
+
+
+@dataclass
+class SimCloud:
+    """The simulator's provider, which the agent's own tests rely on."""
+
+    provider: sim.SimProvider
+    spec: VolumeSpec = SPEC
+    too_fast: VolumeSpec = TOO_FAST_FOR_ALL
+
+    def settle(self) -> None:
+        while (at := self.provider.next_event_at()) is not None:
+            self.provider.clock.advance_to(max(at, self.provider.clock.elapsed()))
+            self.provider.tick()
+        self.provider.clock.advance(10.0)  # beyond the lag of describing
+
+    def foreign(self) -> VolumeId:
+        return self.provider.add_foreign_volume()
+
+    def spoil(self, call: str, kind: str) -> None:
+        kinds = {
+            "throttled": sim_faults.Kind.THROTTLE,
+            "quota": sim_faults.Kind.QUOTA,
+            "auth": sim_faults.Kind.EXPIRED,
+            "refused": sim_faults.Kind.REFUSE,
+            "lost": sim_faults.Kind.LOSE_REPLY,
+        }
+        self.provider.calls.faults = sim_faults.FaultPlan([sim_faults.Fault(call, kinds[kind])])
+
+    def paid(self) -> set[VolumeId]:
+        return {volume.id for volume in self.provider.existing()}
+
+
+@pytest.fixture(scope="session")
+def sdk_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trimmed SDK data, made once for all tests."""
+    return tmp_path_factory.mktemp("botocore")
+
+
+@pytest.fixture
+def ec2_cloud(tmp_path: Path, sdk_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ec2Cloud]:
+    for name in [key for key in os.environ if key.startswith("AWS_") or key.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    opened: list[AwsProvider] = []
+    with Ec2Endpoint(tmp_path / "volumes", latency_scale=0.02, rate_limits=False) as endpoint:
+        instance_id = endpoint.add_instance(None, "m7i.4xlarge")
+
+        def open_aws(**settings: object) -> AwsProvider:
+            known: dict[str, object] = {
+                "endpoint_url": endpoint.url,
+                "metadata_url": endpoint.imds_url(instance_id),
+                "cache_dir": str(sdk_cache),
+                "max_attempts": 1,
+            }
+            opened.append(open_provider({**known, **settings}, BACKING))
+            return opened[-1]
+
+        yield Ec2Cloud(endpoint, instance_id, open_aws, open_aws())
+        for provider in opened:
+            provider.close()
+
+
+@pytest.fixture
+def sim_cloud() -> SimCloud:
+    return SimCloud(sim.open_provider({"seed": 1}, BACKING))
+
+
+@pytest.fixture(params=["ec2_cloud", "sim_cloud"])
+def cloud(request: pytest.FixtureRequest) -> Cloud:
+    """Every cloud in turn."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,178 @@
+"""What only EC2 does, and how the AWS provider stays right through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastio.errors import QuotaError, RefusedError, TransientError
+from elastio.model import VolumeState
+from elastio.units import GIB
+from elastio_aws.provider import AwsProvider
+from elastio_testbed.ec2 import Fault, FaultKind, Quota, Scale
+
+CALL_FAULTS = (FaultKind.THROTTLE, FaultKind.HTTP, FaultKind.DROP_BEFORE, FaultKind.DROP_AFTER)
+MAX_STEPS = 400
+
+
+def _available(cloud: Any, token: str = "token-1") -> Any:
+    volume = cloud.provider.create(token, cloud.spec, {})
+    cloud.settle()
+    return volume
+
+
+def test_scale_of_provider_and_endpoint_mean_the_same() -> None:
+    assert (Scale().gib_bytes, Scale().mib_s_bytes) == (2**30, 2**20)
+
+
+def test_credentials_of_the_instances_role_are_used(ec2_cloud: Any) -> None:
+    credentials = ec2_cloud.provider.ec2().client()._request_signer._credentials
+    assert credentials.method == "iam-role"
+    assert ec2_cloud.provider.list_owned() == ()
+
+
+def test_token_survives_a_restart_even_after_the_clock_went_on(ec2_cloud: Any) -> None:
+    first = _available(ec2_cloud)
+    later = AwsProvider(ec2_cloud.provider.settings, "other-uuid", wall=lambda: 4e9)
+    assert later.create("token-1", ec2_cloud.spec, {}).id == first.id
+    later.close()
+    assert ec2_cloud.paid() == {first.id}
+
+
+def test_volume_already_bought_is_found_at_the_quota(ec2_cloud: Any) -> None:
+    first = _available(ec2_cloud)
+    ec2_cloud.endpoint.quota = Quota(max_volumes=1)
+    assert ec2_cloud.provider.create("token-1", ec2_cloud.spec, {}).id == first.id
+    with pytest.raises(QuotaError, match="VolumeLimitExceeded"):
+        ec2_cloud.provider.create("token-2", ec2_cloud.spec, {})
+
+
+@pytest.mark.parametrize("action", ["CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume"])
+def test_answer_lost_to_the_sdk_is_asked_again_unseen(ec2_cloud: Any, action: str) -> None:
+    patient = ec2_cloud.open(max_attempts=3)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.DROP_AFTER, action)])
+    volume = patient.create("token-1", ec2_cloud.spec, {})
+    ec2_cloud.settle()
+    for call, state in (
+        (patient.attach, VolumeState.ATTACHED),
+        (patient.detach, VolumeState.AVAILABLE),
+        (patient.delete, None),
+    ):
+        call(volume.id)
+        ec2_cloud.settle()
+        seen = patient.describe(volume.id)
+        assert (seen and seen.state) == state
+    assert ec2_cloud.endpoint.faults.pending() == []
+    assert len(ec2_cloud.endpoint.volumes()) == 1
+
+
+def test_volume_at_another_instance_is_left_there(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    other = ec2_cloud.endpoint.add_instance(None, "m7i.4xlarge")
+    ec2_cloud.open(instance_id=other).attach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ELSEWHERE
+    with pytest.raises(RefusedError, match="another instance"):
+        ec2_cloud.provider.attach(volume.id)
+    ec2_cloud.provider.detach(volume.id)
+    with pytest.raises(RefusedError, match="elsewhere"):
+        ec2_cloud.provider.delete(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.endpoint.volume(volume.id).instance_id == other
+
+
+def test_device_name_in_use_leads_to_another(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    taken = next(ec2_cloud.provider._devices.propose(volume.id))
+    ec2_cloud.endpoint.add_volume(ec2_cloud.instance_id, size_gib=1, device=taken)
+    ec2_cloud.provider.attach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.endpoint.volume(volume.id).device not in (None, taken)
+
+
+def test_guest_that_does_not_let_go_shows_as_busy_and_detach_may_be_repeated(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    ec2_cloud.provider.attach(volume.id)
+    ec2_cloud.settle()
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.STUCK_DETACHING, "DetachVolume")])
+    ec2_cloud.provider.detach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.BUSY
+    with pytest.raises(TransientError):
+        ec2_cloud.provider.attach(volume.id)
+    with pytest.raises(RefusedError, match="is busy"):
+        ec2_cloud.provider.delete(volume.id)
+    ec2_cloud.provider.detach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.AVAILABLE
+
+
+def test_stuck_attachment_shows_and_can_be_taken_back(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.STUCK_ATTACHING, "AttachVolume")])
+    ec2_cloud.provider.attach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ATTACHING
+    ec2_cloud.provider.detach(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.AVAILABLE
+
+
+def test_volume_that_failed_shows_as_error_and_can_be_deleted(ec2_cloud: Any) -> None:
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.CREATE_ERROR, "CreateVolume")])
+    volume = _available(ec2_cloud)
+    assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ERROR
+    ec2_cloud.provider.delete(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.paid() == set()
+
+
+def test_every_gp3_volume_that_is_planned_is_sold(ec2_cloud: Any) -> None:
+    unlimited = ec2_cloud.open(instance_type="r8gb.48xlarge")
+    for gib, mb_s in ((1, 1.0), (1, 786.0), (1, 1050.0), (16, 2097.152), (3, 900.5)):
+        spec = type(ec2_cloud.spec)(gib * GIB, mb_s)
+        volume = unlimited.create(f"token-{gib}-{mb_s}", unlimited.quote(spec).spec, {})
+        row = ec2_cloud.endpoint.volume(volume.id)
+        assert row.throughput_mib_s * 2**20 >= mb_s * 1e6 * (1 - 1e-9)
+
+
+def test_cycles_through_every_fault_leave_nothing_behind(ec2_cloud: Any) -> None:
+    faults = [Fault(kind, times=None, probability=0.05) for kind in CALL_FAULTS]
+    ec2_cloud.endpoint.faults.replace(faults)
+    for cycle in range(5):
+        _ride(ec2_cloud, f"token-{cycle}")
+    ec2_cloud.endpoint.faults.clear()
+    ec2_cloud.settle()
+    assert len(ec2_cloud.endpoint.volumes()) == 5
+    assert ec2_cloud.paid() == set()
+    failed = [entry for entry in ec2_cloud.endpoint.log.calls() if entry.detail["fault"]]
+    assert len(failed) > 5
+
+
+def _ride(cloud: Any, token: str) -> None:
+    """Buy, attach, detach and delete one volume, looking before each call and believing no answer."""
+    volume_id, was_attached = None, False
+    for _ in range(MAX_STEPS):
+        cloud.settle()
+        try:
+            if volume_id is None:
+                volume_id = cloud.provider.create(token, cloud.spec, {}).id
+                continue
+            seen = cloud.provider.describe(volume_id)
+            if seen is None:
+                return
+            was_attached = was_attached or seen.state == VolumeState.ATTACHED
+            _act(cloud.provider, seen, was_attached)
+        except TransientError:
+            continue  # the next look shows what came of it; any other class fails the test
+    pytest.fail(f"{token} did not come to its end in {MAX_STEPS} steps")
+
+
+def _act(provider: AwsProvider, seen: Any, was_attached: bool) -> None:
+    if seen.state == VolumeState.ATTACHED:
+        provider.detach(seen.id)
+    elif seen.state == VolumeState.AVAILABLE and was_attached:
+        provider.delete(seen.id)
+    elif seen.state == VolumeState.AVAILABLE:
+        provider.attach(seen.id)

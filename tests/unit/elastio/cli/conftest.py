@@ -1,0 +1,151 @@
+"""A real control server in a thread, with answers that a test prepares, and the command line in front of it."""
+
+from __future__ import annotations
+
+import selectors
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from elastio.cli.app import App
+from elastio.cli.main import main
+from elastio.control import ControlServer
+from elastio.errors import HostError
+from elastio.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
+from elastio.observation import Observation
+from elastio.policy import Caps, Policy
+from elastio.protocol import Message, accepted, refused
+from elastio.state import AgentState, Phase
+from elastio.status import Status, Surroundings
+from elastio.units import GIB
+
+POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
+
+
+def backing(dirty_bytes: int = 0, **changes: Any) -> BackingView:
+    values: dict[str, Any] = {
+        "running": True,
+        "state": CacheState.DIRTY if dirty_bytes else CacheState.NO_CACHE,
+        "cache_mode": CacheMode.WRITEBACK,
+        "cache_set": None,
+        "dirty_bytes": dirty_bytes,
+        "writeback_running": True,
+        "tuned": True,
+        "size_bytes": 50 * GIB,
+    }
+    return BackingView(**{**values, **changes})
+
+
+def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Status:
+    """The status document of an agent that has been up for 7620 s."""
+    obs = Observation(
+        now=8000.0,
+        wall=1_790_000_000.0,
+        host=HostView(7999.0, "boot", backing(dirty_bytes)),
+        sample=Sample(8000.0, 1.0, Rates(0.0, 50.4)),
+        spend=Spend(2, 1234.5, 0.12),
+    )
+    who = Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large")
+    return Status.of(state, obs, POLICY, Surroundings("0.1.0", 380.0, who, **around))
+
+
+def standing(phase: Phase, **changes: Any) -> AgentState:
+    """The state of an agent that has read its phase off the kernel."""
+    return replace(AgentState(phase=phase, recovered=True), **changes)
+
+
+@dataclass
+class FakeAgent:
+    """Answers as prepared: `statuses` in turn (the last one stays), `replies` by command."""
+
+    path: Path
+    statuses: list[Status] = field(default_factory=lambda: [published(standing(Phase.IDLE))])
+    replies: dict[str, Message] = field(default_factory=dict)
+    asked: list[Message] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def handle(self, request: Message) -> Message:
+        self.asked.append(request)
+        if request["command"] == "status":
+            seen = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+            return accepted(status=seen.to_json())
+        return self.replies.get(request["command"], refused("the test prepared no answer"))
+
+    def start(self) -> None:
+        server = ControlServer(self.path, None, self.handle)
+        self._thread = threading.Thread(target=self._serve, args=(server,))
+        self._thread.start()
+
+    def _serve(self, server: ControlServer) -> None:
+        with selectors.DefaultSelector() as selector:
+            server.register(selector)
+            while not self._stop.is_set():
+                for key, mask in selector.select(0.02):
+                    server.on_ready(key, mask)
+                server.sweep()
+            server.close()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[FakeAgent]:
+    """A daemon that answers on the socket `agent.sock` of the test's folder."""
+    fake = FakeAgent(tmp_path / "agent.sock")
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@dataclass(frozen=True)
+class Shell:
+    app: App
+
+    def __call__(self, *args: str, stdin: str = "") -> Result:
+        return CliRunner().invoke(main, list(args), input=stdin, obj=self.app, catch_exceptions=False)
+
+
+@pytest.fixture
+def elastio(tmp_path: Path) -> Shell:
+    """`elastio ...` with the test's folder for configuration, socket and kernel; no program is run."""
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        raise HostError(f"{argv[0]} is not installed")
+
+    return Shell(
+        App(
+            config_path=tmp_path / "elastio.toml",
+            socket=tmp_path / "agent.sock",
+            root=tmp_path / "root",
+            poll_s=0.01,
+            run=run,
+            is_terminal=lambda: False,
+        )
+    )
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed provider that knows this machine and asks no cloud."""
+    site = tmp_path / "site"
+    (site / "toy-1.0.dist-info").mkdir(parents=True)
+    (site / "toy-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (site / "toy-1.0.dist-info" / "entry_points.txt").write_text("[elastio.providers]\ntoy = toycloud:open_provider\n")
+    (site / "toycloud.py").write_text(
+        "from elastio.model import Identity\n"
+        "class Toy:\n"
+        "    def identify(self):\n"
+        "        return Identity('toy', 'i-1', 'z', 'r', 't.small', 100.0)\n"
+        "def open_provider(settings, uuid):\n"
+        "    return Toy()\n"
+    )
+    monkeypatch.syspath_prepend(site)

@@ -1,0 +1,69 @@
+"""`elastio device create`: what the operator sees; the checks themselves are tested with `setup.blank`."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from .conftest import Shell
+from .machine import UUID, lay
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def with_disk(elastio: Shell, tmp_path: Path, ran: list[str]) -> Shell:
+    """A blank vdz and programs that answer as the real ones do."""
+    lay(
+        tmp_path / "root",
+        sys__class__block__vdz__size="2097152",
+        sys__class__block__vdz__queue__logical_block_size="512",
+        sys__fs__bcache__register_quiet="",
+    )
+    os.mknod(tmp_path / "vdz", stat.S_IFBLK | 0o600, os.makedev(240, 77))
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        ran.append(argv[0])
+        if argv[0] == "make-bcache":
+            bcache = tmp_path / "root/sys/class/block/vdz/bcache"
+            bcache.mkdir()
+            (bcache / "backing_dev_uuid").write_text(UUID)
+            (bcache / "dev").symlink_to("../../bcache0")
+        return f"UUID:\t\t\t{UUID}\n" if argv[0] == "make-bcache" else ""
+
+    return Shell(replace(elastio.app, run=run))
+
+
+def test_prints_uuid_device_and_next_steps(with_disk: Shell, tmp_path: Path) -> None:
+    result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(
+        f"{tmp_path}/vdz is a backing device: UUID {UUID}\n"
+        f"use /dev/bcache0 from now on, never {tmp_path}/vdz itself\n"
+        "next steps:\n  mkfs.ext4 /dev/bcache0\n"
+    )
+    assert "nofail" in result.stdout
+    assert f"  elastio init --device {UUID}\n" in result.stdout
+
+
+def test_asks_first_and_changes_nothing_on_no(with_disk: Shell, tmp_path: Path, ran: list[str]) -> None:
+    result = with_disk("device", "create", f"{tmp_path}/vdz", stdin="n\n")
+    assert result.exit_code == 1
+    assert "(1.0 GiB, blank) becomes a backing device; go on?" in result.stdout
+    assert ran == ["wipefs"]
+
+
+def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[str]) -> None:
+    lay(tmp_path / "root", sys__class__block__vdz__holders__dm0="")
+    result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
+    assert result.exit_code == 1
+    assert result.stderr == f"elastio: {tmp_path}/vdz is in use by dm0; nothing was changed\n"
+    assert ran == []

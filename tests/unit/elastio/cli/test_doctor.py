@@ -1,0 +1,138 @@
+"""`elastio doctor` on a healthy machine, and with one thing wrong at a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio import __version__
+from elastio.state import Phase
+from elastio.units import GIB
+
+from .conftest import FakeAgent, Shell, published, standing
+from .machine import GIVEN, UUID, backing, lay
+
+pytestmark = pytest.mark.usefixtures("toy")
+
+
+def healthy(root: Path) -> None:
+    backing(root)
+    tools = {f"usr__sbin__{t}": "" for t in ("make-bcache", "wipefs", "blkid", "modprobe")}
+    lay(
+        root,
+        proc__sys__kernel__osrelease="6.1.0-42-amd64",
+        proc__sys__kernel__version="#1 SMP Debian 6.1.192-2 (2026-08-01)",
+        sys__module__bcache__parameters__bch_cutoff_writeback="70",
+        sys__module__bcache__parameters__bch_cutoff_writeback_sync="90",
+        proc__self__mountinfo="36 35 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
+        **{"usr__lib__udev__rules.d__69-bcache.rules": "", "usr__lib__udev__rules.d__60-elastio.rules": ""},
+        **tools,
+    )
+    (root / "sys/fs/bcache").mkdir(parents=True)
+
+
+def findings(elastio: Shell) -> dict[str, tuple[str, str]]:
+    listed = json.loads(elastio("doctor", "--json").stdout)
+    return {f["name"]: (f["verdict"], f["sentence"]) for f in listed}
+
+
+def test_doctor_finds_nothing_wrong_with_a_healthy_machine(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    result = elastio("doctor")
+    assert result.exit_code == 0, result.stdout
+    assert "ok   backing device: /dev/vdb runs as /dev/bcache0, state no cache\n" in result.stdout
+    assert "ok   mount: /dev/bcache0 is mounted at /data\n" in result.stdout
+    assert "warn agent: the agent is not running" in result.stdout
+    assert "     -> systemctl enable --now elastiod\n" in result.stdout
+    assert result.stdout.endswith(" 0 fail\n")
+
+
+def test_doctor_fails_without_a_configuration_and_says_the_way_out(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    result = elastio("doctor")
+    assert result.exit_code == 1
+    assert "fail configuration: there is no configuration at" in result.stdout
+    assert "write one with `elastio init`" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "verdict", "words"),
+    [
+        ("bypass", "sys/block/vdb/bcache/sequential_cutoff", "4.0M", "warn", "reads can stay stale"),
+        ("scheduler", "sys/block/vdb/queue/scheduler", "[none] mq-deadline", "warn", "uses [none] mq-deadline"),
+        ("scheduler", "sys/block/vdb/queue/scheduler", "[none]", "warn", "and not mq-deadline"),
+        ("block size", "sys/block/bcache0/queue/logical_block_size", "4096", "warn", "blocks of 4096 bytes"),
+        ("mount", "proc/self/mountinfo", "", "warn", "/dev/bcache0 is not mounted"),
+        ("backing device", "sys/block/vdb/bcache/backing_dev_uuid", UUID.replace("0", "f"), "fail", "not registered"),
+    ],
+)
+def test_doctor_sees_what_is_wrong_with_the_device(
+    name: str, file: str, text: str, verdict: str, words: str, elastio: Shell, tmp_path: Path
+) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    (tmp_path / "root" / file).write_text(text)
+    found = findings(elastio)[name]
+    assert (found[0], words in found[1]) == (verdict, True)
+
+
+def test_doctor_says_that_the_cache_is_missing(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    (tmp_path / "root/sys/block/vdb/bcache/dev").unlink()
+    (tmp_path / "root/sys/block/vdb/bcache/state").write_text("dirty")
+    assert findings(elastio)["backing device"] == (
+        "fail",
+        "/dev/vdb is registered and does not run, its state is dirty: its cache is missing",
+    )
+
+
+def test_doctor_fails_when_the_journal_lies_on_the_data(elastio: Shell, tmp_path: Path) -> None:
+    import os
+
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    lay(tmp_path, **{"elastio.toml.d__a.toml": f'[agent]\nstate_dir = "{tmp_path}/state"\n'})
+    assert findings(elastio)["state"][0] == "ok"
+    here = tmp_path.stat().st_dev
+    (tmp_path / "root/sys/block/bcache0/dev").write_text(f"{os.major(here)}:{os.minor(here)}")
+    assert findings(elastio)["state"][0] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("version", "fault", "verdict", "words"),
+    [
+        (__version__, "", "ok", "it runs and is idle"),
+        ("0.0.9", "", "warn", f"it is still release 0.0.9, installed is {__version__}"),
+        (__version__, "the cache is missing", "fail", "it is faulted: the cache is missing"),
+    ],
+)
+def test_doctor_asks_the_agent(
+    version: str, fault: str, verdict: str, words: str, agent: FakeAgent, elastio: Shell, tmp_path: Path
+) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    seen = published(standing(Phase.IDLE, fault=fault))
+    agent.statuses = [replace(seen, agent=replace(seen.agent, version=version))]
+    assert findings(elastio)["agent"] == (verdict, words)
+
+
+def test_doctor_passes_on_what_the_provider_checked(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    package = tmp_path / "site" / "grown"
+    package.mkdir()
+    (package / "provider.py").write_text("from toycloud import open_provider\n")
+    (package / "checks.py").write_text(
+        "def run(provider, wanted):\n"
+        "    return [('quota', False, f'{wanted.size_bytes} bytes are too many'), ('login', True, 'it works')]\n"
+    )
+    entry = tmp_path / "site" / "toy-1.0.dist-info" / "entry_points.txt"
+    entry.write_text("[elastio.providers]\ntoy = grown.provider:open_provider\n")
+    found = findings(elastio)
+    assert found["quota"] == ("fail", f"{100 * GIB} bytes are too many")
+    assert found["login"] == ("ok", "it works")

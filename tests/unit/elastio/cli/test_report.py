@@ -1,0 +1,96 @@
+"""`elastio report` on a ledger file, without an agent."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+import zoneinfo
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from elastio.cli.report import local_zone
+from elastio.ledger import Ledger
+
+from .conftest import Shell
+from .test_status import CYCLE
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+CONFIG = (
+    f'[device]\nbacking_uuid = "{UUID}"\nbandwidth_mb_s = 60\n[cache]\nbandwidth_mb_s = 128\n'
+    '[provider]\nname = "toy"\n[agent]\nstate_dir = "{state}"\n'
+)
+
+
+CYCLE_CLOSED = replace(CYCLE, opened_wall=1_789_999_900.0, closed_wall=1_790_000_000.0)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """One boost that was open for 100 s, and the time the agent saw its device."""
+    (tmp_path / "elastio.toml").write_text(CONFIG.replace("{state}", str(tmp_path)))
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as opened:
+        opened.touch_device(UUID, 50 * 10**9, 60.0, 128.0, 1_789_999_800.0)
+        opened.record(CYCLE_CLOSED, None, 1_789_992_000.0)
+        opened.touch_device(UUID, 50 * 10**9, 60.0, 128.0, 1_790_000_050.0)
+    return path
+
+
+def test_shows_phases_days_and_total(ledger: Path, elastio: Shell) -> None:
+    result = elastio("report")
+    assert result.exit_code == 0, result.output
+    assert "VM total" in result.stdout
+    assert "1 min 40 s" in result.stdout
+
+
+def test_json_and_csv_tell_the_same(ledger: Path, elastio: Shell) -> None:
+    document = json.loads(elastio("report", "--json").stdout)
+    rows = list(csv.DictReader(io.StringIO(elastio("report", "--csv").stdout)))
+    assert [p["token"] for p in document["phases"]] == ["tok"]
+    assert [r["name"] for r in rows if r["kind"] == "phase"] == ["tok"]
+    assert float(rows[-1]["cache_agbs"]) == pytest.approx(document["vm"]["cache_agbs"])
+
+
+def test_since_leaves_out_what_was_before(ledger: Path, elastio: Shell) -> None:
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(1_790_000_000 + 2 * 86400))
+    assert json.loads(elastio("report", "--json", "--since", tomorrow).stdout)["phases"] == []
+    assert elastio("report", "--since", "yesterday").exit_code == 2
+
+
+def test_json_and_csv_together_are_wrong_usage(ledger: Path, elastio: Shell) -> None:
+    result = elastio("report", "--json", "--csv")
+    assert (result.exit_code, "--json or --csv, not both" in result.stderr) == (2, True)
+
+
+def test_says_that_there_is_no_ledger_yet(ledger: Path, elastio: Shell) -> None:
+    ledger.unlink()
+    result = elastio("report")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"elastio: there is no ledger at {ledger}: the agent has not run yet")
+
+
+def test_a_ledger_that_is_none_is_one_sentence(ledger: Path, elastio: Shell) -> None:
+    for leftover in ledger.parent.glob("ledger.sqlite-*"):
+        leftover.unlink()
+    ledger.write_bytes(b"not a database at all" * 100)
+    result = elastio("report")
+    assert result.exit_code == 1
+    assert "ledger.sqlite" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_days_are_those_of_the_machines_time_zone(tmp_path: Path) -> None:
+    (tmp_path / "localtime").symlink_to(zone_file("Europe/Berlin"))
+    summer, winter = datetime(2026, 7, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
+    zone = local_zone(tmp_path / "localtime")
+    assert summer.astimezone(zone).hour - winter.astimezone(zone).hour == 1
+    assert local_zone(tmp_path / "none") is UTC
+
+
+def zone_file(key: str) -> Path:
+    return next(Path(p) / key for p in zoneinfo.TZPATH if (Path(p) / key).exists())

@@ -1,0 +1,163 @@
+"""`boost`, `flush`, `pause`, `resume` and `why` against a control server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from elastio.protocol import accepted, refused
+from elastio.state import Phase
+from elastio.status import Status
+from elastio.units import GIB, MIB
+
+from .conftest import FakeAgent, Shell, published, standing
+from .test_status import CYCLE
+
+IDLE = published(standing(Phase.IDLE))
+ATTACHING = published(standing(Phase.ATTACHING, cycle=CYCLE, waiting_for="the cloud to create the volume"))
+BOOSTING = published(standing(Phase.BOOSTING, cycle=CYCLE))
+FAULTED = published(standing(Phase.FAULTED, fault="the cache is missing"))
+
+
+def flushing(dirty_bytes: int) -> Status:
+    return published(standing(Phase.FLUSHING, cycle=CYCLE), dirty_bytes=dirty_bytes)
+
+
+@pytest.mark.parametrize("command", ["boost", "flush", "pause", "resume"])
+def test_prints_the_answer_of_the_agent(command: str, agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies[command] = accepted("as you wish")
+    result = elastio(command)
+    assert (result.exit_code, result.stdout) == (0, "as you wish\n")
+    assert agent.asked == [{"version": 1, "command": command}]
+
+
+@pytest.mark.parametrize("command", ["boost", "flush", "pause", "resume", "why"])
+def test_a_refusal_is_one_sentence_and_exit_code_5(command: str, agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies[command] = refused("the cap of 3 boosts a day is reached")
+    result = elastio(command)
+    assert result.exit_code == 5
+    assert (result.stdout, result.stderr) == ("", "elastio: the cap of 3 boosts a day is reached\n")
+
+
+def test_boost_sends_the_size_in_bytes(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["boost"] = accepted("buying")
+    assert elastio("boost", "--size", "1.5").exit_code == 0
+    assert agent.asked[0]["size_bytes"] == 3 * GIB // 2
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "big"])
+def test_boost_refuses_a_size_that_is_none(size: str, agent: FakeAgent, elastio: Shell) -> None:
+    assert elastio("boost", "--size", size).exit_code == 2
+    assert agent.asked == []
+
+
+def test_boost_waits_until_the_cache_is_attached(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["boost"] = accepted("buying a cache of 10.0 GiB")
+    agent.statuses = [ATTACHING, ATTACHING, BOOSTING]
+    result = elastio("boost", "--wait")
+    assert result.exit_code == 0
+    assert result.stdout == "buying a cache of 10.0 GiB\nthe cache is attached (after 4.2 s)\n"
+    assert len([a for a in agent.asked if a["command"] == "status"]) == 3
+
+
+def test_boost_that_comes_to_nothing_says_why(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["boost"] = accepted("buying")
+    agent.replies["why"] = accepted(decisions=[{"reason": "the account's quota of volumes is used up"}])
+    agent.statuses = [ATTACHING, IDLE]
+    result = elastio("boost", "--wait")
+    assert result.exit_code == 1
+    assert result.stderr == "elastio: no boost came about: the account's quota of volumes is used up\n"
+
+
+def test_boost_wait_times_out_and_says_where_the_agent_stands(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["boost"] = accepted("buying")
+    agent.statuses = [ATTACHING]
+    result = elastio("boost", "--wait", "--timeout", "0.05")
+    assert result.exit_code == 6
+    assert result.stderr == (
+        "elastio: the cache is not attached after 0.1 s: "
+        "the agent is attaching, waiting for the cloud to create the volume\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["boost", "flush"])
+def test_timeout_without_wait_is_wrong_usage(command: str, agent: FakeAgent, elastio: Shell) -> None:
+    result = elastio(command, "--timeout", "5")
+    assert result.exit_code == 2
+    assert "--timeout says how long to --wait" in result.stderr
+    assert agent.asked == []
+
+
+def test_flush_waits_until_the_volume_is_gone(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["flush"] = accepted("the cache is being flushed and released")
+    detaching = published(standing(Phase.DETACHING, cycle=CYCLE))
+    agent.statuses = [flushing(2 * GIB), flushing(512 * MIB), detaching, IDLE]
+    result = elastio("flush", "--wait")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("no cache is attached and its volume is deleted\n")
+    assert len(agent.statuses) == 1
+
+
+def test_flush_wait_times_out_with_what_is_still_dirty(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["flush"] = accepted("flushing")
+    agent.statuses = [flushing(512 * MIB)]
+    result = elastio("flush", "--wait", "--timeout", "0")
+    assert result.exit_code == 6
+    assert "512.0 MiB are still dirty after 0.0 s: the agent is flushing" in result.stderr
+
+
+def test_flush_wait_ends_when_the_agent_is_faulted(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["flush"] = accepted("flushing")
+    agent.statuses = [FAULTED]
+    result = elastio("flush", "--wait")
+    assert result.exit_code == 1
+    assert "elastio: the agent is faulted: the cache is missing\n" in result.stderr
+
+
+DECISIONS = [
+    {
+        "wall": 1_790_000_000.0,
+        "from": "idle",
+        "to": "attaching",
+        "reason": "utilization 84 %",
+        "action": "CreateVolume",
+    },
+    {"wall": 1_790_000_004.2, "from": "attaching", "to": "boosting", "reason": "cache attached", "action": ""},
+    {"wall": 1_790_000_064.0, "from": "boosting", "to": "boosting", "reason": "an operator asked", "seq": 9},
+]
+
+
+def test_why_shows_one_decision_a_line(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["why"] = accepted(decisions=DECISIONS)
+    result = elastio("why", "-n", "3")
+    assert result.stdout == (Path(__file__).parents[3] / "golden" / "why.txt").read_text()
+    assert agent.asked == [{"version": 1, "command": "why", "count": 3}]
+
+
+def test_why_json_is_the_records(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["why"] = accepted(decisions=DECISIONS)
+    assert json.loads(elastio("why", "--json").stdout) == DECISIONS
+
+
+def test_why_before_the_first_decision(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies["why"] = accepted(decisions=[])
+    assert elastio("why").stdout == "nothing has been decided yet\n"
+
+
+def test_why_refuses_more_than_a_reply_holds(agent: FakeAgent, elastio: Shell) -> None:
+    assert elastio("why", "-n", "201").exit_code == 2
+    assert agent.asked == []
+
+
+def test_finds_the_socket_that_the_configuration_names(agent: FakeAgent, tmp_path: Path) -> None:
+    from elastio.cli.app import App
+
+    config = tmp_path / "named.toml"
+    config.write_text(
+        '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
+        f'[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n[agent]\nsocket = "{agent.path}"\n'
+    )
+    agent.replies["pause"] = accepted("paused")
+    assert Shell(App(config_path=config))("pause").stdout == "paused\n"

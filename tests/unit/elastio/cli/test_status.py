@@ -1,0 +1,108 @@
+"""`elastio status`, golden: what an operator reads in each situation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.model import CacheSetUuid, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
+from elastio.status import Status
+from elastio.units import GIB, MIB
+
+from .conftest import FakeAgent, Shell, published, standing
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+
+VOLUME = Volume(
+    VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * GIB, 131.072, "tok", "uuid", 1_789_999_900.0
+)
+CYCLE = Cycle(
+    token="tok",
+    trigger=Trigger.LOAD,
+    spec=VolumeSpec(10 * GIB, 128.0),
+    started_at=7900.0,
+    started_wall=1_789_999_900.0,
+    volume_id=VOLUME.id,
+    serial=VOLUME.serial,
+    cache_set=CacheSetUuid("set"),
+    volume=VOLUME,
+    marks=Marks(decided=7900.0, boosted=7904.2),
+    peak_dirty_bytes=3 * GIB,
+    flush_started_dirty_bytes=2 * GIB,
+)
+LOAD = LoadWatch(utilization=0.84)
+
+SITUATIONS: dict[str, Status] = {
+    "idle": published(standing(Phase.IDLE, owned=())),
+    "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes")),
+    "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
+    "boosting": published(
+        AgentState(
+            recovered=True, phase=Phase.BOOSTING, cycle=CYCLE, load=LOAD, owned=(VOLUME,), waiting_for="the load to end"
+        ),
+        dirty_bytes=3 * GIB,
+    ),
+    "flushing": published(standing(Phase.FLUSHING, cycle=CYCLE, owned=(VOLUME,)), dirty_bytes=512 * MIB),
+    "faulted": published(
+        standing(Phase.FAULTED, fault="the cache is missing", waiting_for="an operator"),
+        last_error="AttachVolume: timed out",
+        host_responsive=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_shows_the_situation_line_by_line(name: str, agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [SITUATIONS[name]]
+    result = elastio("status")
+    assert result.exit_code == 0
+    assert result.stdout == (GOLDEN / f"status_{name}.txt").read_text()
+
+
+def test_json_is_the_whole_document(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [SITUATIONS["flushing"]]
+    assert Status.from_json(json.loads(elastio("status", "--json").stdout)) == SITUATIONS["flushing"]
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_document_survives_the_way_over_the_socket(name: str) -> None:
+    wire: dict[str, Any] = json.loads(json.dumps(SITUATIONS[name].to_json()))
+    assert Status.from_json(wire) == SITUATIONS[name]
+
+
+@pytest.mark.parametrize(
+    ("at_start", "left", "progress"),
+    [(2 * GIB, GIB, 0.5), (2 * GIB, 0, 1.0), (GIB, 2 * GIB, 0.0), (0, 0, 1.0)],
+)
+def test_flush_progress_is_the_share_that_has_left(at_start: int, left: int, progress: float) -> None:
+    cycle = replace(CYCLE, flush_started_dirty_bytes=at_start)
+    seen = published(standing(Phase.FLUSHING, cycle=cycle), dirty_bytes=left)
+    assert seen.cycle is not None
+    assert seen.cycle.flush_progress == progress
+
+
+def test_says_how_to_start_an_agent_that_is_not_running(elastio: Shell, tmp_path: Path) -> None:
+    result = elastio("status")
+    assert result.exit_code == 4
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"elastio: the agent is not running (no answer on {tmp_path}/agent.sock): "
+        "start it with `systemctl start elastiod`\n"
+    )
+
+
+def test_document_of_another_release_is_one_sentence(agent: FakeAgent, elastio: Shell) -> None:
+    class Foreign(Status):
+        def to_json(self) -> dict[str, Any]:
+            return {"phase": "idle"}
+
+    agent.statuses = [Foreign.__new__(Foreign)]
+    result = elastio("status")
+    assert result.exit_code == 1
+    assert "of different releases" in result.stderr
+    assert "Traceback" not in result.output

@@ -1,0 +1,211 @@
+"""A blank volume becomes a backing device, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host import commands
+from elastio.host.sysfs import Sysfs
+from elastio.setup.blank import APPEAR_S, UDEV_S, Blank, examine, make
+
+UUID = "58c00623-0529-4a44-9474-dabb02496928"
+MADE = f"UUID:\t\t\t{UUID}\nSet UUID:\t\tcf27dac6-c1bd-4c85-a068-6a68530f3690\nversion:\t\t4\nblock_size:\t\t1\n"
+CLEAN = '{\n   "signatures": [\n\n   ]\n}\n'
+EXT4 = '{"signatures": [{"device": "vdz", "offset": "0x438", "type": "ext4", "uuid": "u", "label": null}]}'
+
+
+class Host:
+    """A /sys with one blank disk vdz, a device node for it, and the programs' recorded answers."""
+
+    def __init__(self, root: Path) -> None:
+        self.sysfs = Sysfs(root)
+        self.node = root / "dev" / "vdz"
+        self.node.parent.mkdir(parents=True)
+        os.mknod(self.node, stat.S_IFBLK | 0o600, os.makedev(240, 77))
+        self.lay("sys/class/block/vdz/dev", "240:77")
+        self.lay("sys/class/block/vdz/ro", "0")
+        self.lay("sys/class/block/vdz/size", str(2 * 1024 * 1024))
+        self.lay("sys/class/block/vdz/queue/logical_block_size", "512")
+        self.lay("sys/block/vdz/dev", "240:77")
+        self.lay("sys/fs/bcache/register_quiet", "")
+        self.answers = {"wipefs": CLEAN, "make-bcache": MADE, "modprobe": ""}
+        self.ran: list[list[str]] = []
+        self.after_make: Callable[[], None] = self.appear
+        self.now = 0.0
+        self.at_sleep: Callable[[], None] = lambda: None
+
+    def lay(self, name: str, text: str) -> None:
+        path = self.sysfs.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def appear(self, uuid: str = UUID) -> None:
+        """What the kernel shows once the device is registered."""
+        self.lay("sys/class/block/vdz/bcache/backing_dev_uuid", uuid)
+        self.sysfs.path("sys/class/block/vdz/bcache/dev").symlink_to("../../bcache3")
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        self.ran.append(list(argv))
+        if argv[0] == "make-bcache":
+            self.after_make()
+        return self.answers[argv[0]]
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.at_sleep()
+
+    def examine(self) -> Blank:
+        return examine(self.node, self.sysfs, self.run)
+
+    def make(self) -> object:
+        return make(self.examine(), self.sysfs, self.run, sleep=self.sleep, monotonic=lambda: self.now)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_blank_disk_passes(host: Host) -> None:
+    assert host.examine() == Blank(host.node, "vdz", 1024**3, 512)
+
+
+def mounted(host: Host) -> None:
+    host.lay("proc/self/mountinfo", "36 35 240:77 / /mnt rw - ext4 /dev/vdz rw\n")
+
+
+def swap(host: Host) -> None:
+    host.lay("proc/swaps", "Filename Type Size Used Priority\n/dev/vdz partition 1 0 -2\n")
+
+
+def partitioned(host: Host) -> None:
+    host.lay("sys/class/block/vdz/vdz1/partition", "1")
+
+
+def held(host: Host) -> None:
+    host.lay("sys/class/block/vdz/holders/dm-0", "")
+
+
+def registered(host: Host) -> None:
+    host.lay("sys/class/block/vdz/bcache/state", "no cache")
+
+
+def signed(host: Host) -> None:
+    host.answers["wipefs"] = EXT4
+
+
+def read_only(host: Host) -> None:
+    host.lay("sys/class/block/vdz/ro", "1")
+
+
+def a_partition(host: Host) -> None:
+    host.lay("sys/class/block/vdz/partition", "1")
+
+
+def tiny(host: Host) -> None:
+    host.lay("sys/class/block/vdz/size", "2048")
+
+
+def garbled(host: Host) -> None:
+    host.answers["wipefs"] = "what?"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "sentence"),
+    [
+        (mounted, DeviceBusyError, "vdz is mounted or used as swap; nothing was changed"),
+        (swap, DeviceBusyError, "vdz is mounted or used as swap; nothing was changed"),
+        (partitioned, DeviceBusyError, r"vdz has partitions \(vdz1\); nothing was changed"),
+        (held, DeviceBusyError, "vdz is in use by dm-0; nothing was changed"),
+        (registered, DeviceBusyError, "vdz is in use by bcache; nothing was changed"),
+        (signed, NotOursError, "vdz is not blank, it carries ext4; nothing was changed"),
+        (read_only, HostError, "vdz is read-only"),
+        (a_partition, NotOursError, "vdz is a partition; give the whole volume"),
+        (tiny, HostError, "vdz has 1048576 bytes, which is too small"),
+        (garbled, HostError, "wipefs answered what is not understood about .*vdz; nothing was changed"),
+    ],
+)
+def test_refuses_a_device_that_may_hold_or_serve_something(
+    spoil: Callable[[Host], None], error: type[Exception], sentence: str, host: Host
+) -> None:
+    spoil(host)
+    with pytest.raises(error, match=sentence):
+        host.make()
+    assert [argv[0] for argv in host.ran if argv[0] != "wipefs"] == []
+
+
+def test_refuses_what_is_no_block_device(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(HostError, match="file is not a block device"):
+        examine(tmp_path / "file", Sysfs(tmp_path))
+    with pytest.raises(HostError, match="none cannot be looked at: No such file"):
+        examine(tmp_path / "none", Sysfs(tmp_path))
+
+
+def test_finds_signatures_with_the_real_wipefs(host: Host, tmp_path: Path) -> None:
+    """Only its target is another one: a file with a swap signature, since no test may write to a disk."""
+    image = tmp_path / "image"
+    header = struct.pack("<II", 1, 256)  # version, last page: union swap_header of the kernel
+    image.write_bytes(bytes(1024) + header + bytes(4086 - 1032) + b"SWAPSPACE2" + bytes(1024 * 1024))
+
+    def on_image(argv: Sequence[str], *, timeout_s: float) -> str:
+        return commands.run([*argv[:-1], str(image)], timeout_s=timeout_s)
+
+    with pytest.raises(NotOursError, match="carries swap"):
+        examine(host.node, host.sysfs, on_image)
+    image.write_bytes(bytes(1024 * 1024))
+    assert examine(host.node, host.sysfs, on_image).name == "vdz"
+
+
+@pytest.mark.parametrize("block_size", [512, 4096])
+def test_writes_a_superblock_with_the_disks_own_block_size_and_an_aligned_offset(block_size: int, host: Host) -> None:
+    host.lay("sys/class/block/vdz/queue/logical_block_size", str(block_size))
+    made = host.make()
+    assert (vars_of(made)) == (UUID, "bcache3")
+    assert host.ran[1:] == [
+        ["modprobe", "bcache"],
+        ["make-bcache", "-B", "-w", str(block_size), "--data-offset", "2048", str(host.node)],
+    ]
+    assert host.sysfs.read("sys/fs/bcache/register_quiet") == ""
+
+
+def vars_of(made: object) -> tuple[str, str]:
+    return getattr(made, "uuid", ""), getattr(made, "adaptive", "")
+
+
+def test_registers_the_device_itself_when_udev_does_not(host: Host) -> None:
+    def register() -> None:
+        if host.sysfs.read("sys/fs/bcache/register_quiet") and not host.sysfs.exists("sys/class/block/vdz/bcache"):
+            host.appear()
+
+    host.after_make = lambda: None
+    host.at_sleep = register
+    assert vars_of(host.make()) == (UUID, "bcache3")
+    assert host.sysfs.read("sys/fs/bcache/register_quiet") == str(host.node)
+    assert host.now >= UDEV_S
+
+
+def test_says_what_is_left_when_no_device_appears(host: Host) -> None:
+    host.after_make = lambda: None
+    with pytest.raises(HostError, match=rf"a backing device now \(UUID {UUID}\) and .* no /dev/bcacheN"):
+        host.make()
+    assert host.now == pytest.approx(UDEV_S + APPEAR_S, abs=0.5)
+
+
+def test_notices_another_devices_uuid(host: Host) -> None:
+    host.after_make = lambda: host.appear("00000000-0000-0000-0000-000000000000")
+    with pytest.raises(HostError, match=f"and make-bcache wrote {UUID}"):
+        host.make()
+
+
+def test_notices_a_make_bcache_that_does_not_say_the_uuid(host: Host) -> None:
+    host.answers["make-bcache"] = "done\n"
+    with pytest.raises(HostError, match="did not say which UUID"):
+        host.make()

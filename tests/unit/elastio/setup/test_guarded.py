@@ -1,0 +1,43 @@
+"""Asking a kernel that may hang: the answer, the error, or an end in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError
+from elastio.setup.guarded import in_child
+
+
+def test_gives_the_answer_of_the_child() -> None:
+    assert in_child(lambda: ["answer", os.getpid()], 10)[0] == "answer"
+    assert in_child(os.getpid, 10) != os.getpid()
+
+
+def test_raises_the_error_of_the_child() -> None:
+    def busy() -> None:
+        raise DeviceBusyError("vdb is in use")
+
+    with pytest.raises(DeviceBusyError, match=r"^vdb is in use$"):
+        in_child(busy, 10)
+
+
+def test_gives_up_on_a_child_that_hangs_and_ends_it() -> None:
+    reader, writer = os.pipe()
+
+    def hang() -> None:
+        os.close(reader)
+        signal.pause()
+
+    with pytest.raises(HostError, match="the kernel did not answer within 0 s: bcache may hang"):
+        in_child(hang, 0.05)
+    os.close(writer)
+    assert os.read(reader, 1) == b""  # the child held the other end until it was killed
+    os.close(reader)
+
+
+def test_notices_a_child_that_dies_without_an_answer() -> None:
+    with pytest.raises(HostError, match="the process that asked the kernel died"):
+        in_child(lambda: os._exit(1), 10)

@@ -1,0 +1,98 @@
+"""What `doctor` says about kernels, the bcache module and the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+from elastio.setup import kernel_checks
+from elastio.setup.findings import Machine, Verdict
+
+DEBIAN_12 = ("6.1.0-42-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2026-08-01)")
+BACKPORT = ("6.12.117+deb12-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1~deb12u1 (2026-09-01)")
+
+
+def machine(root: Path, **files: str) -> Machine:
+    """Files of /sys and /proc; `__` in a name stands for a slash."""
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        raise HostError(f"{argv[0]} is not installed")
+
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Machine(Sysfs(root), run)
+
+
+@pytest.mark.parametrize(
+    ("release", "built", "verdict", "words"),
+    [
+        (*DEBIAN_12, Verdict.OK, "Linux 6.1.192 is one of the kernels the agent was tested with"),
+        (*BACKPORT, Verdict.OK, "Linux 6.12.117 is one of the kernels"),
+        ("5.10.0-30-amd64", "#1 SMP Debian 5.10.218-1 (2024-06-01)", Verdict.FAIL, "5.10.218 loses dirty data"),
+        ("5.4.0", "#1 SMP", Verdict.FAIL, "Linux 5.4.0 loses dirty data when a cache fails"),
+        ("5.11.0", "#1 SMP", Verdict.WARN, "whose journal is full may hang"),
+        ("5.12.3", "#1 SMP", Verdict.WARN, "oversized read"),
+        ("5.19.0", "#1 SMP", Verdict.OK, "no known bug"),
+        ("6.14.2", "#1 SMP", Verdict.WARN, "min_heap"),
+        ("6.12.30", "#1 SMP", Verdict.WARN, "min_heap"),
+        ("6.18.5", "#1 SMP Tue Jan 13 10:00:00 UTC 2026", Verdict.WARN, "complete requests twice"),
+        ("6.1.0-41-amd64", "#1 SMP Debian 6.1.160-1 (2026-01-10)", Verdict.WARN, "complete requests twice"),
+        ("6.18.44", "#1 SMP Tue Aug 11 10:00:00 UTC 2026", Verdict.OK, "no known bug"),
+        ("", "", Verdict.FAIL, "loses dirty data"),
+    ],
+)
+def test_judges_the_kernel(release: str, built: str, verdict: Verdict, words: str, tmp_path: Path) -> None:
+    found = kernel_checks.kernel(
+        machine(tmp_path, proc__sys__kernel__osrelease=release, proc__sys__kernel__version=built)
+    )
+    assert (found.verdict, words in found.sentence) == (verdict, True)
+    assert bool(found.way_out) is (verdict is not Verdict.OK)
+
+
+@pytest.mark.parametrize(
+    ("cutoff", "cutoff_sync", "verdict"), [("70", "90", Verdict.OK), ("40", "70", Verdict.WARN), ("", "", Verdict.WARN)]
+)
+def test_judges_how_full_a_cache_may_get(cutoff: str, cutoff_sync: str, verdict: Verdict, tmp_path: Path) -> None:
+    made = machine(
+        tmp_path,
+        sys__module__bcache__parameters__bch_cutoff_writeback=cutoff,
+        sys__module__bcache__parameters__bch_cutoff_writeback_sync=cutoff_sync,
+    )
+    assert kernel_checks.cutoffs(made).verdict is verdict
+
+
+def test_names_the_packages_of_missing_tools(tmp_path: Path) -> None:
+    made = machine(tmp_path, usr__sbin__wipefs="", usr__sbin__blkid="", usr__sbin__modprobe="")
+    found = kernel_checks.tools(made)
+    assert (found.verdict, found.sentence) == (Verdict.FAIL, "make-bcache not found")
+    assert found.way_out == "apt-get install bcache-tools"
+    (tmp_path / "usr/sbin/make-bcache").touch()
+    assert kernel_checks.tools(made).verdict is Verdict.OK
+
+
+def test_a_kernel_without_bcache_fails(tmp_path: Path) -> None:
+    assert kernel_checks.module(machine(tmp_path)).verdict is Verdict.FAIL
+    (tmp_path / "sys/fs/bcache").mkdir(parents=True)
+    assert kernel_checks.module(machine(tmp_path)).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ((), Verdict.FAIL),
+        (("60-elastio.rules",), Verdict.FAIL),
+        (("69-bcache.rules",), Verdict.WARN),
+        (("69-bcache.rules", "60-elastio.rules"), Verdict.OK),
+    ],
+)
+def test_judges_what_udev_does_at_boot(rules: tuple[str, ...], verdict: Verdict, tmp_path: Path) -> None:
+    (tmp_path / "usr/lib/udev/rules.d").mkdir(parents=True)
+    for name in rules:
+        (tmp_path / "usr/lib/udev/rules.d" / name).touch()
+    assert kernel_checks.rules(machine(tmp_path)).verdict is verdict

@@ -1,0 +1,101 @@
+"""A small machine: blocks of 64 KiB, a backing disk of 4 MB/s, cache disks of 16 MB/s and 16 MiB."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from elastio.model import CacheSetUuid, Serial
+from elastio.sim.clock import SimClock
+from elastio.sim.disk import SimDisk
+from elastio.sim.faults import FaultPlan
+from elastio.sim.host import SimCounters, SimHost
+from elastio.sim.kernel import KernelSettings, SimKernel
+from elastio.units import KIB, MIB
+
+BLOCK = 64 * KIB
+STEP_S = 0.05
+CACHE = Serial("vol00000000000000001")
+
+
+class Queue:
+    """An application that writes and reads these blocks as fast as it can."""
+
+    def __init__(self) -> None:
+        self.writes: deque[int] = deque()
+        self.reads: deque[int] = deque()
+        self.acknowledged: list[int] = []
+
+    def begin(self, seconds: float) -> None:
+        """Nothing depends on time."""
+
+    def next_write(self) -> int | None:
+        return self.writes.popleft() if self.writes else None
+
+    def next_read(self) -> int | None:
+        return self.reads.popleft() if self.reads else None
+
+    def wrote(self, block: int) -> None:
+        self.acknowledged.append(block)
+
+
+class Machine:
+    """A kernel, its host port, and an application."""
+
+    def __init__(self, faults: str = "nothing", cutoff: float = 0.70) -> None:
+        self.clock = SimClock()
+        settings = KernelSettings(
+            backing_mb_s=4.0, backing_bytes=512 * MIB, block_bytes=BLOCK, cutoff=cutoff, cache_efficiency=1.0
+        )
+        self.kernel = SimKernel(self.clock, settings)
+        self.host = SimHost(self.kernel, FaultPlan.parse(faults))
+        self.counters = SimCounters(self.kernel)
+        self.app = Queue()
+
+    @property
+    def dirty(self) -> int:
+        return self.kernel.bcache.dirty_bytes
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / STEP_S)):
+            self.clock.advance(STEP_S)
+            self.kernel.step(STEP_S, self.app)
+
+    def write(self, blocks: Iterable[int], seconds: float = 0.0) -> None:
+        self.app.writes.extend(blocks)
+        self.run(seconds)
+
+    def plug(self, serial: Serial = CACHE, size_bytes: int = 16 * MIB) -> SimDisk:
+        disk = SimDisk(serial, size_bytes, 16.0)
+        self.kernel.plug(disk)
+        return disk
+
+    def boost(self, *, flush: bool = False) -> CacheSetUuid:
+        self.host.tune_backing()
+        disk = self.plug()
+        cache_set = self.host.format_cache(CACHE, disk.size_bytes)
+        self.host.attach_cache_set(cache_set, CACHE, flush=flush)
+        self.run(1.0)
+        return cache_set
+
+    def drain(self) -> None:
+        self.host.enter_phase2()
+        self.run(10.0)
+
+    def leave(self, cache_set: CacheSetUuid) -> None:
+        self.drain()
+        self.host.detach_cache_set(cache_set)
+        self.run(1.0)
+        self.host.release_cache_disk(CACHE, 16 * MIB, cache_set)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+@pytest.fixture
+def make_machine() -> Callable[..., Machine]:
+    return Machine

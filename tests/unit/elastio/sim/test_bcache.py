@@ -1,0 +1,106 @@
+"""The rules of bcache that can be asked without moving a byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.model import CacheMode, CacheSetUuid, CacheState
+from elastio.sim.bcache import Bcache, Pace, Route
+from elastio.sim.content import CacheContent
+from elastio.units import MIB
+
+SET = CacheSetUuid("set-1")
+
+
+def attached(mode: CacheMode = CacheMode.WRITEBACK) -> Bcache:
+    bcache = Bcache(cutoff=0.70)
+    bcache.link(SET, CacheContent(100 * MIB, MIB))
+    bcache.mode = mode
+    return bcache
+
+
+@pytest.mark.parametrize(
+    ("mode", "route"),
+    [
+        (CacheMode.WRITEBACK, Route.ABSORB),
+        (CacheMode.WRITETHROUGH, Route.THROUGH),
+        (CacheMode.WRITEAROUND, Route.BYPASS),
+        (CacheMode.NONE, Route.BYPASS),
+    ],
+)
+def test_the_mode_decides_where_a_write_goes(mode: CacheMode, route: Route) -> None:
+    assert attached(mode).route(1) is route
+
+
+def test_without_a_cache_every_write_goes_to_the_backing_disk() -> None:
+    assert Bcache(cutoff=0.70, mode=CacheMode.WRITEBACK).route(1) is Route.BYPASS
+
+
+def test_a_detach_bypasses_new_writes_whatever_the_mode() -> None:
+    bcache = attached()
+    bcache.detaching = True
+    assert bcache.route(1) is Route.BYPASS
+
+
+def test_a_write_over_a_block_that_is_being_flushed_goes_to_the_cache_once_more() -> None:
+    bcache = attached(CacheMode.NONE)
+    bcache.flushing_block = 1
+    assert bcache.route(1) is Route.ABSORB
+    assert bcache.route(2) is Route.BYPASS
+
+
+def test_a_bypassed_write_invalidates_what_the_cache_holds() -> None:
+    bcache = attached()
+    bcache.written(1, 1, Route.ABSORB)
+    bcache.written(1, 2, Route.BYPASS)
+    assert bcache.cache is not None
+    assert not bcache.cache.holds(1)
+    assert bcache.backing.version(1) == 2
+
+
+def test_only_what_was_not_absorbed_in_writeback_mode_is_overflow() -> None:
+    bcache = attached()
+    for route in (Route.ABSORB, Route.THROUGH, Route.BYPASS):
+        bcache.written(1, 1, route)
+    assert bcache.overflow_bytes == 0
+    bcache.written(1, 2, Route.OVERFLOW)
+    assert bcache.overflow_bytes == MIB
+
+
+def test_a_detach_is_not_written_while_a_write_to_the_cache_is_in_flight() -> None:
+    bcache = attached()
+    bcache.detaching = True
+    states = []
+    for absorbing in (True, False):
+        bcache.absorbing = absorbing
+        bcache.settle()
+        states.append(bcache.state)
+    assert states == [CacheState.CLEAN, CacheState.NO_CACHE]
+    assert bcache.cache_set == SET
+
+
+def test_reads_fill_the_cache_except_in_mode_none() -> None:
+    bcache = attached()
+    bcache.missed(1)
+    bcache.mode = CacheMode.NONE
+    bcache.missed(2)
+    assert bcache.cache is not None
+    assert (bcache.cache.holds(1), bcache.cache.holds(2)) == (True, False)
+
+
+def test_the_idle_class_means_nothing_to_an_untuned_scheduler() -> None:
+    bcache = attached()
+    bcache.pace = Pace.IDLE
+    assert bcache.flush_class() is Pace.FULL
+    bcache.tuned = True
+    assert bcache.flush_class() is Pace.IDLE
+
+
+def test_a_detach_flushes_at_full_speed_even_with_writeback_stopped() -> None:
+    bcache = attached()
+    bcache.written(1, 1, Route.ABSORB)
+    bcache.writeback_running = False
+    assert not bcache.may_flush()
+    bcache.detaching = True
+    assert bcache.may_flush()
+    assert bcache.flush_class() is Pace.FULL

@@ -1,0 +1,37 @@
+"""Simulated time."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.sim.clock import SimClock
+
+
+def test_time_moves_only_when_told() -> None:
+    clock = SimClock(now=5.0, wall=100.0)
+    clock.advance(2.5)
+    assert (clock.now(), clock.wall(), clock.elapsed()) == (7.5, 102.5, 2.5)
+
+
+def test_a_step_of_the_time_of_day_is_not_seen_by_now() -> None:
+    clock = SimClock(now=5.0, wall=100.0)
+    clock.jump_wall(-50.0)
+    clock.advance(1.0)
+    assert (clock.now(), clock.wall()) == (6.0, 51.0)
+
+
+def test_a_reboot_starts_now_again_and_leaves_elapsed_alone() -> None:
+    clock = SimClock()
+    clock.advance(300.0)
+    clock.reboot(now=10.0)
+    clock.advance(1.0)
+    assert (clock.now(), clock.elapsed()) == (11.0, 301.0)
+
+
+def test_time_never_goes_back() -> None:
+    clock = SimClock()
+    clock.advance(2.0)
+    with pytest.raises(ValueError, match="go back"):
+        clock.advance(-1.0)
+    with pytest.raises(ValueError, match="go back"):
+        clock.advance_to(1.0)

@@ -1,0 +1,65 @@
+"""Fault plans: from a seed, on one line, and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elastio.sim.faults import Accident, Fault, FaultPlan, Kind
+
+
+@settings(deadline=None, derandomize=True, database=None)
+@given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 3))
+def test_every_random_plan_can_be_told_and_replayed(seed: int, faults: int, accidents: int) -> None:
+    plan = FaultPlan.random(seed, faults, accidents)
+    again = FaultPlan.parse(plan.story())
+    assert (again.faults, again.accidents) == (plan.faults, plan.accidents)
+    assert plan.story() == FaultPlan.random(seed, faults, accidents).story()
+
+
+def test_seeds_tell_different_stories() -> None:
+    assert len({FaultPlan.random(seed).story() for seed in range(20)}) > 15
+
+
+def test_a_fault_strikes_the_call_it_names_and_no_other() -> None:
+    plan = FaultPlan.parse("create#2=throttle")
+    assert [plan.take("create") is not None for _ in range(4)] == [False, True, False, False]
+    assert plan.take("attach") is None
+
+
+def test_a_lasting_fault_strikes_all_later_calls() -> None:
+    plan = FaultPlan.parse("describe#2+=expired")
+    assert [plan.take("describe") is not None for _ in range(4)] == [False, True, True, True]
+
+
+def test_a_fault_may_last_for_some_calls() -> None:
+    plan = FaultPlan.parse("describe#2x2=expired")
+    assert [plan.take("describe") is not None for _ in range(5)] == [False, True, True, False, False]
+
+
+def test_random_faults_pass() -> None:
+    plans = [FaultPlan.random(seed, count=5) for seed in range(50)]
+    assert all(fault.calls > 0 for plan in plans for fault in plan.faults)
+
+
+def test_seconds_are_part_of_the_story() -> None:
+    plan = FaultPlan.parse("attach#1=late_success:8.5 @90=wall_jump:-3600")
+    assert plan.faults == (Fault("attach", Kind.LATE_SUCCESS, seconds=8.5),)
+    assert plan.accidents == (Accident("90", Kind.WALL_JUMP, -3600.0),)
+
+
+@pytest.mark.parametrize(
+    "story", ["create#0=hang", "fly#1=hang", "create#1=power_cut", "@noon=vanish", "@5=throttle", "create"]
+)
+def test_a_wrong_word_is_named(story: str) -> None:
+    with pytest.raises(ValueError, match=story.split("=", maxsplit=1)[0]):
+        FaultPlan.parse(story)
+
+
+def test_an_accident_happens_once_when_its_time_or_state_comes() -> None:
+    plan = FaultPlan.parse("@10=power_cut @dirty=vanish")
+    assert plan.due(5.0, None) == ()
+    assert [a.kind for a in plan.due(10.0, "clean")] == [Kind.POWER_CUT]
+    assert [a.kind for a in plan.due(11.0, "dirty")] == [Kind.VANISH]
+    assert plan.due(12.0, "dirty") == ()

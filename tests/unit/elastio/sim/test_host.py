@@ -1,0 +1,304 @@
+"""The simulated host refuses what the real one refuses, and its faults are those of the real one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.model import CacheMode, CacheSetUuid, CacheState, Serial
+from elastio.sim.disk import SimDisk
+from elastio.units import MIB
+
+SIZE = 16 * MIB
+CACHE = Serial("vol00000000000000001")
+
+
+def test_a_blank_disk_of_the_right_size_becomes_a_registered_cache(machine: Any) -> None:
+    machine.plug()
+    cache_set = machine.host.format_cache(CACHE, SIZE)
+    disk = machine.host.look((CACHE,)).disk(CACHE)
+    assert (disk.cache_set, disk.superblock, disk.held) == (cache_set, cache_set, True)
+
+
+def test_formatting_twice_gives_the_same_set(machine: Any) -> None:
+    machine.plug()
+    assert machine.host.format_cache(CACHE, SIZE) == machine.host.format_cache(CACHE, SIZE)
+
+
+@pytest.mark.parametrize(
+    ("disk", "error"),
+    [
+        (SimDisk(CACHE, SIZE, 16.0, signature="ext4"), NotOursError),
+        (SimDisk(CACHE, SIZE * 2, 16.0), NotOursError),
+        (SimDisk(CACHE, SIZE, 16.0, holder="mount"), DeviceBusyError),
+    ],
+    ids=["foreign signature", "wrong size", "in use"],
+)
+def test_a_disk_that_may_be_somebody_elses_is_not_touched(machine: Any, disk: SimDisk, error: type[Exception]) -> None:
+    machine.kernel.plug(disk)
+    with pytest.raises(error):
+        machine.host.format_cache(CACHE, SIZE)
+    with pytest.raises(error):
+        machine.host.release_cache_disk(CACHE, SIZE, None)
+    assert disk.superblock is None
+
+
+def test_a_missing_disk_is_a_host_error(machine: Any) -> None:
+    with pytest.raises(HostError, match="no disk with serial"):
+        machine.host.format_cache(CACHE, SIZE)
+
+
+def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> None:
+    machine.plug()
+    machine.host.format_cache(CACHE, SIZE)
+    with pytest.raises(NotOursError):
+        machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush=False)
+
+
+def test_attaching_starts_phase_1_with_the_flush_as_asked(machine: Any) -> None:
+    cache_set = machine.boost(flush=False)
+    backing = machine.host.look(()).backing
+    assert (backing.cache_set, backing.cache_mode) == (cache_set, CacheMode.WRITEBACK)
+    assert (backing.writeback_running, backing.flush_full_speed, backing.tuned) == (False, False, True)
+
+
+def test_attaching_twice_changes_nothing(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(10), 1.0)
+    dirty = machine.dirty
+    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    machine.run(1.0)
+    assert machine.dirty == dirty > 0
+
+
+def test_phases_show_in_the_view_and_can_be_reversed(machine: Any) -> None:
+    machine.boost()
+    machine.host.enter_phase2()
+    backing = machine.host.look(()).backing
+    assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
+    machine.host.enter_phase1(flush=True)
+    backing = machine.host.look(()).backing
+    assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, False)
+    assert backing.writeback_running
+
+
+def test_a_dirty_cache_is_not_detached(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(10), 1.0)
+    with pytest.raises(DeviceBusyError, match="dirty"):
+        machine.host.detach_cache_set(cache_set)
+    assert not machine.kernel.bcache.detaching
+
+
+def test_a_cache_that_takes_writes_is_not_detached(machine: Any) -> None:
+    cache_set = machine.boost()
+    with pytest.raises(DeviceBusyError, match="writeback"):
+        machine.host.detach_cache_set(cache_set)
+
+
+def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
+    for change in (
+        machine.host.enter_phase2,
+        lambda: machine.host.enter_phase1(flush=True),
+        lambda: machine.host.set_flush(running=True),
+    ):
+        with pytest.raises(HostError, match="no cache set is attached"):
+            change()
+
+
+def test_after_a_cycle_the_device_asks_to_be_tuned_for_the_next_one(machine: Any) -> None:
+    machine.leave(machine.boost())
+    assert machine.host.look(()).backing.tuned is False
+    machine.host.tune_backing()
+    backing = machine.host.look(()).backing
+    assert (backing.tuned, backing.cache_mode) == (True, CacheMode.WRITEBACK)
+
+
+def test_a_serving_cache_is_not_formatted(machine: Any) -> None:
+    machine.boost()
+    machine.write(range(10), 1.0)
+    with pytest.raises(DeviceBusyError, match="serves"):
+        machine.host.format_cache(CACHE, SIZE)
+    assert machine.dirty > 0
+
+
+def test_nothing_is_formatted_while_the_backing_device_waits_for_its_cache(machine: Any) -> None:
+    machine.boost()
+    machine.write(range(10), 1.0)
+    machine.kernel.pull(CACHE)
+    other = machine.plug(Serial("vol00000000000000002"))
+    with pytest.raises(NotOursError, match="may be its cache"):
+        machine.host.format_cache(other.serial, SIZE)
+    assert other.superblock is None
+
+
+def test_another_cache_set_is_not_detached(machine: Any) -> None:
+    machine.boost()
+    machine.drain()
+    with pytest.raises(NotOursError):
+        machine.host.detach_cache_set(CacheSetUuid("another"))
+
+
+def test_an_attached_cache_is_not_released(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.drain()
+    with pytest.raises(DeviceBusyError):
+        machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+    assert machine.kernel.disk(CACHE).superblock == cache_set
+
+
+def test_a_cache_that_is_still_detaching_is_not_released(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.drain()
+    machine.kernel.always_busy = True
+    machine.host.detach_cache_set(cache_set)
+    machine.run(2.0)
+    with pytest.raises(DeviceBusyError):
+        machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+
+
+def test_a_disk_that_an_attachment_waits_for_is_not_released(machine: Any) -> None:
+    machine.plug()
+    cache_set = machine.host.format_cache(CACHE, SIZE)
+    machine.kernel.attach(cache_set, flush=False)
+    with pytest.raises(DeviceBusyError):
+        machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+
+
+def test_the_whole_cycle_leaves_a_blank_disk_and_durable_data(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(100), 3.0)
+    machine.leave(cache_set)
+    disk = machine.host.look((CACHE,)).disk(CACHE)
+    assert (disk.superblock, disk.cache_set, disk.held) == (None, None, False)
+    assert machine.kernel.lost(without=CACHE, power_cut=True) == frozenset()
+    machine.kernel.unplug(CACHE)
+    machine.host.release_cache_disk(CACHE, SIZE, cache_set)  # again, without the disk: nothing to do
+
+
+def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> None:
+    machine.kernel.registered = False
+    assert machine.host.look(()).backing is None
+    with pytest.raises(HostError, match="not registered"):
+        machine.host.tune_backing()
+
+
+def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.kernel.plug(SimDisk(Serial("other"), SIZE, 16.0))
+    assert [d.serial for d in machine.host.look(()).disks] == [CACHE]
+    assert {d.serial for d in machine.host.look((Serial("other"),)).disks} == {CACHE, "other"}
+    assert machine.host.look(()).cache_sets == (cache_set,)
+
+
+def test_a_refused_sysfs_write_changes_nothing(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("enter_phase2#1=refuse")
+    machine.boost()
+    with pytest.raises(HostError, match="refused"):
+        machine.host.enter_phase2()
+    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+
+
+def test_a_lost_answer_comes_from_something_that_happened(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("enter_phase2#1=lose_reply")
+    machine.boost()
+    with pytest.raises(HostError, match="lost"):
+        machine.host.enter_phase2()
+    assert machine.host.look(()).backing.cache_mode is CacheMode.NONE
+
+
+def test_a_hanging_call_takes_for_ever_and_does_nothing(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("enter_phase2#1=hang")
+    machine.boost()
+    with pytest.raises(HostError, match="no answer"):
+        machine.host.enter_phase2()
+    assert machine.host.calls.seconds == math.inf
+    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+
+
+def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("enter_phase2#1=late_success:3")
+    machine.boost()
+    with pytest.raises(HostError):
+        machine.host.enter_phase2()
+    machine.run(2.9)
+    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+    machine.run(0.2)
+    assert machine.host.look(()).backing.cache_mode is CacheMode.NONE
+
+
+def test_a_late_effect_does_not_change_what_another_call_took(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("attach_cache_set#1=late_success:3")
+    machine.plug()
+    cache_set = machine.host.format_cache(CACHE, SIZE)
+    with pytest.raises(HostError):
+        machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    machine.clock.advance(4.0)
+    machine.host.look(())
+    assert machine.host.calls.seconds == pytest.approx(0.02)
+    machine.run(1.0)
+    assert machine.host.look(()).backing.cache_set == cache_set
+
+
+def test_a_release_syncs_the_backing_disk_once_more(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.drain()
+    machine.host.detach_cache_set(cache_set)
+    machine.run(1.0)
+    machine.kernel.bcache.backing.write(7, 1, durable=False)
+    machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+    assert machine.kernel.bcache.backing.durable[7] == 1
+
+
+def test_a_late_call_that_fails_is_remembered_and_harms_nobody(make_machine: Callable[..., Any]) -> None:
+    machine = make_machine("format_cache#1=late_success:3")
+    machine.plug()
+    with pytest.raises(HostError):
+        machine.host.format_cache(CACHE, SIZE)
+    machine.kernel.unplug(CACHE)
+    machine.run(4.0)
+    assert [str(e) for e in machine.host.calls.late_errors] == [f"no disk with serial {CACHE}"]
+
+
+def test_a_format_killed_half_way_leaves_a_superblock_that_the_next_one_registers(
+    make_machine: Callable[..., Any],
+) -> None:
+    machine = make_machine("format_cache#1=half")
+    machine.plug()
+    with pytest.raises(HostError, match="half way"):
+        machine.host.format_cache(CACHE, SIZE)
+    disk = machine.host.look((CACHE,)).disk(CACHE)
+    assert disk.superblock is not None
+    assert disk.cache_set is None
+    assert machine.host.format_cache(CACHE, SIZE) == disk.superblock
+
+
+def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(
+    make_machine: Callable[..., Any],
+) -> None:
+    machine = make_machine("release_cache_disk#1=half")
+    cache_set = machine.boost()
+    with pytest.raises(HostError, match="half way"):
+        machine.leave(cache_set)
+    assert machine.host.look((CACHE,)).disk(CACHE).superblock == cache_set
+    machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+    assert machine.host.look((CACHE,)).disk(CACHE).superblock is None
+
+
+def test_the_disk_of_a_cache_the_backing_device_waits_for_is_not_released(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(10), 1.0)
+    machine.kernel.bcache.unlink()
+    assert machine.host.look(()).backing.state is CacheState.DIRTY
+    with pytest.raises(NotOursError, match="may be its cache"):
+        machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+
+
+def test_counters_of_the_cache_are_zero_without_one(machine: Any) -> None:
+    machine.write(range(10), 1.0)
+    assert machine.counters.read()["cache"] == (0, 0)
+    assert machine.counters.read()["adaptive"] == machine.counters.read()["backing"]

@@ -1,0 +1,309 @@
+"""The simulated cloud: states take time, effects show late, everything is paid for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from elastio.errors import AuthError, ConfigError, QuotaError, RefusedError, TransientError
+from elastio.model import Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.ports import VolumeProvider
+from elastio.sim.cloud import CloudTimes
+from elastio.sim.faults import FaultPlan
+from elastio.sim.provider import SimProvider, open_provider
+from elastio.sim.world import SimWorld, WorldSettings
+from elastio.units import GB, GIB
+
+SPEC = VolumeSpec(10 * GIB, 128.0)
+
+
+def world_with(story: str = "nothing") -> SimWorld:
+    return SimWorld(WorldSettings(seed=3), faults=FaultPlan.parse(story))
+
+
+def wait_for(world: SimWorld, volume: Volume, state: VolumeState, limit_s: float = 60.0) -> None:
+    until = world.clock.elapsed() + limit_s
+    while world.provider.volumes[volume.id].state is not state:
+        assert world.clock.elapsed() < until, f"{volume.id} did not become {state}"
+        world.advance(0.25)
+
+
+def attached(world: SimWorld) -> Volume:
+    volume = world.provider.create("t1", SPEC, {})
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.attach(volume.id)
+    wait_for(world, volume, VolumeState.ATTACHED)
+    return volume
+
+
+def test_a_volume_lives_from_creating_to_gone() -> None:
+    world = world_with()
+    volume = attached(world)
+    assert world.kernel.disk(volume.serial).size_bytes == SPEC.size_bytes
+    world.provider.detach(volume.id)
+    assert world.provider.volumes[volume.id].state is VolumeState.DETACHING
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    assert volume.serial not in world.kernel.disks
+    world.provider.delete(volume.id)
+    wait_for(world, volume, VolumeState.GONE)
+    assert world.volumes_left() == 0
+
+
+def test_one_token_buys_one_volume() -> None:
+    world = world_with()
+    first = world.provider.create("t1", SPEC, {})
+    assert world.provider.create("t1", SPEC, {}).id == first.id
+    assert len(world.provider.existing()) == 1
+    with pytest.raises(RefusedError, match="token"):
+        world.provider.create("t1", VolumeSpec(20 * GIB, 128.0), {})
+
+
+def test_a_new_volume_shows_late() -> None:
+    world = SimWorld(WorldSettings(cloud=CloudTimes(visible=(2.0, 2.0))))
+    volume = world.provider.create("t1", SPEC, {})
+    assert world.provider.describe(volume.id) is None
+    assert world.provider.list_owned() == ()
+    world.advance(2.0)
+    shown = world.provider.describe(volume.id)
+    assert shown is not None
+    assert (shown.token, shown.backing_uuid) == ("t1", world.settings.kernel.backing_uuid)
+    assert world.provider.list_owned() == (shown,)
+
+
+def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
+    world = world_with()
+    volume = world.provider.create("t1", SPEC, {})
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.delete(volume.id)
+    wait_for(world, volume, VolumeState.GONE)
+    assert world.provider.describe(volume.id) is not None
+    world.advance(31.0)
+    assert world.provider.describe(volume.id) is None
+
+
+def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
+    world = world_with()
+    volume = world.provider.create("t1", SPEC, {})
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.attach(volume.id)
+    while volume.serial not in world.kernel.disks:
+        world.advance(0.05)
+    assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
+
+
+def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
+    world = world_with()
+    volume = attached(world)
+    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    world.provider.detach(volume.id)
+    wait_for(world, volume, VolumeState.BUSY)
+    world.advance(30.0)
+    assert volume.serial in world.kernel.disks
+    world.host.release_cache_disk(volume.serial, volume.size_bytes, cache_set)
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    assert volume.serial not in world.kernel.disks
+
+
+def test_repeated_calls_are_no_errors() -> None:
+    world = world_with()
+    volume = attached(world)
+    world.provider.attach(volume.id)
+    world.provider.detach(volume.id)
+    world.provider.detach(volume.id)
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.detach(volume.id)
+    world.provider.delete(volume.id)
+    world.provider.delete(volume.id)
+    world.provider.delete(VolumeId("vol-never"))
+    wait_for(world, volume, VolumeState.GONE)
+    assert world.volumes_left() == 0
+
+
+def test_calls_in_the_wrong_state_are_refused() -> None:
+    world = world_with()
+    volume = world.provider.create("t1", SPEC, {})
+    with pytest.raises(TransientError):
+        world.provider.attach(volume.id)
+    with pytest.raises(TransientError):
+        world.provider.delete(volume.id)
+    with pytest.raises(RefusedError):
+        world.provider.attach(VolumeId("vol-never"))
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.attach(volume.id)
+    with pytest.raises(RefusedError, match="detach it first"):
+        world.provider.delete(volume.id)
+
+
+def test_a_volume_of_others_is_neither_listed_nor_deleted() -> None:
+    world = world_with()
+    foreign = world.provider.add_foreign_volume()
+    assert world.provider.list_owned() == ()
+    with pytest.raises(RefusedError, match="tag"):
+        world.provider.delete(foreign)
+    assert world.provider.volumes[foreign].deleted_at is None
+
+
+def test_limits_are_refused_and_quota_is_told_apart() -> None:
+    world = world_with()
+    for spec in (VolumeSpec(0, 128.0), VolumeSpec(20_000 * GIB, 128.0), VolumeSpec(10 * GIB, 5000.0)):
+        with pytest.raises(RefusedError):
+            world.provider.quote(spec)
+    for number in range(world.provider.account.volume_limit):
+        world.provider.create(f"t{number}", SPEC, {})
+    with pytest.raises(QuotaError):
+        world.provider.create("one too many", SPEC, {})
+
+
+def test_sizes_are_sold_in_gib_and_the_quote_says_so() -> None:
+    world = world_with()
+    quote = world.provider.quote(VolumeSpec(10 * GB, 128.0))
+    assert quote.spec.size_bytes == 10 * GIB
+    assert quote.price_per_hour > 0
+    assert world.provider.create("t1", VolumeSpec(10 * GB, 128.0), {}).size_bytes == 10 * GIB
+
+
+def test_the_bill_runs_from_purchase_to_deletion() -> None:
+    world = world_with()
+    volume = world.provider.create("t1", VolumeSpec(10 * GIB, 100.0), {})
+    world.advance(50.0)
+    expected = 100.0 * (10 * GIB / GB) * 50.0
+    assert world.provider.bill_agbs() == pytest.approx(expected)
+    world.provider.delete(volume.id)
+    world.advance(100.0)
+    assert world.provider.bill_agbs() == pytest.approx(expected)
+
+
+def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
+    world = world_with()
+    volume = attached(world)
+    world.host.tune_backing()
+    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    world.host.attach_cache_set(cache_set, volume.serial, flush=False)
+    world.advance(1.0)
+    world.kernel.bcache.written(7, 1, world.kernel.bcache.route(7))
+    world.vanish()
+    assert world.lost() == frozenset()
+    world.provider.delete(volume.id)
+    assert world.lost() == frozenset({7})
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("refuse", RefusedError), ("throttle", TransientError), ("quota", QuotaError), ("expired", AuthError)],
+)
+def test_a_refused_purchase_buys_nothing(kind: str, error: type[Exception]) -> None:
+    world = world_with(f"create#1={kind}")
+    with pytest.raises(error):
+        world.provider.create("t1", SPEC, {})
+    assert world.volumes_left() == 0
+
+
+def test_a_lost_answer_leaves_a_paid_volume_that_the_token_finds_again() -> None:
+    world = world_with("create#1=lose_reply")
+    with pytest.raises(TransientError, match="lost"):
+        world.provider.create("t1", SPEC, {})
+    assert world.volumes_left() == 1
+    world.provider.create("t1", SPEC, {})
+    assert world.volumes_left() == 1
+
+
+def test_a_late_success_buys_after_the_answer_was_given_up() -> None:
+    world = world_with("create#1=late_success:8")
+    with pytest.raises(TransientError, match="no answer"):
+        world.provider.create("t1", SPEC, {})
+    assert world.provider.calls.seconds == math.inf
+    world.advance(7.9)
+    assert world.volumes_left() == 0
+    world.advance(0.2)
+    assert world.volumes_left() == 1
+
+
+def test_a_hanging_call_does_nothing() -> None:
+    world = world_with("create#1=hang")
+    with pytest.raises(TransientError):
+        world.provider.create("t1", SPEC, {})
+    world.advance(100.0)
+    assert world.volumes_left() == 0
+
+
+def test_a_stuck_attachment_ends_late_and_can_be_given_up() -> None:
+    world = world_with("attach#1=stuck:30")
+    volume = world.provider.create("t1", SPEC, {})
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.provider.attach(volume.id)
+    world.advance(15.0)
+    assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
+    world.provider.detach(volume.id)
+    wait_for(world, volume, VolumeState.AVAILABLE)
+    world.advance(60.0)
+    assert world.provider.volumes[volume.id].state is VolumeState.AVAILABLE
+    assert volume.serial not in world.kernel.disks
+
+
+def test_a_volume_may_end_in_error() -> None:
+    world = world_with("create#1=volume_error")
+    volume = world.provider.create("t1", SPEC, {})
+    wait_for(world, volume, VolumeState.ERROR)
+    with pytest.raises(RefusedError):
+        world.provider.attach(volume.id)
+    world.provider.delete(volume.id)
+    wait_for(world, volume, VolumeState.GONE)
+    assert world.volumes_left() == 0
+
+
+def test_a_wrong_disk_may_appear_beside_the_right_one() -> None:
+    world = world_with("attach#1=wrong_device")
+    volume = attached(world)
+    others = [d for d in world.kernel.disks.values() if d.serial != volume.serial]
+    assert [(d.size_bytes, d.signature) for d in others] == [(volume.size_bytes, "ext4")]
+
+
+def test_the_disk_that_appears_may_have_another_size() -> None:
+    world = world_with("attach#1=wrong_size")
+    volume = attached(world)
+    assert world.kernel.disk(volume.serial).size_bytes == volume.size_bytes // 2
+
+
+def test_a_guest_that_does_not_let_go_shows_as_busy() -> None:
+    world = world_with("detach#1=stuck_busy:20")
+    volume = attached(world)
+    world.provider.detach(volume.id)
+    world.advance(15.0)
+    assert world.provider.volumes[volume.id].state is VolumeState.BUSY
+    wait_for(world, volume, VolumeState.AVAILABLE)
+
+
+def test_the_same_seed_gives_the_same_delays() -> None:
+    def story(seed: int) -> list[float]:
+        world = SimWorld(WorldSettings(seed=seed))
+        volume = attached(world)
+        return [world.clock.elapsed(), world.provider.volumes[volume.id].settled_at]
+
+    assert story(1) == story(1)
+    assert story(1) != story(2)
+
+
+def test_a_provider_of_its_own_moves_on_while_it_is_asked() -> None:
+    provider: VolumeProvider = open_provider({"seed": 1}, "backing")
+    assert provider.identify().cloud == "sim"
+    volume = provider.create("t1", SPEC, {})
+    for _ in range(100):
+        shown = provider.describe(volume.id)
+        if shown is not None and shown.state is VolumeState.AVAILABLE:
+            break
+    assert shown is not None
+    assert shown.state is VolumeState.AVAILABLE
+    assert shown.backing_uuid == "backing"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"colour": 1}, {"seed": "x"}, {"faults": 3}, {"faults": "create#0=hang"}, {"backing_mb_s": -1}],
+    ids=str,
+)
+def test_wrong_settings_name_the_key(settings: dict[str, object]) -> None:
+    opener: Callable[..., SimProvider] = open_provider
+    with pytest.raises(ConfigError):
+        opener(settings, "backing")

@@ -1,0 +1,125 @@
+"""The whole simulated machine, held against published and measured figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.model import VolumeSpec
+from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
+from elastio.sim.faults import FaultPlan
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, constant
+from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
+from elastio.units import GB, GIB, agbs
+
+
+@pytest.mark.parametrize(
+    ("profile", "mb_s", "published_s"),
+    [(CM1, 33.0, 1471.0), (CM1, 128.0, 1190.0), (LAMMPS, 33.0, 1680.0), (LAMMPS, 128.0, 1454.0)],
+    ids=["CM1 slow", "CM1 fast", "LAMMPS slow", "LAMMPS fast"],
+)
+def test_static_runs_end_when_the_published_ones_did(profile: Profile, mb_s: float, published_s: float) -> None:
+    run = run_static(profile, mb_s, 50 * GB)
+    arithmetic = profile.compute_s * profile.iterations + profile.iterations * profile.dump_bytes / mb_s / 1e6
+    assert run.completion_s == pytest.approx(arithmetic, rel=0.002)
+    assert run.completion_s == pytest.approx(published_s, rel=0.02)
+    assert run.agbs == pytest.approx(agbs(mb_s, 50 * GB, run.completion_s + run.dump_s[0]))
+
+
+def boosted(world: SimWorld, *, flush: bool = False) -> None:
+    """Buy, attach and format a cache, as an agent would."""
+    world.host.tune_backing()
+    volume = world.provider.create("t1", VolumeSpec(4 * GIB, 128.0), {})
+    world.advance(5.0)
+    world.provider.attach(volume.id)
+    world.advance(5.0)
+    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    world.host.attach_cache_set(cache_set, volume.serial, flush=flush)
+    world.advance(1.0)
+
+
+@pytest.mark.parametrize("step", [0.01, 0.07, 0.05, 1.0, 3.3])
+def test_results_do_not_depend_on_the_step(step: float) -> None:
+    world = SimWorld(workload=Checkpointing(Profile(5.0, 200 * 10**6, 2)))
+    while not world.workload.done:
+        world.advance(step)
+    reference = run_static(Profile(5.0, 200 * 10**6, 2), 33.0, 50 * GB)
+    assert world.workload.stats.completion_s == reference.completion_s
+
+
+def test_the_ports_are_those_of_the_agent() -> None:
+    world = SimWorld()
+    ports: tuple[Clock, CacheHost, Counters, VolumeProvider] = (
+        world.clock,
+        world.host,
+        world.counters,
+        world.provider,
+    )
+    assert ports[0].now() == world.clock.now()
+
+
+def test_a_power_cut_by_the_plan_reboots_the_machine_and_keeps_the_data() -> None:
+    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=power_cut"))
+    boosted(world)
+    world.advance(10.0)
+    assert [a.kind for _, a in world.happened] == ["power_cut"]
+    assert world.clock.now() < world.clock.elapsed()
+    assert world.kernel.boots == 1
+    assert world.lost() == frozenset()
+    assert world.kernel.bcache.running
+
+
+def test_a_vanished_dirty_cache_stops_the_device_and_the_volume_keeps_the_data() -> None:
+    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=vanish"))
+    boosted(world)
+    world.advance(10.0)
+    backing = world.host.look(()).backing
+    assert backing is not None
+    assert (backing.running, backing.cache_set, str(backing.state)) == (False, None, "dirty")
+    assert world.lost() == frozenset()
+    assert world.volumes_left() == 1
+    volume = next(iter(world.provider.existing()))
+    world.provider.attach(volume.id)
+    world.advance(10.0)
+    assert world.kernel.bcache.running
+
+
+def test_a_clean_cache_may_vanish_without_harm() -> None:
+    world = SimWorld(faults=FaultPlan.parse("@clean=vanish"))
+    boosted(world)
+    world.advance(1.0)
+    assert [a.kind for _, a in world.happened] == ["vanish"]
+    assert world.kernel.bcache.running
+
+
+def test_the_time_of_day_may_jump() -> None:
+    world = SimWorld(faults=FaultPlan.parse("@2=wall_jump:-7200"))
+    before = world.clock.wall()
+    world.advance(3.0)
+    assert world.clock.wall() == pytest.approx(before + 3.0 - 7200.0)
+
+
+def test_the_true_cost_is_the_backing_volume_and_every_cache() -> None:
+    world = SimWorld()
+    boosted(world)
+    world.advance(100.0)
+    backing = agbs(33.0, 50 * GB, world.clock.elapsed())
+    cache = agbs(128.0, 4 * GIB, world.clock.elapsed())
+    assert world.agbs() == pytest.approx(backing + cache, rel=1e-6)
+
+
+def test_a_world_of_settings_follows_them() -> None:
+    world = open_world({"seed": 4, "backing_mb_s": 60, "faults": "create#1=quota"}, "uuid")
+    assert world.settings.kernel.backing_mb_s == 60.0
+    assert world.provider.account.backing_uuid == "uuid"
+    assert world.faults.story() == "create#1=quota:10"
+
+
+def test_the_same_seed_runs_the_same_way_with_faults() -> None:
+    def run() -> tuple[object, ...]:
+        plan = FaultPlan.random(5, count=0, accidents=3, horizon_s=60.0)
+        world = SimWorld(WorldSettings(seed=9), constant(write_mb_s=25.0), plan)
+        boosted(world)
+        world.advance(60.0)
+        return world.counters.read(), world.happened, world.provider.bill_agbs(), world.kernel.boot_id
+
+    assert run() == run()

@@ -1,0 +1,245 @@
+"""The configuration: every key, every refusal, drop-ins, and the way to a Policy."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import MISSING, Field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.config import SECTIONS, Config, keys_of, load, parse
+from elastio.errors import ConfigError
+from elastio.policy import Policy
+from elastio.setup.config_text import toml
+from elastio.units import GIB
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+LEAST: dict[str, dict[str, Any]] = {
+    "device": {"backing_uuid": UUID, "bandwidth_mb_s": 60},
+    "cache": {"bandwidth_mb_s": 128},
+    "provider": {"name": "aws"},
+}
+LEAST_TOML = f"""
+[device]
+backing_uuid = "{UUID}"
+bandwidth_mb_s = 60
+[cache]
+bandwidth_mb_s = 128
+[provider]
+name = "aws"
+"""
+
+
+def with_key(key: str, value: object) -> dict[str, dict[str, Any]]:
+    document = copy.deepcopy(LEAST)
+    section, name = key.split(".")
+    document.setdefault(section, {})[name] = value
+    return document
+
+
+def refusal_of(document: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(document)
+    return str(caught.value)
+
+
+def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
+    assert parse(LEAST).policy(0.70) == Policy(60.0, 128.0, backing_uuid=UUID)
+
+
+def test_every_key_reaches_the_policy() -> None:
+    config = parse(
+        {
+            **LEAST,
+            "cache": {
+                "bandwidth_mb_s": 250.5,
+                "initial_size_gib": 2.5,
+                "min_size_gib": 0.5,
+                "max_size_gib": 40,
+                "size_step_gib": 0.25,
+                "headroom": 1.5,
+            },
+            "policy": {
+                "utilization_threshold": 0.5,
+                "release_threshold": 0.4,
+                "hold_s": 3,
+                "inactivity_delay_s": 12,
+                "cool_down_s": 7,
+                "attach_deadline_s": 90,
+                "start_spread_s": 20,
+                "reconcile_s": 300,
+            },
+            "caps": {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5},
+        }
+    )
+    policy = config.policy(0.4)
+    assert (policy.cache_bandwidth_mb_s, policy.headroom, policy.cutoff) == (250.5, 1.5, 0.4)
+    assert (policy.initial_size_bytes, policy.min_size_bytes) == (5 * GIB // 2, GIB // 2)
+    assert (policy.caps.max_size_bytes, policy.size_step_bytes) == (40 * GIB, GIB // 4)
+    assert (policy.utilization_threshold, policy.release_threshold) == (0.5, 0.4)
+    assert (policy.hold_s, policy.inactivity_delay_s, policy.cool_down_s) == (3, 12, 7)
+    assert (policy.attach_deadline_s, policy.start_spread_s, policy.reconcile_s) == (90, 20, 300)
+    caps = policy.caps
+    assert (caps.max_boosts_per_day, caps.max_agbs_per_day, caps.max_cost_per_day) == (4, 1e6, 2.5)
+
+
+def test_release_threshold_follows_a_lower_utilization_threshold() -> None:
+    assert parse(with_key("policy.utilization_threshold", 0.1)).policy(0.7).release_threshold == 0.1
+
+
+def test_agent_settings_have_the_defaults_of_the_packages() -> None:
+    agent = parse(LEAST).agent
+    assert (agent.state_dir, agent.socket) == (Path("/var/lib/elastio"), Path("/run/elastio/elastio.sock"))
+    assert (agent.socket_group, agent.sample_interval_s, agent.log_level) == ("elastio", 1.0, "info")
+
+
+def test_the_providers_own_table_is_passed_through() -> None:
+    document = copy.deepcopy(LEAST)
+    document["provider"]["aws"] = {"region": "eu-west-1", "extra_tags": {"team": "db"}}
+    assert parse(document).provider.settings == {"region": "eu-west-1", "extra_tags": {"team": "db"}}
+
+
+def test_a_uuid_is_compared_in_small_letters() -> None:
+    assert parse(with_key("device.backing_uuid", UUID.upper())).device.backing_uuid == UUID
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("device.bandwidth_mb_s", 0, "device.bandwidth_mb_s is 0; allowed: a number above 0"),
+        ("device.bandwidth_mb_s", "60", 'device.bandwidth_mb_s is "60"; allowed: a number above 0'),
+        ("device.bandwidth_mb_s", True, "device.bandwidth_mb_s is true; allowed: a number above 0"),
+        ("device.bandwidth_mb_s", float("nan"), "device.bandwidth_mb_s is nan; allowed: a number above 0"),
+        ("device.bandwidth_mb_s", float("inf"), "device.bandwidth_mb_s is inf; allowed: a number above 0"),
+        ("policy.utilization_threshold", 1.5, "utilization_threshold is 1.5; allowed: a number above 0 and at most 1"),
+        ("policy.hold_s", -1, "policy.hold_s is -1; allowed: a number from 0 to 3600"),
+        ("agent.sample_interval_s", 0.1, "agent.sample_interval_s is 0.1; allowed: a number from 0.2 to 60"),
+        ("agent.sample_interval_s", 61, "agent.sample_interval_s is 61; allowed: a number from 0.2 to 60"),
+        ("caps.max_boosts_per_day", 2.5, "caps.max_boosts_per_day is 2.5; allowed: a whole number at least 0"),
+        ("caps.max_boosts_per_day", -1, "caps.max_boosts_per_day is -1; allowed: a whole number at least 0"),
+        ("caps.max_cost_per_day", [], "caps.max_cost_per_day is []; allowed: a number at least 0"),
+        ("agent.state_dir", "var", 'agent.state_dir is "var"; allowed: an absolute path'),
+        ("agent.log_level", "loud", 'agent.log_level is "loud"; allowed: one of debug, info, warning, error'),
+        ("agent.socket_group", "a b", 'agent.socket_group is "a b"; allowed: the name of a group, or an empty string'),
+        ("device.backing_uuid", "/dev/vdb", 'device.backing_uuid is "/dev/vdb"; allowed: a UUID such as'),
+        ("provider.name", "AWS", 'provider.name is "AWS"; allowed: a name of small letters'),
+        ("provider.name", {}, "provider.name is {}; allowed: a name of small letters"),
+        ("policy.release_threshold", 0.31, "release_threshold is 0.31; allowed: at most policy.utilization_threshold"),
+        ("cache.min_size_gib", 101, "cache.min_size_gib is 101; allowed: at most cache.max_size_gib, which is 100"),
+        ("cache.initial_size_gib", 0.5, "cache.initial_size_gib is 0.5; allowed: from cache.min_size_gib (1) to"),
+        ("cache.max_size_gib", 5, "cache.initial_size_gib is 10; allowed: from cache.min_size_gib (1) to"),
+        ("cache.max_size_gib", 0.25, "cache.max_size_gib is 0.25; allowed: a number above 0.25"),
+    ],
+)
+def test_refuses_a_wrong_value_naming_key_value_and_what_is_allowed(key: str, value: object, sentence: str) -> None:
+    assert sentence in refusal_of(with_key(key, value))
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("policy.utilisation_threshold", "did you mean utilization_threshold?"),
+        ("caps.max_boost_per_day", "caps.max_boost_per_day is not a setting: did you mean max_boosts_per_day?"),
+        ("device.zzz", "device.zzz is not a setting; known are backing_uuid, bandwidth_mb_s"),
+        ("provider.region", "provider.region is not a setting; known are name"),
+        ("polcy.hold_s", "[polcy] is not a section: did you mean policy?"),
+    ],
+)
+def test_refuses_an_unknown_key_and_says_what_was_meant(key: str, sentence: str) -> None:
+    assert sentence in refusal_of(with_key(key, 1))
+
+
+@pytest.mark.parametrize(
+    "key", ["device.backing_uuid", "device.bandwidth_mb_s", "cache.bandwidth_mb_s", "provider.name"]
+)
+def test_refuses_a_configuration_without_a_required_key(key: str) -> None:
+    document = copy.deepcopy(LEAST)
+    section, name = key.split(".")
+    del document[section][name]
+    assert refusal_of(document).startswith(f"{key} is not set: ")
+
+
+def test_refuses_a_table_of_another_provider() -> None:
+    document = copy.deepcopy(LEAST)
+    document["provider"]["asw"] = {"region": "x"}
+    assert refusal_of(document) == '[provider.asw] belongs to no provider in use: provider.name is "aws"'
+
+
+def test_refuses_a_section_that_is_a_value() -> None:
+    assert refusal_of({**LEAST, "agent": 3}) == "agent is a section: write [agent] and its keys below it"
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, **drop_ins: str) -> Path:
+    path = folder / "elastio.toml"
+    path.write_text(LEAST_TOML)
+    (folder / "elastio.toml.d").mkdir()
+    for name, text in drop_ins.items():
+        (folder / "elastio.toml.d" / f"{name}.toml").write_text(text)
+    return path
+
+
+def test_later_drop_ins_win_key_by_key(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        b="[cache]\nbandwidth_mb_s = 500\n[provider.aws]\nregion = 'r2'\n",
+        a="[cache]\nbandwidth_mb_s = 250\nheadroom = 2\n[provider.aws]\nregion = 'r1'\niops = 9000\n",
+    )
+    config = load(path)
+    assert (config.cache.bandwidth_mb_s, config.cache.headroom) == (500, 2)
+    assert config.provider.settings == {"region": "r2", "iops": 9000}
+
+
+def test_the_same_file_gives_the_same_configuration(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    assert load(path) == load(path) == parse(LEAST)
+    assert isinstance(load(path), Config)
+
+
+def test_says_how_to_write_a_configuration_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no configuration at .*: write one with `elastio init`"):
+        load(tmp_path / "elastio.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"[device\n", r"a\.toml is not valid TOML: .*line 1"),
+        (b"\xff", r"a\.toml is not UTF-8 text \(byte 0\)"),
+        (b"#" * (1024 * 1024 + 1), r"a\.toml is larger than 1 MiB"),
+    ],
+)
+def test_names_the_file_that_cannot_be_read(content: bytes, sentence: str, tmp_path: Path) -> None:
+    path = written(tmp_path, a="")
+    (tmp_path / "elastio.toml.d" / "a.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=sentence):
+        load(path)
+
+
+def test_a_folder_in_the_files_place_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
+        load(tmp_path)
+
+
+def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
+    rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
+    assert len(rules) == 26
+    assert all(rule.meaning and rule.allowed for rule in rules)
+
+
+def test_the_reference_page_has_every_key_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "configuration.md").read_text()
+    for section in SECTIONS:
+        listed = page.partition(f"## [{section}]\n")[2].partition("\n## ")[0]
+        rows = [line for line in listed.splitlines() if line.startswith("| `")]
+        assert rows == [row_of(key) for key in keys_of(section)]
+
+
+def row_of(key: Field[Any]) -> str:
+    rule = key.metadata["rule"]
+    default = {MISSING: "required", None: "none"}.get(key.default) or f"`{toml(key.default)}`"
+    return f"| `{key.name}` | {default} | {rule.allowed} | {rule.meaning} |"

@@ -1,0 +1,360 @@
+"""The control socket: what it answers, whom it refuses, and that nothing a client does blocks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.control import DECIDE_S, MAX_CLIENTS, TRANSFER_S, ControlServer, Pending
+from elastio.errors import ElastioError, HostError, LockedError
+from elastio.protocol import MAX_LINE_BYTES, Message, accepted
+
+
+class Bench:
+    """A server and its selector, turned by hand, with a clock that stands still."""
+
+    def __init__(self, path: Path, handle: Callable[[Message], Message | Pending]) -> None:
+        self.now = 100.0
+        self.selector = selectors.DefaultSelector()
+        self.server = ControlServer(path, None, handle, monotonic=lambda: self.now)
+        self.server.register(self.selector)
+        self.path = path
+
+    def turn(self) -> None:
+        """Serve until nothing is ready any more."""
+        while ready := self.selector.select(0):
+            for key, mask in ready:
+                assert key.data is self.server
+                self.server.on_ready(key, mask)
+        self.server.sweep()
+
+    def connect(self) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(5)
+        sock.connect(str(self.path))
+        return sock
+
+    def ask(self, line: bytes) -> Message:
+        with self.connect() as sock:
+            sock.sendall(line)
+            self.turn()
+            return reply_on(sock)
+
+    def watched(self) -> int:
+        return len(self.selector.get_map())
+
+
+def reply_on(sock: socket.socket) -> Message:
+    received = b""
+    while not received.endswith(b"\n") and (chunk := sock.recv(65536)):
+        received += chunk
+    message: Message = json.loads(received)
+    return message
+
+
+def asks(command: str, **fields: Any) -> bytes:
+    return json.dumps({"version": 1, "command": command, **fields}).encode() + b"\n"
+
+
+def echo(request: Message) -> Message:
+    return accepted("yes", request=request)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path / "s.sock", echo)
+    yield made
+    made.server.close()
+    made.selector.close()
+
+
+def test_answers_a_request_with_the_version_in_both(bench: Bench) -> None:
+    reply = bench.ask(asks("status"))
+    assert reply == {"version": 1, "ok": True, "text": "yes", "request": {"version": 1, "command": "status"}}
+
+
+def test_answers_a_request_that_arrives_in_pieces(bench: Bench) -> None:
+    with bench.connect() as sock:
+        for byte in asks("pause"):
+            sock.sendall(bytes([byte]))
+            bench.turn()
+        assert reply_on(sock)["ok"] is True
+    bench.turn()
+    assert bench.watched() == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"hello\n", "the message is not JSON"),
+        (b"[1]\n", "the message is not a JSON object"),
+        (b"[" * 60000 + b"\n", "the message is not JSON"),
+        (b'{"command": "status"}\n', "version None of the control protocol, this side speaks 1"),
+        (b'{"version": 2, "command": "status"}\n', "version 2 of the control protocol"),
+        (asks("format"), "'format' is not a command; known are status, boost"),
+        (b'{"version": 1, "command": ["status"]}\n', "is not a command"),
+        (asks("flush", size_bytes=1), "flush has no field size_bytes"),
+        (asks("boost", size_bytes=0), "size_bytes of boost must be a whole number from 1 to"),
+        (asks("boost", size_bytes=True), "size_bytes of boost must be a whole number"),
+        (asks("boost", size_bytes=1.5), "size_bytes of boost must be a whole number"),
+        (asks("why", count=201), "count of why must be a whole number from 1 to 200"),
+    ],
+)
+def test_refuses_what_is_no_request_of_the_protocol(line: bytes, sentence: str, bench: Bench) -> None:
+    reply = bench.ask(line)
+    assert reply["ok"] is False
+    assert sentence in reply["error"]
+
+
+def test_refuses_a_line_longer_than_the_limit(bench: Bench) -> None:
+    reply = bench.ask(b'{"version": 1, "command": "' + b"x" * MAX_LINE_BYTES)
+    assert reply == {"version": 1, "ok": False, "error": f"a request is at most {MAX_LINE_BYTES} bytes"}
+
+
+def test_lets_go_of_a_client_that_sends_nothing(bench: Bench) -> None:
+    with bench.connect() as sock:
+        bench.turn()
+        bench.now += TRANSFER_S / 2
+        bench.turn()
+        assert bench.watched() == 2
+        bench.now += TRANSFER_S
+        bench.turn()
+        assert sock.recv(1) == b""
+    assert bench.watched() == 1
+
+
+def test_lets_go_of_a_client_that_does_not_take_its_reply(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "s.sock", lambda _: accepted("x" * 4_000_000))
+    with bench.connect() as sock:
+        sock.sendall(asks("status"))
+        bench.turn()
+        assert bench.watched() == 2
+        bench.now += TRANSFER_S
+        bench.turn()
+        assert bench.watched() == 1
+    bench.server.close()
+    bench.selector.close()
+
+
+def test_sends_a_reply_larger_than_the_socket_takes_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "s.sock", lambda _: accepted("x" * 2_000_000))
+    received = b""
+    with bench.connect() as sock:
+        sock.sendall(asks("status"))
+        bench.turn()
+        while chunk := sock.recv(65536):
+            received += chunk
+            bench.turn()
+    assert len(json.loads(received)["text"]) == 2_000_000
+    bench.server.close()
+    bench.selector.close()
+
+
+def test_refuses_more_clients_than_the_limit_and_takes_the_next_when_one_leaves(bench: Bench) -> None:
+    clients = [bench.connect() for _ in range(MAX_CLIENTS)]
+    bench.turn()
+    with bench.connect() as late:
+        bench.turn()
+        assert "16 clients are connected already" in reply_on(late)["error"]
+    clients[0].close()
+    bench.turn()
+    assert bench.ask(asks("status"))["ok"] is True
+    for client in clients:
+        client.close()
+
+
+def test_keeps_answering_after_the_handler_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def handle(request: Message) -> Message:
+        if request["command"] == "pause":
+            raise ElastioError("not now")
+        return accepted(str(1 // (request["command"] != "flush")))
+
+    bench = Bench(tmp_path / "s.sock", handle)
+    assert bench.ask(asks("pause"))["error"] == "not now"
+    assert bench.ask(asks("flush"))["error"] == "the agent failed to answer; its log says why"
+    assert "ZeroDivisionError" in caplog.text
+    assert bench.ask(asks("status"))["ok"] is True
+    bench.server.close()
+    bench.selector.close()
+
+
+# --- replies that wait for a decision ---------------------------------------------------------------------
+
+
+class Later:
+    """A handler that decides nothing itself."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Pending] = []
+
+    def __call__(self, request: Message) -> Message | Pending:
+        self.waiting.append(Pending())
+        return self.waiting[-1]
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Iterator[tuple[Bench, Later]]:
+    handle = Later()
+    bench = Bench(tmp_path / "s.sock", handle)
+    yield bench, handle
+    bench.server.close()
+    bench.selector.close()
+
+
+def test_gives_each_waiting_client_its_own_reply(later: tuple[Bench, Later]) -> None:
+    bench, handle = later
+    with bench.connect() as one, bench.connect() as two:
+        one.sendall(asks("boost"))
+        bench.turn()
+        two.sendall(asks("flush"))
+        bench.turn()
+        bench.server.resolve(handle.waiting[1], accepted("second"))
+        bench.server.resolve(handle.waiting[0], accepted("first"))
+        assert [reply_on(one)["text"], reply_on(two)["text"]] == ["first", "second"]
+    assert bench.watched() == 1
+
+
+def test_a_client_that_left_before_the_decision_is_forgotten(later: tuple[Bench, Later]) -> None:
+    bench, handle = later
+    with bench.connect() as sock:
+        sock.sendall(asks("boost"))
+        bench.turn()
+    bench.turn()
+    assert bench.watched() == 1
+    bench.server.resolve(handle.waiting[0], accepted("too late"))
+    assert bench.watched() == 1
+
+
+def test_a_request_nobody_decides_on_is_refused_in_the_end(later: tuple[Bench, Later]) -> None:
+    bench, _ = later
+    with bench.connect() as sock:
+        sock.sendall(asks("boost"))
+        bench.turn()
+        bench.now += DECIDE_S - 1
+        bench.turn()
+        assert bench.watched() == 2
+        bench.now += 1
+        bench.turn()
+        assert reply_on(sock)["error"] == "the agent did not decide within 60 s"
+
+
+def test_refuses_who_is_waiting_when_it_closes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "s.sock", Later())
+    with bench.connect() as sock:
+        sock.sendall(asks("boost"))
+        bench.turn()
+        bench.server.close()
+        assert reply_on(sock)["error"] == "the agent is stopping"
+    assert not bench.path.exists()
+    bench.selector.close()
+
+
+# --- who may ask --------------------------------------------------------------------------------------------
+
+
+def test_the_file_is_for_root_alone_without_a_group(bench: Bench) -> None:
+    assert stat.S_IMODE(bench.path.stat().st_mode) == 0o600
+
+
+def test_the_file_is_for_the_group_too(tmp_path: Path) -> None:
+    import grp
+
+    group = grp.getgrgid(os.getegid())
+    server = ControlServer(tmp_path / "s.sock", group.gr_name, echo)
+    shown = server.path.stat()
+    assert (stat.S_IMODE(shown.st_mode), shown.st_gid) == (0o660, group.gr_gid)
+    server.close()
+
+
+def test_a_group_that_does_not_exist_leaves_the_socket_to_root(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ControlServer(tmp_path / "s.sock", "no-such-group", echo)
+    assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
+    assert "there is no group no-such-group: only root can use the control socket" in caplog.text
+    server.close()
+
+
+def connect_as(path: Path, uid: int, gid: int, groups: list[int]) -> bytes:
+    """Connect as another user: in a child, because the kernel records who connects."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(path.parent)  # the folders above are closed to others
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(path.name)
+            os.write(writer, b"connected")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    said = os.read(reader, 100)
+    os.close(reader)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("uid", "gid", "groups", "is_allowed"),
+    [(0, 0, [], True), (4321, 5000, [], True), (4321, 4321, [4999, 5000], True), (4321, 4321, [4999], False)],
+)
+def test_asks_the_kernel_who_connects(
+    uid: int, gid: int, groups: list[int], is_allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mode of the file is opened up here, so that only the peer's credentials decide."""
+    import grp
+
+    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.struct_group(("ops", "x", 5000, [])))
+    tmp_path.chmod(0o755)
+    selector = selectors.DefaultSelector()
+    server = ControlServer(tmp_path / "s.sock", "ops", echo)
+    server.register(selector)
+    server.path.chmod(0o666)
+    assert connect_as(server.path, uid, gid, groups) == b"connected"
+    for key, mask in selector.select(1):
+        server.on_ready(key, mask)
+    # A refused client is answered and dropped at once; one that may ask is kept until it has asked.
+    assert (len(selector.get_map()) == 2) is is_allowed
+    server.close()
+    selector.close()
+
+
+# --- the socket file --------------------------------------------------------------------------------------
+
+
+def test_replaces_the_socket_that_a_killed_agent_left(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(tmp_path / "s.sock"))
+    bench = Bench(tmp_path / "s.sock", echo)
+    assert bench.ask(asks("status"))["ok"] is True
+    bench.server.close()
+    bench.selector.close()
+
+
+def test_refuses_to_replace_an_agent_that_answers(bench: Bench) -> None:
+    with pytest.raises(LockedError, match="another agent answers on"):
+        ControlServer(bench.path, None, echo)
+    bench.turn()
+    assert bench.ask(asks("status"))["ok"] is True
+
+
+def test_refuses_to_replace_a_file_that_is_no_socket(tmp_path: Path) -> None:
+    (tmp_path / "s.sock").write_text("precious")
+    with pytest.raises(HostError, match="exists and is no socket"):
+        ControlServer(tmp_path / "s.sock", None, echo)
+    assert (tmp_path / "s.sock").read_text() == "precious"
+
+
+def test_says_where_the_socket_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"the control socket .*missing/s\.sock cannot be made: No such file"):
+        ControlServer(tmp_path / "missing" / "s.sock", None, echo)

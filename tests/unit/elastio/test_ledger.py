@@ -1,0 +1,399 @@
+"""The ledger: idempotent rows, bills, steps across reboots, device spans, migration, other processes."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import elastio.ledger
+from elastio.errors import LedgerError
+from elastio.ledger import GAP_S, MIGRATIONS, Ledger
+from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.report import CycleRow
+from elastio.state import Cycle, Marks, Trigger
+
+GB = 10**9
+BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
+START = BOOT + 1000.0
+QUOTE = Quote(VolumeSpec(12 * GB, 128.0), "USD", 3.6, 60.0, "a price list")  # 0.001 USD a second
+DECIDED = Cycle("token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(decided=1000.0))
+
+
+def volume(token: str = "token-1", uuid: str = "dev") -> Volume:
+    return Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 12 * GB, 128.0, token, uuid, START + 1)
+
+
+BOUGHT = replace(
+    DECIDED, volume_id=VolumeId("vol-1"), serial=Serial("vol1"), volume=volume(), opened_wall=START + 1
+).marked(created=1002.0)
+BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, evicted_bytes=GB).marked(
+    appeared=1003.5, formatted=1003.75, boosted=1004.0
+)
+CLOSED = replace(BOOSTED, closed_wall=START + 101).marked(
+    quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    with Ledger(path) as opened:
+        yield opened
+
+
+def rows(ledger: Ledger) -> tuple[CycleRow, ...]:
+    return ledger.cycles(0.0, START + 10**7)
+
+
+def only(ledger: Ledger) -> CycleRow:
+    (row,) = rows(ledger)
+    return row
+
+
+# --- cycles ----------------------------------------------------------------------------------------------
+
+
+def test_row_follows_the_life_of_a_cycle(ledger: Ledger) -> None:
+    ledger.record(DECIDED, None, BOOT)
+    assert (only(ledger).opened_wall, only(ledger).sold_size_bytes, only(ledger).is_open) == (None, 10 * GB, False)
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    assert only(ledger).is_open
+    ledger.record(CLOSED, None, BOOT)
+    row = only(ledger)
+    assert (row.wanted_size_bytes, row.sold_size_bytes, row.bandwidth_mb_s) == (10 * GB, 12 * GB, 128.0)
+    assert (row.started_wall, row.opened_wall, row.closed_wall) == (START, START + 1, START + 101)
+    assert (row.currency, row.price_per_hour, row.minimum_s) == ("USD", 3.6, 60.0)
+    assert (row.peak_dirty_bytes, row.peak_in_use_percent, row.evicted_bytes) == (5 * GB, 60, GB)
+    assert (row.device_uuid, row.volume_id, row.trigger, row.is_open) == ("dev", "vol-1", "load", False)
+
+
+def test_replay_after_a_crash_ends_in_the_same_row(ledger: Ledger) -> None:
+    for cycle in (DECIDED, BOUGHT, BOOSTED, CLOSED):
+        ledger.record(cycle, QUOTE, BOOT)
+    first = only(ledger)
+    for cycle in (CLOSED, BOUGHT, BOOSTED, CLOSED):
+        ledger.record(cycle, None, BOOT)
+    assert only(ledger) == first
+
+
+def test_cycle_picked_up_by_its_tags_keeps_what_the_row_knew(ledger: Ledger) -> None:
+    ledger.record(BOOSTED, QUOTE, BOOT)
+    spec = VolumeSpec(12 * GB, 128.0)
+    orphan = Cycle("token-1", Trigger.ORPHAN, spec, 50.0, START + 1, volume=volume(), opened_wall=START + 1)
+    ledger.record(orphan.marked(decided=50.0, created=50.0, boosted=50.0), None, BOOT + 9000)
+    row = only(ledger)
+    assert (row.trigger, row.started_wall, row.wanted_size_bytes) == ("load", START, 10 * GB)
+    assert (row.price_per_hour, row.peak_dirty_bytes) == (3.6, 5 * GB)
+    assert (row.steps.create_s, row.steps.boost_s) == (2.0, 4.0)
+
+
+def test_sold_size_survives_a_record_without_the_volume(ledger: Ledger) -> None:
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    ledger.record(replace(BOUGHT, volume=None), None, BOOT)
+    assert (only(ledger).sold_size_bytes, only(ledger).device_uuid) == (12 * GB, "dev")
+
+
+def test_deletion_that_the_cloud_took_back_runs_the_bill_on(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    ledger.record(replace(CLOSED, closed_wall=None), None, BOOT)
+    assert only(ledger).is_open
+
+
+def test_failure_is_kept(ledger: Ledger) -> None:
+    ledger.record(replace(DECIDED, failure="quota reached"), None, BOOT)
+    ledger.record(DECIDED, None, BOOT)
+    assert only(ledger).failure == "quota reached"
+    assert only(ledger).is_refused
+
+
+def test_cycles_of_a_period_are_those_that_touch_it(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)  # START .. START + 101
+    ledger.record(replace(DECIDED, token="refused", started_wall=START + 500, failure="no"), None, BOOT)
+    ledger.record(replace(BOUGHT, token="open", started_wall=START + 900, opened_wall=START + 901), None, BOOT)
+
+    def tokens(since: float, until: float) -> list[str]:
+        return [c.token for c in ledger.cycles(START + since, START + until)]
+
+    assert tokens(-10, 0) == []
+    assert tokens(-10, 1) == ["token-1"]
+    assert tokens(100, 450) == ["token-1"]
+    assert tokens(101, 450) == []
+    assert tokens(450, 2000) == ["refused", "open"]
+    assert tokens(5000, 6000) == ["open"]
+
+
+def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    ledger.record(replace(BOUGHT, token="there", volume=volume("there")), QUOTE, BOOT)
+    ledger.record(replace(BOUGHT, token="else", volume=volume("else", "other")), QUOTE, BOOT)
+    ledger.record(replace(CLOSED, token="done"), QUOTE, BOOT)
+    assert ledger.close_unlisted("dev", {"there"}, START + 500) == ("token-1",)
+    by_token = {c.token: c for c in rows(ledger)}
+    assert by_token["token-1"].closed_wall == START + 500
+    assert by_token["token-1"].failure == "the volume disappeared while no agent was running"
+    assert by_token["there"].is_open
+    assert by_token["else"].is_open
+    assert by_token["done"].closed_wall == START + 101
+
+
+# --- steps -----------------------------------------------------------------------------------------------
+
+
+def test_steps_are_the_differences_of_the_marks(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert (steps.create_s, steps.appear_s, steps.format_s, steps.attach_s) == (2.0, 1.5, 0.25, 0.25)
+    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.0, 30.0, 90.0)
+
+
+def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
+    ledger.record(BOOSTED, QUOTE, BOOT)
+    ledger.record(CLOSED, QUOTE, BOOT - 7.0)
+    assert only(ledger).steps.attached_s == 90.0
+
+
+def test_steps_span_a_reboot(ledger: Ledger) -> None:
+    ledger.record(BOOSTED, QUOTE, BOOT)  # boosted at BOOT + 1004
+    after = replace(BOOSTED, closed_wall=START + 3000).marked(quiet=20.0, clean=50.0, deleted=70.0)
+    ledger.record(after, None, BOOT + 2000)
+    steps = only(ledger).steps
+    assert (steps.attach_s, steps.flush_s) == (0.25, 30.0)
+    assert steps.attached_s == 2070.0 - 1004.0
+
+
+def test_step_with_contradicting_clocks_is_unknown(ledger: Ledger) -> None:
+    ledger.record(replace(BOUGHT, marks=Marks(decided=1000.0, created=10.0)), QUOTE, BOOT)
+    assert only(ledger).steps.create_s is None
+
+
+def test_flush_is_the_last_one(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    ledger.record(replace(CLOSED, marks=replace(CLOSED.marks, clean=None)), QUOTE, BOOT)
+    assert only(ledger).steps.flush_s is None
+    ledger.record(replace(CLOSED, marks=replace(CLOSED.marks, quiet=1200.0, clean=1205.0)), QUOTE, BOOT)
+    assert only(ledger).steps.flush_s == 5.0
+
+
+def test_orphan_has_no_purchase_to_time(ledger: Ledger) -> None:
+    orphan = replace(CLOSED, trigger=Trigger.ORPHAN)
+    ledger.record(orphan, None, BOOT)
+    assert only(ledger).steps.create_s is None
+    assert only(ledger).steps.flush_s == 30.0
+
+
+# --- spend -----------------------------------------------------------------------------------------------
+
+
+def test_spend_counts_boosts_agbs_and_currency(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    spend = ledger.spend_since(START - 100, START + 5000)
+    assert spend.boosts == 1
+    assert spend.agbs == pytest.approx(128 * 12 * 100)
+    assert spend.currency == pytest.approx(0.100)
+
+
+def test_open_bill_runs_to_now_and_owes_the_shortest_time_at_once(ledger: Ledger) -> None:
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    early = ledger.spend_since(START - 100, START + 11)
+    assert [early.agbs, early.currency] == pytest.approx([128 * 12 * 10, 0.060])
+    late = ledger.spend_since(START - 100, START + 201)
+    assert [late.agbs, late.currency] == pytest.approx([128 * 12 * 200, 0.200])
+
+
+def test_spend_is_clipped_to_the_period(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    spend = ledger.spend_since(START + 91, START + 5000)
+    assert spend.boosts == 0
+    assert [spend.agbs, spend.currency] == pytest.approx([128 * 12 * 10, 0.010])
+    assert ledger.spend_since(START + 101, START + 5000) == Spend()
+
+
+def test_refused_boosts_and_orphans_do_not_use_up_the_cap_on_boosts(ledger: Ledger) -> None:
+    ledger.record(replace(DECIDED, token="refused", failure="quota reached"), None, BOOT)
+    ledger.record(replace(CLOSED, token="orphan", trigger=Trigger.ORPHAN), None, BOOT)
+    ledger.record(replace(DECIDED, token="under way"), None, BOOT)
+    spend = ledger.spend_since(START - 100, START + 5000)
+    assert spend.boosts == 1
+    assert spend.agbs == pytest.approx(128 * 12 * 100)
+
+
+# --- the device ------------------------------------------------------------------------------------------
+
+
+def test_sights_of_a_device_make_one_span(ledger: Ledger) -> None:
+    for minute in range(10):
+        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 60 * minute)
+    ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 530)  # a small step back
+    (span,) = ledger.spans(0.0, START * 2)
+    assert (span.first_wall, span.last_wall) == (START, START + 540)
+    assert (span.size_bytes, span.backing_mb_s, span.cache_mb_s) == (50 * GB, 33.0, 128.0)
+
+
+def test_long_silence_begins_another_span(ledger: Ledger) -> None:
+    times = (START, START + GAP_S, START + 2 * GAP_S + 1)
+    for wall in times:
+        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
+    spans = ledger.spans(0.0, START * 2)
+    assert [(s.first_wall, s.last_wall) for s in spans] == [times[:2], (times[2], times[2])]
+
+
+def test_wrong_clock_does_not_swallow_the_time_after_its_correction(ledger: Ledger) -> None:
+    for wall in (START, START + 10**8, START + 60, START + 120):
+        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
+    spans = ledger.spans(0.0, START + 10**7)
+    assert [(s.first_wall, s.last_wall) for s in spans] == [(START, START), (START + 60, START + 120)]
+
+
+def test_changed_device_begins_a_span_without_a_gap(ledger: Ledger) -> None:
+    ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START)
+    ledger.touch_device("dev", 80 * GB, 33.0, 128.0, START + 60)
+    ledger.touch_device("dev", 80 * GB, 33.0, 128.0, START + 120)
+    spans = ledger.spans(0.0, START * 2)
+    assert [(s.first_wall, s.last_wall) for s in spans] == [(START, START + 60), (START + 60, START + 120)]
+    assert [s.size_bytes for s in spans] == [50 * GB, 80 * GB]
+
+
+def test_last_span_is_given_even_outside_the_period(ledger: Ledger) -> None:
+    ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START)
+    ledger.touch_device("other", 50 * GB, 33.0, 128.0, START + 10)
+    assert [s.device_uuid for s in ledger.spans(START + 5000, START + 6000)] == ["dev", "other"]
+
+
+def test_learned_size_is_kept_per_device(path: Path) -> None:
+    with Ledger(path) as ledger:
+        assert ledger.learned_size("dev") is None
+        ledger.set_learned_size("dev", 4 * GB)
+        ledger.set_learned_size("other", 5 * GB)
+        ledger.set_learned_size("dev", 6 * GB)
+    with Ledger(path) as ledger:
+        assert (ledger.learned_size("dev"), ledger.learned_size("other")) == (6 * GB, 5 * GB)
+
+
+# --- the file --------------------------------------------------------------------------------------------
+
+READER = """
+import sys
+from pathlib import Path
+from elastio.ledger import Ledger
+with Ledger(Path(sys.argv[1]), read_only=True) as ledger:
+    print(*(c.token for c in ledger.cycles(0, 1e12)))
+"""
+
+
+def read_elsewhere(path: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
+    ledger.record(CLOSED, QUOTE, BOOT)  # a reader that takes its time blocks no writer
+    assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
+    reader.close()
+    assert read_elsewhere(path) == "token-1"
+
+
+def test_closed_ledger_can_be_read(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.record(BOUGHT, QUOTE, BOOT)
+    assert read_elsewhere(path) == "token-1"
+
+
+def test_reader_does_not_create_a_ledger(path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"ledger\.db"):
+        Ledger(path, read_only=True)
+    assert not path.exists()
+
+
+def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
+    with Ledger(path, read_only=True) as reader, pytest.raises(LedgerError, match="readonly"):
+        reader.set_learned_size("dev", GB)
+    assert ledger.learned_size("dev") is None
+
+
+def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
+    ledger.record(BOUGHT, QUOTE, BOOT)
+    with pytest.raises(LedgerError, match="NOT NULL"):
+        ledger.record(replace(CLOSED, marks=Marks(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
+    assert only(ledger).is_open
+    ledger.record(CLOSED, QUOTE, BOOT)
+    assert not only(ledger).is_open
+
+
+def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
+    bad = replace(CLOSED, marks=replace(CLOSED.marks, clean="soon"))  # type: ignore[arg-type]
+    with pytest.raises(LedgerError):
+        ledger.record(bad, QUOTE, BOOT)
+    assert rows(ledger) == ()
+
+
+def test_file_that_is_no_ledger_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"something else entirely, and long enough to be looked at" * 40)
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match="not a database"):
+        Ledger(path)
+    assert path.read_bytes() == before
+
+
+def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
+    Ledger(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    raw.close()
+    for read_only in (False, True):
+        with pytest.raises(LedgerError, match="newer elastio"):
+            Ledger(path, read_only=read_only)
+
+
+NEXT = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE learned SET note = 'old'"))
+
+
+def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(path) as ledger:
+        ledger.record(CLOSED, QUOTE, BOOT)
+        ledger.set_learned_size("dev", GB)
+    monkeypatch.setattr(elastio.ledger, "MIGRATIONS", NEXT)
+    with pytest.raises(LedgerError, match="older elastio"):
+        Ledger(path, read_only=True)
+    with Ledger(path) as ledger:
+        assert only(ledger).token == "token-1"
+    raw = sqlite3.connect(path)
+    assert raw.execute("SELECT device_uuid, note FROM learned").fetchall() == [("dev", "old")]
+    assert raw.execute("PRAGMA user_version").fetchone() == (len(NEXT),)
+    raw.close()
+
+
+def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger(path) as ledger:
+        ledger.set_learned_size("dev", GB)
+    broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
+    with monkeypatch.context() as patch:
+        patch.setattr(elastio.ledger, "MIGRATIONS", broken)
+        with pytest.raises(LedgerError, match="nowhere"):
+            Ledger(path)
+    with Ledger(path) as ledger:
+        assert ledger.learned_size("dev") == GB
+        ledger.set_learned_size("other", GB)
+
+
+def test_closing_twice_is_allowed_and_use_after_it_is_an_error(path: Path) -> None:
+    ledger = Ledger(path)
+    ledger.close()
+    ledger.close()
+    with pytest.raises(LedgerError, match="closed"):
+        ledger.learned_size("dev")

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.errors import RefusedError, TransientError
+from elastio_aws.identity import Who, detect, who
+from elastio_aws.metadata import identity_document
+from elastio_aws.settings import parse
+
+
+def _who(metadata_service: Any, **settings: object) -> Who:
+    return who(parse({"metadata_url": metadata_service.url, **settings}, {}))
+
+
+def test_instance_is_read_from_the_identity_document(metadata_service: Any) -> None:
+    me = _who(metadata_service)
+    assert me == Who("i-0123456789abcdef0", "123456789012", "eu-west-1", "eu-west-1b", "m7i.4xlarge")
+    assert me.arn == "arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0"
+
+
+def test_document_is_asked_with_a_session_token(metadata_service: Any) -> None:
+    _who(metadata_service)
+    assert metadata_service.seen == [
+        ("PUT", "/prefix/latest/api/token", None),
+        ("GET", "/prefix/latest/dynamic/instance-identity/document", "the-token"),
+    ]
+
+
+def test_settings_win_over_the_document(metadata_service: Any) -> None:
+    me = _who(metadata_service, instance_id="i-1", region="us-east-2")
+    assert (me.instance_id, me.region, me.zone) == ("i-1", "us-east-2", "eu-west-1b")
+
+
+def test_metadata_service_is_not_asked_when_all_is_set() -> None:
+    settings = {
+        "instance_id": "i-1",
+        "region": "cn-north-1",
+        "availability_zone": "cn-north-1a",
+        "account_id": "1",
+    }
+    me = who(parse({**settings, "metadata_url": "http://127.0.0.1:1"}, {}))
+    assert me.arn == "arn:aws-cn:ec2:cn-north-1:1:instance/i-1"
+    assert me.instance_type == ""
+
+
+def test_one_failure_of_each_request_is_forgiven(metadata_service: Any) -> None:
+    metadata_service.statuses = [500, 200, 503, 200]
+    assert _who(metadata_service).region == "eu-west-1"
+    assert [seen[0] for seen in metadata_service.seen] == ["PUT", "PUT", "GET", "GET"]
+
+
+def test_second_failure_is_transient(metadata_service: Any) -> None:
+    metadata_service.statuses = [500, 500]
+    with pytest.raises(TransientError, match="No metadata service answers"):
+        _who(metadata_service)
+
+
+def test_switched_off_service_is_refused_at_once(metadata_service: Any) -> None:
+    metadata_service.statuses = [403]
+    with pytest.raises(RefusedError, match="enable IMDSv2"):
+        _who(metadata_service)
+    assert len(metadata_service.seen) == 1
+
+
+def test_no_listener_is_transient() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(TransientError, match="No metadata service answers"):
+        identity_document(url, timeout_s=0.2)
+
+
+def test_silent_listener_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TransientError, match="timed out"):
+            identity_document(url, timeout_s=0.05)
+
+
+@pytest.mark.parametrize("text", ["<html>", "[]", '"text"'])
+def test_something_else_than_a_document_is_refused(metadata_service: Any, text: str) -> None:
+    metadata_service.document = text
+    with pytest.raises(RefusedError, match="identity document"):
+        _who(metadata_service)
+
+
+def test_incomplete_document_is_refused_naming_what_lacks(metadata_service: Any) -> None:
+    metadata_service.document = json.dumps({"instanceId": "i-1", "region": "us-east-1"})
+    with pytest.raises(RefusedError, match="lacks accountId, availabilityZone"):
+        _who(metadata_service)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"v1": {"cloud_name": "aws", "region": null}}', True),
+        ('{"v1": {"cloud_name": "openstack"}}', False),
+        ('{"v1": {"cloud_name": null}}', False),
+        ('{"v1": []}', False),
+        ("[]", False),
+        ("{broken", False),
+    ],
+)
+def test_cloud_is_detected_from_what_cloud_init_left(tmp_path: Path, text: str, found: bool) -> None:
+    path = tmp_path / "instance-data.json"
+    path.write_text(text, encoding="utf-8")
+    assert detect(path) is found
+
+
+def test_nothing_is_detected_without_cloud_init(tmp_path: Path) -> None:
+    assert detect(tmp_path / "missing.json") is False

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from elastio.model import VolumeState
+from elastio_aws.devices import NAMES, DeviceNames
+from elastio_aws.settings import Scale
+from elastio_aws.volumes import expires, state_of, tag_list, volume_of
+
+ME, OTHER = "i-me", "i-other"
+
+
+def _shown(state: str, *attachments: tuple[str, str]) -> dict[str, Any]:
+    return {"State": state, "Attachments": [{"InstanceId": who, "State": how} for who, how in attachments]}
+
+
+@pytest.mark.parametrize(
+    ("shown", "state"),
+    [
+        (_shown("creating"), VolumeState.CREATING),
+        (_shown("available"), VolumeState.AVAILABLE),
+        (_shown("in-use", (ME, "attaching")), VolumeState.ATTACHING),
+        (_shown("in-use", (ME, "attached")), VolumeState.ATTACHED),
+        (_shown("in-use", (ME, "detaching")), VolumeState.DETACHING),
+        (_shown("in-use", (ME, "busy")), VolumeState.BUSY),
+        (_shown("in-use", (OTHER, "attached")), VolumeState.ELSEWHERE),
+        (_shown("in-use", (OTHER, "detached"), (ME, "attached")), VolumeState.ATTACHED),
+        (_shown("in-use"), VolumeState.ATTACHING),
+        (_shown("available", (ME, "detached")), VolumeState.AVAILABLE),
+        (_shown("available", (ME, "detaching")), VolumeState.DETACHING),
+        (_shown("deleting"), VolumeState.DELETING),
+        (_shown("deleted"), VolumeState.GONE),
+        (_shown("error"), VolumeState.ERROR),
+        (_shown("something-new"), VolumeState.ERROR),
+    ],
+)
+def test_state_is_seen_from_this_instance(shown: dict[str, Any], state: VolumeState) -> None:
+    assert state_of(shown, ME) == state
+
+
+def test_volume_is_read_in_bytes_and_mb_s_of_the_scale() -> None:
+    shown = {
+        **_shown("available"),
+        "VolumeId": "vol-0123456789abcdef0",
+        "Size": 10,
+        "Throughput": 200,
+        "CreateTime": datetime(2026, 1, 1, tzinfo=UTC),
+        "Tags": [{"Key": "elastio:cycle", "Value": "token"}, {"Key": "elastio:backing", "Value": "uuid"}],
+    }
+    volume = volume_of(shown, ME, Scale(gib_bytes=4096, mib_s_bytes=10**6))
+    assert volume.serial == "vol0123456789abcdef0"
+    assert len(volume.serial) == 20
+    assert (volume.size_bytes, volume.bandwidth_mb_s) == (40960, 200.0)
+    assert (volume.token, volume.backing_uuid) == ("token", "uuid")
+    assert volume.created_wall == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+def test_tags_asked_for_stand_in_until_they_are_shown() -> None:
+    shown = {**_shown("creating"), "VolumeId": "vol-1"}
+    assert volume_of(shown, ME, Scale(), {"elastio:cycle": "token"}).token == "token"
+
+
+def test_tags_are_listed_in_one_order() -> None:
+    assert tag_list({"b": "2", "a": "1"}) == tag_list({"a": "1", "b": "2"})
+
+
+def test_expiry_is_the_same_within_an_hour_and_never_early() -> None:
+    at = datetime(2026, 1, 1, 10, 0, 1, tzinfo=UTC).timestamp()
+    assert expires(at, 86400) == expires(at + 3598, 86400) == "2026-01-02T11:00:00Z"
+    assert expires(at + 3600, 86400) == "2026-01-02T12:00:00Z"
+
+
+def test_one_volume_is_offered_the_same_name_again() -> None:
+    names = DeviceNames()
+    first = next(names.propose("vol-1"))
+    names.remember(first, "vol-1")
+    assert next(names.propose("vol-1")) == first
+    assert next(DeviceNames().propose("vol-1")) == first
+
+
+def test_name_lately_used_is_not_offered_to_another_volume() -> None:
+    names = DeviceNames()
+    taken = next(names.propose("vol-1"))
+    names.remember(taken, "vol-2")
+    assert taken not in set(names.propose("vol-1"))
+    assert len(set(names.propose("vol-1"))) == len(NAMES) - 1
+
+
+def test_names_never_run_out() -> None:
+    names = DeviceNames()
+    for number in range(200):
+        names.remember(next(names.propose(f"vol-{number}")), f"vol-{number}")
+    assert len(list(names.propose("vol-new"))) == len(NAMES) - 26

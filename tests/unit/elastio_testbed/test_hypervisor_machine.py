@@ -1,0 +1,157 @@
+"""The machine against a real QEMU whose guest only halts: nothing in there lets go of a disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elastio_testbed.hypervisor import Disk, GuestHoldsDisk, GuestTimeout, HypervisorError, VirtualMachine
+from elastio_testbed.image import GuestImage
+
+SERIAL = "vol0123456789abcdef0"
+OTHER = "vol0123456789abcdef1"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> GuestImage:
+    """A root without a file system and a kernel that turns interrupts off and halts."""
+    names = ("root.ext4", "vmlinuz", "initrd.img", "bootx64.efi")
+    root, kernel, initrd, bootloader = (tmp_path / name for name in names)
+    kernel.write_bytes(halting_kernel())
+    initrd.write_bytes(bytes(4096))
+    with root.open("wb") as file:
+        file.truncate(1 << 20)
+    return GuestImage(root, kernel, initrd, bootloader, "digest")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    return make_volume(tmp_path / "volume")
+
+
+@pytest.fixture
+def vm(image: GuestImage, tmp_path: Path) -> Iterator[VirtualMachine]:
+    with VirtualMachine(image, directory=tmp_path / "vm", memory_mib=64, cpus=1) as machine:
+        with pytest.raises(GuestTimeout, match="did not start in time"):
+            machine.start(0.3)
+        yield machine
+
+
+def halting_kernel() -> bytes:
+    """The least that QEMU loads by Linux's x86 boot protocol (Documentation/arch/x86/boot.rst)."""
+    kernel = bytearray(4096)
+    kernel[0x1F1] = 1  # one sector of set-up code
+    kernel[0x200:0x202] = b"\xeb\x66"  # its entry: a jump over the header, to 0x268
+    kernel[0x202:0x208] = b"HdrS\x0c\x02"
+    kernel[0x211] = 1  # loaded high
+    kernel[0x22C:0x230] = b"\xff\xff\xff\x7f"  # highest address of an initrd
+    kernel[0x268:0x26C] = b"\xfa\xf4\xeb\xfd"  # cli; hlt; and again
+    return bytes(kernel)
+
+
+def make_volume(path: Path) -> Path:
+    with path.open("wb") as file:
+        file.truncate(8 << 20)
+    return path
+
+
+def test_a_guest_that_does_not_come_up_is_left_to_be_looked_at(vm: VirtualMachine) -> None:
+    assert vm.alive
+
+
+def test_leaving_the_context_ends_qemu(image: GuestImage) -> None:
+    with VirtualMachine(image, memory_mib=64) as vm:
+        with pytest.raises(GuestTimeout):
+            vm.start(0.1)
+        assert vm.alive
+    assert not vm.alive
+
+
+def test_qemu_gives_up_with_its_own_words(image: GuestImage) -> None:
+    with VirtualMachine(image, accel="nonsense") as vm:
+        with pytest.raises(HypervisorError, match="nonsense"):
+            vm.start(5)
+        assert not vm.alive
+
+
+def test_plugging_twice_is_plugging_once(vm: VirtualMachine, volume: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    assert vm.disks() == (SERIAL,)
+
+
+def test_a_serial_is_not_plugged_with_another_file(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with pytest.raises(HypervisorError, match="is plugged with"):
+        vm.plug(SERIAL, make_volume(tmp_path / "other"), bytes_per_second=64_000_000)
+
+
+def test_a_refused_plug_leaves_nothing_behind(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
+    with pytest.raises(HypervisorError, match="No such file"):
+        vm.plug(SERIAL, tmp_path / "missing", bytes_per_second=64_000_000)
+    assert vm.disks() == ()
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    assert vm.disks() == (SERIAL,)
+
+
+def test_there_are_as_many_disks_as_ports(vm: VirtualMachine, tmp_path: Path) -> None:
+    for index in range(16):
+        vm.plug(f"vol{index}", make_volume(tmp_path / f"volume{index}"), bytes_per_second=1_000_000)
+    with pytest.raises(HypervisorError, match="all 16 hot-plug ports are taken"):
+        vm.plug("vol16", make_volume(tmp_path / "volume16"), bytes_per_second=1_000_000)
+
+
+def test_a_guest_that_holds_a_disk_keeps_it(vm: VirtualMachine, volume: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with pytest.raises(GuestHoldsDisk, match=SERIAL):
+        vm.unplug(SERIAL, 0.3)
+    assert vm.disks() == (SERIAL,)
+
+
+def test_unplugging_what_is_not_plugged_is_refused(vm: VirtualMachine) -> None:
+    with pytest.raises(HypervisorError, match="is not plugged"):
+        vm.unplug(SERIAL, 1)
+
+
+def test_a_pulled_disks_file_is_free_at_once(vm: VirtualMachine, volume: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with pytest.raises(GuestHoldsDisk):
+        vm.pull(SERIAL, 0.3)
+    # QEMU locks the files it uses: a second disk on this one is proof that the first has let go.
+    vm.plug(OTHER, volume, bytes_per_second=64_000_000)
+    assert vm.disks() == (SERIAL, OTHER)
+
+
+def test_a_file_in_use_is_not_plugged_again(vm: VirtualMachine, volume: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with pytest.raises(HypervisorError, match="lock"):
+        vm.plug(OTHER, volume, bytes_per_second=64_000_000)
+
+
+def test_disks_outlive_a_power_cut(vm: VirtualMachine, volume: Path) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    vm.set_limit(SERIAL, 16_000_000, 100)
+    vm.kill()
+    assert not vm.alive
+    assert vm.disks() == (SERIAL,)
+    with pytest.raises(GuestTimeout):
+        vm.start(0.3)
+    # Still a part of the running machine: QEMU knows it and will not give its serial's names twice.
+    with pytest.raises(GuestHoldsDisk):
+        vm.unplug(SERIAL, 0.3)
+
+
+def test_a_machine_that_is_off_forgets_an_unplugged_disk(image: GuestImage, volume: Path) -> None:
+    with VirtualMachine(image, disks=[Disk(SERIAL, volume, None)]) as vm:
+        vm.unplug(SERIAL, 1)
+        assert vm.disks() == ()
+
+
+def test_a_guest_deaf_to_the_power_button_is_killed(vm: VirtualMachine) -> None:
+    assert vm.shutdown(0.3) is False
+    assert not vm.alive
+
+
+def test_the_agent_of_a_machine_that_is_off_is_refused(image: GuestImage) -> None:
+    with VirtualMachine(image) as vm, pytest.raises(HypervisorError, match="not running"):
+        _ = vm.agent

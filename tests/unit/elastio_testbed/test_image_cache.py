@@ -1,0 +1,77 @@
+"""The cache of build results: complete entries under digests of their contents."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
+
+
+def test_digest_follows_contents_names_and_executable_bits(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_text("one")
+    seen = {digest_of(trees=[tree])}
+    (tree / "a").write_text("two")
+    seen.add(digest_of(trees=[tree]))
+    (tree / "a").rename(tree / "b")
+    seen.add(digest_of(trees=[tree]))
+    (tree / "b").chmod(0o755)
+    seen.add(digest_of(trees=[tree]))
+    assert len(seen) == 4
+
+
+def test_digest_ignores_byte_compiled_files_and_where_the_tree_lies(tmp_path: Path) -> None:
+    for place in ("here", "there"):
+        (tmp_path / place / "package").mkdir(parents=True)
+        (tmp_path / place / "package" / "module.py").write_text("x = 1\n")
+    (tmp_path / "there/package/__pycache__").mkdir()
+    (tmp_path / "there/package/__pycache__/module.cpython-311.pyc").write_bytes(b"\0")
+    assert digest_of(trees=[tmp_path / "here/package"]) == digest_of(trees=[tmp_path / "there/package"])
+
+
+def test_digest_keeps_neighbouring_values_apart() -> None:
+    assert digest_of(["ab", "c"]) != digest_of(["a", "bc"])
+
+
+def test_builds_an_entry_once(tmp_path: Path) -> None:
+    builds: list[Path] = []
+
+    def build(directory: Path) -> None:
+        builds.append(directory)
+        (directory / "result").write_text("done")
+
+    first = cached(tmp_path / "entry", build)
+    second = cached(tmp_path / "entry", build)
+    assert first == second == tmp_path / "entry"
+    assert (second / "result").read_text() == "done"
+    assert len(builds) == 1
+
+
+def test_a_failed_build_leaves_no_entry_and_no_rest(tmp_path: Path) -> None:
+    def build(directory: Path) -> None:
+        (directory / "half").write_text("half")
+        raise RuntimeError("no space")
+
+    with pytest.raises(RuntimeError, match="no space"):
+        cached(tmp_path / "entry", build)
+    assert [path.name for path in tmp_path.iterdir()] == ["entry.lock"]
+
+
+def test_prune_keeps_the_entries_used_last(tmp_path: Path) -> None:
+    for age, name in enumerate(("guest-new", "guest-old", "guest-older", "debian-oldest")):
+        cached(tmp_path / name, lambda directory: None)
+        os.utime(tmp_path / name, (10_000 - age, 10_000 - age))
+    cached(tmp_path / "guest-older", lambda directory: None)
+    prune(tmp_path, "guest-*", keep=2)
+    kept = {path.name for path in tmp_path.iterdir() if path.is_dir()}
+    assert kept == {"guest-new", "guest-older", "debian-oldest"}
+
+
+def test_cache_directory_is_the_named_one_or_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("ELASTIO_CACHE", raising=False)
+    assert cache_directory() == tmp_path / ".cache/elastio"
+    monkeypatch.setenv("ELASTIO_CACHE", "/somewhere")
+    assert cache_directory() == Path("/somewhere")
