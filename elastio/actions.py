@@ -25,10 +25,14 @@ class Lane(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateVolume:
-    """Buy a volume. However often it is asked with one token, one volume results."""
+    """Buy a volume. However often it is asked with one token, one volume results.
+
+    Refused when what is really sold for `spec` is larger than `max_size_bytes`: sizes are sold in steps.
+    """
 
     token: str
     spec: VolumeSpec
+    max_size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,13 @@ class LedgerBooks:
         except LedgerError as error:
             _log.error("the learned size is not in the ledger: %s", error)
 
+    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+        try:
+            for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
+                _log.warning("cycle %s has no volume any more: its bill is closed", token)
+        except LedgerError as error:
+            _log.error("open bills were not checked: %s", error)
+
     def learned_size(self) -> int | None:
         return self._ledger.learned_size(self._uuid)
 

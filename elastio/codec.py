@@ -40,22 +40,25 @@ def _decode(kind: Any, data: Any) -> Any:
     if origin in (types.UnionType, typing.Union):
         return None if data is None else _decode(next(a for a in arguments if a is not type(None)), data)
     if origin is tuple:
-        return tuple(_decode(arguments[0], v) for v in data)
+        return tuple(_decode(arguments[0], v) for v in _require(list, data))
     if origin is not None and issubclass(origin, Mapping):
-        return {k: _decode(arguments[1], v) for k, v in data.items()}
+        return {k: _decode(arguments[1], v) for k, v in _require(dict, data).items()}
     if dataclasses.is_dataclass(kind):
         return _decode_fields(kind, data)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(data)
-    if kind is float and isinstance(data, int):
+    if kind is float and type(data) is int:
         return float(data)
-    if not isinstance(data, kind):
+    return _require(kind, data)
+
+
+def _require(kind: type[T], data: object) -> T:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise TypeError(f"{data!r} is not {kind.__name__}")
     return data
 
 
 def _decode_fields(kind: Any, data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise TypeError(f"{data!r} is not an object")
+    _require(dict, data)
     hints = typing.get_type_hints(kind)
     return kind(**{f.name: _decode(hints[f.name], data[f.name]) for f in dataclasses.fields(kind) if f.name in data})

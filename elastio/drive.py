@@ -7,6 +7,7 @@ import selectors
 import signal
 import socket
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Protocol
 
@@ -34,7 +35,7 @@ class Driver:
         self._agent, self._lanes, self._notifier = agent, lanes, notifier
         self.selector = selectors.DefaultSelector()
         self._clock = SystemClock()
-        self._watched: dict[ForkLane[Any, Any], int] = {}
+        self._watched: dict[ForkLane[Any, Any], tuple[Connection, int]] = {}
         self._stop = False
         self._signals: set[int] = set()
         self._woken, self._waker = socket.socketpair()
@@ -71,17 +72,16 @@ class Driver:
             key.data.on_ready(key, mask)
 
     def _watch_lanes(self) -> None:
-        """A lane's pipe changes when its child is replaced."""
-        for lane in self._lanes:
-            old, new = self._watched.get(lane), lane.fileno()
-            if old == new:
-                continue
-            if old is not None:
-                self.selector.unregister(old)
-                del self._watched[lane]
+        """Only lanes with a job: the pipe of a dead child is readable for ever. A new child has a new pipe."""
+        news = [(lane, lane.awaited()) for lane in self._lanes]
+        news = [(lane, new) for lane, new in news if new is not self._watched.get(lane, (None, 0))[0]]
+        for lane, _ in news:  # all of them first: a new pipe may have the number of another lane's old one
+            if lane in self._watched:
+                self.selector.unregister(self._watched.pop(lane)[1])
+        for lane, new in news:
             if new is not None:
                 self.selector.register(new, selectors.EVENT_READ, lane)
-                self._watched[lane] = new
+                self._watched[lane] = new, new.fileno()
 
     # --- signals -----------------------------------------------------------------------------------------
 

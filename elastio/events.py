@@ -9,7 +9,7 @@ from elastio.facts import VISIBLE_WITHIN_S
 from elastio.model import BackingView, CacheMode, CacheState, RequestKind, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, is_load_high, is_quiet
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import AgentState, Cycle, Phase, Trigger
 from elastio.units import format_duration
 
 
@@ -113,7 +113,9 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
         return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
     if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
         return Seen(Event.BOOST_ABANDONED, "an operator asked to stop")
-    if is_quiet(state.load, obs.now, policy) and cycle.started_at < (state.load.below_since or 0):
+    # An operator boosts ahead of a load: only a load that asked can take its wish back.
+    over = is_quiet(state.load, obs.now, policy) and cycle.started_at < (state.load.below_since or 0)
+    if over and cycle.trigger is Trigger.LOAD:
         return Seen(Event.BOOST_ABANDONED, "the load was over before the cache was there")
     return None
 

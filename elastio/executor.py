@@ -33,8 +33,9 @@ from elastio.actions import (
 )
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.invariants import why_not_let_go
-from elastio.model import Bought, Serial
+from elastio.model import Bought, Quote, Serial
 from elastio.ports import CacheHost, VolumeProvider
+from elastio.units import format_size
 
 # Asking again will not help within this boost.
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
@@ -43,6 +44,12 @@ FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 PlainHostAction: TypeAlias = (
     TuneBacking | AttachCacheSet | EnterPhase1 | EnterPhase2 | SetFlush | DetachCacheSet | ReleaseCacheDisk
 )
+
+
+def _require_within_cap(quote: Quote, max_size_bytes: int) -> None:
+    if quote.spec.size_bytes > max_size_bytes:
+        sold, cap = format_size(quote.spec.size_bytes), format_size(max_size_bytes)
+        raise RefusedError(f"the smallest volume that serves is {sold}, above the cap of {cap} (cache.max_size_gib)")
 
 
 class Executor:
@@ -66,6 +73,7 @@ class Executor:
             case CreateVolume():
                 provider = self._provider()
                 quote = provider.quote(action.spec)
+                _require_within_cap(quote, action.max_size_bytes)
                 return Bought(provider.create(action.token, quote.spec, {}), quote)
             case DescribeVolume():
                 return self._provider().describe(action.volume_id)

@@ -16,6 +16,7 @@ from elastio.actions import (
     Lane,
     ListVolumes,
     Outcome,
+    ReleaseCacheDisk,
     TuneBacking,
     Verdict,
     is_read,
@@ -94,6 +95,8 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
         case FormatCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value).marked(formatted=obs.now)
+        case ReleaseCacheDisk():
+            return cycle.marked(released=obs.now)
         case DeleteVolume():
             closed = obs.wall if cycle.closed_wall is None else cycle.closed_wall
             return replace(cycle, closed_wall=closed).marked(deleted=obs.now)
@@ -126,12 +129,13 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     state = replace(state, owned=volumes, list_pace=pace, listed_at=obs.now)
     cycle = state.cycle
-    if cycle is None or cycle.volume_id is not None:
+    if cycle is None:
         return state
     ours = next((v for v in volumes if v.token == cycle.token), None)
-    if ours is not None:
-        return replace(state, cycle=replace(adopt(cycle, ours, obs), seen=True))
-    return state
+    if ours is None:
+        return state
+    adopted = adopt(cycle, ours, obs) if cycle.volume_id is None else replace(cycle, volume=ours)
+    return replace(state, cycle=replace(adopted, seen=True))
 
 
 # --- the kernel ------------------------------------------------------------------------------------------
@@ -143,7 +147,8 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         cycle = cycle.marked(appeared=host.at)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
-        return cycle
+        left = backing is not None and phase is Phase.DETACHING and cycle.marks.boosted is not None
+        return cycle.marked(detached=host.at) if left else cycle
     if backing.cache_mode is CacheMode.WRITEBACK and phase is Phase.ATTACHING:
         cycle = cycle.marked(boosted=host.at)
     in_use = 0 if backing.available_percent is None else 100 - backing.available_percent

@@ -7,9 +7,11 @@ power cut leaves and is cut off. `elastio why` reads the same file.
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from elastio.errors import JournalError
 from elastio.state import AgentState, Cycle, Phase
 
 ROTATE_BYTES = 4 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,17 @@ class Journal:
         self.path, self.boot_id = path, boot_id
         self._sequence = 0
         self._file: int | None = None
+        self._is_torn = False  # the file may end in half a line
 
     def open(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._cut_torn_line()
-            self._sequence = max((int(r.get("seq", 0)) for r in read(self.path)), default=0)
+            numbers = (r.get("seq") for r in read(self.path))
+            self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             self._file = os.open(self.path, flags, 0o640)
+            _make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
 
@@ -84,8 +91,6 @@ class Journal:
         self._append("decision", body, now, wall, durable=True)
 
     def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
-        if self._file is None:
-            raise JournalError("the journal is not open")
         self._sequence += 1
         head = {
             "seq": self._sequence,
@@ -94,30 +99,66 @@ class Journal:
             "now": round(now, 3),
             "boot": self.boot_id,
         }
-        line = json.dumps({**head, **body}, separators=(",", ":")).encode() + b"\n"
+        self._write(json.dumps({**head, **body}, separators=(",", ":")).encode() + b"\n", durable=durable)
+
+    def _write(self, line: bytes, *, durable: bool) -> None:
+        if self._file is None:
+            raise JournalError("the journal is not open")
+        start = b"\n" if self._is_torn else b""  # ends the half line, which readers pass over
         try:
-            if os.write(self._file, line) != len(line):
-                raise OSError(28, "the disk is full")
+            self._is_torn = True
+            if os.write(self._file, start + line) != len(start + line):
+                raise OSError(errno.ENOSPC, "the disk is full")
+            self._is_torn = False
             if durable:
                 os.fdatasync(self._file)
-                self._rotate_if_large(line)
         except OSError as error:
             raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from error
+        if durable and os.fstat(self._file).st_size >= ROTATE_BYTES:
+            self._rotate(line)
 
-    def _rotate_if_large(self, last: bytes) -> None:
-        """Keep one older file. The new one begins with the last durable record, so that nothing is forgotten."""
-        if self._file is None or os.fstat(self._file).st_size < ROTATE_BYTES:
-            return
+    def _rotate(self, last: bytes) -> None:
+        """Keep one older file. The new one begins with the last durable record, so that nothing is forgotten.
+
+        A failure costs only space: the record is safe in the old file, which goes on.
+        """
         fresh = self.path.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
-        os.write(descriptor, last)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        try:
+            descriptor = os.open(fresh, flags, 0o640)
+        except OSError as error:
+            _log.warning("the journal is not rotated: %s", error)
+            return
+        try:
+            self._replace_with(fresh, descriptor, last)
+        except OSError as error:
+            _log.warning("the journal is not rotated: %s", error)
+            os.close(descriptor)
+            return
+        self.close()
+        self._file = descriptor
+        try:
+            _make_names_durable(self.path.parent)
+        except OSError as error:
+            raise JournalError(f"the new journal {self.path} is not safe on the disk: {error.strerror}") from error
+
+    def _replace_with(self, fresh: Path, descriptor: int, last: bytes) -> None:
+        if os.write(descriptor, last) != len(last):
+            raise OSError(errno.ENOSPC, "the disk is full")
         os.fdatasync(descriptor)
         older = self.path.with_suffix(".old")
         older.unlink(missing_ok=True)
         os.link(self.path, older)
         fresh.replace(self.path)
-        os.close(self._file)
-        self._file = descriptor
+
+
+def _make_names_durable(directory: Path) -> None:
+    """Without this a power cut may bring back the file that a name stood for before."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
@@ -149,8 +190,13 @@ def remember(path: Path, *, now: float, wall: float, boot_id: str) -> Memory:
 
     Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess.
     """
+    return recall(read(path), path, now=now, wall=wall, boot_id=boot_id)
+
+
+def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str) -> Memory:
+    """`remember` of records that lie anywhere; `source` is what an error names."""
     last = None
-    for record in read(path):
+    for record in records:
         if "phase" in record:
             last = record
     if last is None:
@@ -161,7 +207,7 @@ def remember(path: Path, *, now: float, wall: float, boot_id: str) -> Memory:
         written_now, written_wall = float(last["now"]), float(last["wall"])
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
-            f"the last record of {path} is not understood ({error}); move it away to start anew"
+            f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
     if cycle is None or last.get("boot") == boot_id:
         return memory

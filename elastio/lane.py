@@ -8,11 +8,13 @@ a killed child is stuck in the kernel the lane stays busy, because its job may s
 from __future__ import annotations
 
 import ctypes
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import time
+import weakref
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -24,6 +26,12 @@ JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)
 
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+
+# The ends of all lanes that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
+# would not end when its lane closes it, and a selector would go on reporting it.
+_parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+_log = logging.getLogger(__name__)
 
 
 class LanePort(Protocol[JobIn_contra, ResultOut_co]):
@@ -42,7 +50,8 @@ class LanePort(Protocol[JobIn_contra, ResultOut_co]):
 class ForkLane(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
 
-    `warm_up` runs once in every new child before its first job: slow imports happen there.
+    `warm_up` runs once in every new child before its first job: slow imports happen there. An exception in `work` is
+    a bug: it is logged, the child ends, because nobody knows what it left behind, and the job counts as lost.
     """
 
     def __init__(
@@ -66,7 +75,8 @@ class ForkLane(Generic[Job, Result]):
         """Start the child now rather than with the first job."""
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
-        self._child = context.Process(target=self._serve, args=(theirs, ours), name=f"elastio-{self.name}", daemon=True)
+        _parents_ends.add(ours)
+        self._child = context.Process(target=self._serve, args=(theirs,), name=f"elastio-{self.name}", daemon=True)
         self._child.start()
         theirs.close()
         self._pipe = ours
@@ -82,9 +92,12 @@ class ForkLane(Generic[Job, Result]):
         """A child was killed and is not dead yet: it hangs in the kernel."""
         return self.busy and self._given_up
 
-    def fileno(self) -> int | None:
-        """For a selector: readable when the answer is there."""
-        return self._pipe.fileno() if self._pipe is not None and not self._pipe.closed else None
+    def awaited(self) -> Connection | None:
+        """For a selector: readable when the answer is there, or will never be. None while nothing is awaited.
+
+        Another job may mean another connection with the same descriptor: compare connections, not numbers.
+        """
+        return self._pipe if self._job is not None else None
 
     def submit(self, job: Job, timeout_s: float) -> None:
         if self.busy:
@@ -94,8 +107,12 @@ class ForkLane(Generic[Job, Result]):
             self.start()
         self._job, self._began = job, time.monotonic()
         self._deadline = self._began + timeout_s
-        if self._pipe is not None:
+        if self._pipe is None:
+            raise RuntimeError(f"lane {self.name} has no child")
+        try:
             self._pipe.send(job)
+        except OSError as error:  # the child died just now: `poll` finds that out and the job is lost
+            _log.warning("lane %s: the child did not take a job: %s", self.name, error)
 
     def poll(self) -> Result | None:
         """The result, once: the child's, or `lost` when its time is over or it died."""
@@ -140,20 +157,34 @@ class ForkLane(Generic[Job, Result]):
 
     # --- the child's side --------------------------------------------------------------------------------
 
-    def _serve(self, pipe: Connection, parents: Connection) -> None:
-        parents.close()
+    def _serve(self, pipe: Connection) -> None:
+        for end in list(_parents_ends):
+            end.close()
         die_with_parent()
+        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        if self._warm_up is not None:
-            self._warm_up()
+        self._warm()
         while True:
             try:
                 job: Job = pipe.recv()
             except (EOFError, OSError):
                 os._exit(0)
-            pipe.send(self._work(job))
+            try:
+                result = self._work(job)
+            except Exception:
+                _log.exception("lane %s: a bug in a job, whose outcome is unknown now: %r", self.name, job)
+                os._exit(1)
+            pipe.send(result)
+
+    def _warm(self) -> None:
+        """A failure shows again in the first job, where it has an outcome."""
+        try:
+            if self._warm_up is not None:
+                self._warm_up()
+        except Exception:
+            _log.exception("lane %s: the start of the child failed", self.name)
 
 
 def die_with_parent() -> None:

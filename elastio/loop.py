@@ -46,6 +46,10 @@ class Books(Protocol):
 
     def learned(self, size_bytes: int) -> None: ...
 
+    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+        """The cloud shows only these volumes: every other bill of this device is over."""
+        ...
+
     def spend(self, *, wall: float) -> Spend: ...
 
 
@@ -72,6 +76,11 @@ class Inbox:
 
     def is_empty(self) -> bool:
         return not (self.outcomes or self.requests or self.sample or self.fresh_view)
+
+
+def _tokens(state: AgentState) -> frozenset[str]:
+    current = {state.cycle.token} if state.cycle else set()
+    return frozenset({v.token for v in state.owned or ()} | current)
 
 
 class Agent:
@@ -214,9 +223,9 @@ class Agent:
             fault = f"a decision would have broken a safety rule and was thrown away: {error}"
             decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault), reason=fault)
         self.state, self._decide_at = decision.state, decision.wake_at
-        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
-            reply(answer)
         self._publish(before, decision, obs)
+        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
+            reply(answer)  # after the record: what was promised survives a crash
         self._act(decision, obs)
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
@@ -226,6 +235,8 @@ class Agent:
             for cycle in decision.records:
                 self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
                 self._spend_at = float("-inf")
+            if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
+                self._books.listed(_tokens(decision.state), wall=obs.wall)
             learned = decision.state.learned_size_bytes
             if learned is not None and learned != before.learned_size_bytes:
                 self._books.learned(learned)

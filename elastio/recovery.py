@@ -54,6 +54,8 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         return None
     cycle = replace(cycle, cache_set=backing.cache_set, failure="", pace={}).marked(boosted=obs.now)
     phase = phase_of(backing)
+    if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
+        phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
     return replace(state, phase=phase, cycle=cycle, recovered=True, fault=""), text
 

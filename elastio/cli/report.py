@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,10 +52,14 @@ def _state_dir(app: App) -> Path:
 
 @contextmanager
 def _ledger(path: Path) -> Iterator[Ledger]:
-    if not path.exists():
-        raise ElastioError(f"there is no ledger at {path}: the agent has not run yet, or keeps its state elsewhere")
-    if not os.access(path, os.R_OK):
-        raise ElastioError(f"{path} may not be read by this user: use sudo")
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise ElastioError(
+            f"there is no ledger at {path}: the agent has not run yet, or keeps its state elsewhere"
+        ) from None
+    except OSError as error:
+        raise ElastioError(f"{path} cannot be read ({error.strerror}): is it for root only? Use sudo") from error
     with Ledger(path, read_only=True) as ledger:
         yield ledger
 

@@ -120,5 +120,6 @@ def _volumes(seen: Status) -> str:
 def _agent(seen: Status) -> str:
     agent = seen.agent
     where = ", ".join(filter(None, (agent.instance_id, agent.instance_type, agent.zone)))
+    machine = f", on {where}" if where else ""
     kernel = "" if agent.host_responsive else "; the kernel does not answer"
-    return f"{agent.version}, up {format_duration(agent.uptime_s)}, on {where or 'an unknown machine'}{kernel}"
+    return f"{agent.version}, up {format_duration(agent.uptime_s)}{machine}{kernel}"

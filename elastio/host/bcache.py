@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, overflow, superblock, tuning
-from elastio.host.commands import run
-from elastio.host.sysfs import Sysfs
+from elastio.host.commands import Run, run
+from elastio.host.sysfs import Sysfs, parse_size
 from elastio.host.view import SETS, Backing, find_backing, look
 from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
 from elastio.units import KIB
@@ -27,12 +26,29 @@ LEAST_BUCKETS = 2048
 SMALLEST_BUCKET_BYTES = 64 * KIB
 
 
-class BcacheHost:
-    """`CacheHost` for the backing device with this UUID."""
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether the condition came true within the time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True
 
-    def __init__(self, backing_uuid: str, sysfs: Sysfs | None = None) -> None:
+
+class BcacheHost:
+    """`CacheHost` for the backing device with this UUID. `run` runs programs, `wait` waits for the kernel."""
+
+    def __init__(
+        self,
+        backing_uuid: str,
+        sysfs: Sysfs | None = None,
+        run: Run = run,
+        wait: Callable[[Callable[[], bool], float], bool] = wait_for,
+    ) -> None:
         self.backing_uuid = backing_uuid
         self.sysfs = sysfs or Sysfs()
+        self._run, self._wait = run, wait
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
@@ -73,16 +89,15 @@ class BcacheHost:
     # --- a new cache -------------------------------------------------------------------------------------
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        disk = self._require_disk(serial)
+        disk, backing = self._require_disk(serial), self._backing()
+        self._require_not_the_last_cache(backing, disk)
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered:
             return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
-        blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes)
+        blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run)
         blockdev.require_exclusive(disk.node)
-        backing = self._backing()
-        if blockdev.signatures(disk):
-            self._require_not_the_last_cache(backing, disk)
-            blockdev.wipe(disk)
+        if blockdev.signatures(disk, self._run):
+            blockdev.wipe(disk, self._run)
         cache_set = self._make_cache(disk, self._block_size(backing))
         self._register(disk, cache_set)
         return cache_set
@@ -102,7 +117,7 @@ class BcacheHost:
         return cache_set
 
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
-        """Never format what the backing device still waits for."""
+        """Never write on what the backing device still waits for."""
         state = self.sysfs.read(f"{backing.directory}/state")
         if state != CacheState.NO_CACHE and self._attached(backing) is None:
             raise NotOursError(f"{backing.device} is {state} and disk {disk.name} may be its cache: not touched")
@@ -118,7 +133,8 @@ class BcacheHost:
         bucket = BUCKET_BYTES
         while bucket > SMALLEST_BUCKET_BYTES and disk.size_bytes // bucket < LEAST_BUCKETS:
             bucket //= 2
-        text = run(["make-bcache", "-C", "-w", str(block_size), "-b", str(bucket), str(disk.node)], timeout_s=20)
+        argv = ["make-bcache", "-C", "-w", str(block_size), "-b", str(bucket), str(disk.node)]
+        text = self._run(argv, timeout_s=20)
         for line in text.splitlines():
             if line.startswith("Set UUID:"):
                 return CacheSetUuid(line.split()[-1])
@@ -135,14 +151,6 @@ class BcacheHost:
         if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
             raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
 
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                return False
-            time.sleep(POLL_S)
-        return True
-
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
         backing, disk = self._backing(), self._require_disk(serial)
         directory = backing.directory
@@ -151,6 +159,7 @@ class BcacheHost:
         attached = self._attached(backing)
         if attached not in (None, cache_set):
             raise NotOursError(f"cache set {attached} is attached to {backing.device} already")
+        self._require_not_the_last_cache(backing, disk)
         tuning.tune_queue(self.sysfs, disk.name, tuning.CACHE_REQUESTS, tuning.CACHE_REQUEST_KB)
         tuning.tune_set(self.sysfs, cache_set)
         tuning.tune(self.sysfs, directory, backing.disk, attached)
@@ -173,7 +182,12 @@ class BcacheHost:
         directory = backing.directory
         state = self.sysfs.read(f"{directory}/state")
         mode = self.sysfs.shown(f"{directory}/cache_mode")
-        if state == CacheState.DIRTY or mode != CacheMode.NONE:
+        # After a crash `clean` may lag behind; `dirty_data` tells then.
+        dirty = parse_size(self.sysfs.read(f"{directory}/dirty_data")) or state not in (
+            CacheState.CLEAN,
+            CacheState.NO_CACHE,
+        )
+        if dirty or mode != CacheMode.NONE:
             raise DeviceBusyError(f"{backing.device} is {state} in mode {mode}: it must be drained before a detach")
         self._make_durable(backing)
         self.sysfs.write(f"{directory}/detach", 1)
@@ -193,12 +207,19 @@ class BcacheHost:
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered is not None:
             self._require_serves_nobody(registered)
-        elif self._attached(backing) is None:
-            self._require_not_the_last_cache(backing, disk)
+        self._require_carries(disk, registered, cache_set)
+        self._require_not_the_last_cache(backing, disk)
         self._make_durable(backing)  # "no cache" in the backing superblock, and all data, before the cache goes
         if registered is not None:
             self._unregister(disk, registered)
         self._wipe(disk)
+
+    def _require_carries(self, disk: blockdev.Disk, registered: str | None, wanted: CacheSetUuid | None) -> None:
+        """Either nothing, or the set that was decided about."""
+        written = superblock.read(disk.node)
+        carried = registered or (written.set_uuid if written else None)
+        if carried is not None and wanted is not None and carried != wanted:
+            raise NotOursError(f"disk {disk.name} carries cache set {carried}, not {wanted}: it was not touched")
 
     def _require_serves_nobody(self, cache_set: str) -> None:
         served = [n for n in self.sysfs.names(f"{SETS}/{cache_set}") if n.startswith("bdev")]
@@ -216,8 +237,8 @@ class BcacheHost:
             raise HostError(f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s")
 
     def _wipe(self, disk: blockdev.Disk) -> None:
-        blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes)
+        blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
         blockdev.require_exclusive(disk.node)
-        blockdev.wipe(disk)
-        if superblock.read(Path(disk.node)) is not None:
+        blockdev.wipe(disk, self._run)
+        if superblock.read(disk.node) is not None:
             raise HostError(f"the superblock on {disk.name} is still there after wiping it")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host.commands import run
+from elastio.host import commands, superblock
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.model import Serial
 
@@ -22,10 +23,7 @@ class Disk:
     name: str
     serial: Serial
     size_bytes: int
-
-    @property
-    def node(self) -> Path:
-        return Path("/dev") / self.name
+    node: Path
 
 
 def bare(serial: str) -> str:
@@ -48,7 +46,7 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
         serial = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
         size = int(sysfs.read_or(f"sys/block/{name}/size", "0") or 0) * SECTOR
         if serial.strip() and size:
-            found.append(Disk(name, Serial(serial.strip()), size))
+            found.append(Disk(name, Serial(serial.strip()), size, sysfs.path(f"dev/{name}")))
     return tuple(found)
 
 
@@ -79,17 +77,18 @@ def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
     return any(line.split()[0] == f"/dev/{name}" for line in swaps if line.split())
 
 
-def signatures(disk: Disk) -> tuple[str, ...]:
+def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
     """Types of every signature on the disk (`bcache`, `ext4`, `gpt`...), as wipefs finds them."""
     text = run(["wipefs", "--no-act", "--json", str(disk.node)], timeout_s=10)
-    if not text.strip():
-        return ()
-    found = json.loads(text).get("signatures") or []
-    return tuple(sorted({str(entry["type"]) for entry in found}))
+    try:
+        found = json.loads(text).get("signatures") or [] if text.strip() else []
+        return tuple(sorted({str(entry["type"]) for entry in found}))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise HostError(f"wipefs answered what is not understood about {disk.name}: it was not touched") from error
 
 
-def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int) -> None:
-    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but bcache's."""
+def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> None:
+    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache."""
     if disk.size_bytes != size_bytes:
         raise NotOursError(
             f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
@@ -99,9 +98,12 @@ def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int) -> None:
         raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
     if is_mounted_or_swap(sysfs, disk.name):
         raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
-    foreign = [s for s in signatures(disk) if s != "bcache"]
+    foreign = [s for s in signatures(disk, run) if s != "bcache"]
     if foreign:
         raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
+    written = superblock.read(disk.node)
+    if written is not None and written.role is superblock.Role.BACKING:
+        raise NotOursError(f"disk {disk.name} is itself a backing device of bcache: it was not touched")
 
 
 def require_exclusive(node: Path) -> None:
@@ -112,7 +114,7 @@ def require_exclusive(node: Path) -> None:
         raise DeviceBusyError(f"{node} is in use: {error.strerror}") from error
 
 
-def wipe(disk: Disk) -> None:
+def wipe(disk: Disk, run: Run = commands.run) -> None:
     """Remove every signature. bcache's own would make udev register the disk again."""
     run(["wipefs", "--all", "--quiet", str(disk.node)], timeout_s=15)
 

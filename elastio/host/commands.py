@@ -5,10 +5,17 @@ from __future__ import annotations
 import shlex
 import subprocess
 from collections.abc import Sequence
+from typing import Protocol
 
 from elastio.errors import HostError
 
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Run(Protocol):
+    """How a program is run: `run`, or what stands in for it."""
+
+    def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str: ...
 
 
 def run(argv: Sequence[str], *, timeout_s: float = 30.0) -> str:

@@ -16,6 +16,7 @@ from elastio.host.sysfs import Sysfs
 EVENT = "sys/kernel/tracing/events/bcache/bcache_write"
 KEYS = "hist:keys=writeback,bypass"
 TRIGGER = f"{KEYS}:vals=nr_sector"
+VALUE = "nr_sector"
 ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d+)")
 SECTOR = 512
 
@@ -34,11 +35,10 @@ def start(sysfs: Sysfs) -> bool:
 
 
 def read(sysfs: Sysfs) -> int | None:
-    """Bytes not absorbed since `start`, or None when nobody counts."""
+    """Bytes not absorbed since `start`, or None when nobody counts, or counts something else."""
     text = sysfs.read_or(f"{EVENT}/hist", "")
-    if KEYS not in text:
-        return None
-    return parse(text)
+    counted = [line for line in text.splitlines() if KEYS in line and VALUE in line]
+    return parse(text) if counted else None
 
 
 def parse(text: str) -> int:

@@ -59,8 +59,9 @@ def read(device: Path) -> Superblock | None:
     except OSError:
         return None
     try:
-        # The page cache may hold what was there before the last owner wrote: drop this range first.
-        os.posix_fadvise(descriptor, OFFSET, OFFSET, os.POSIX_FADV_DONTNEED)
+        # The kernel writes superblocks past the page cache, which may still hold what was there before: drop it.
+        # All of it, because only whole pages are dropped and a page may be larger than this range.
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return parse(os.pread(descriptor, OFFSET, OFFSET))
     except OSError:
         return None

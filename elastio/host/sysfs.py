@@ -23,14 +23,14 @@ class Sysfs:
     def read(self, name: str) -> str:
         """The file's text, stripped. Raises HostError when it cannot be read."""
         try:
-            return self.path(name).read_text().strip()
+            return self.path(name).read_text(errors="replace").strip()
         except OSError as error:
             raise HostError(f"cannot read /{name}: {error.strerror}") from error
 
     def read_or(self, name: str, default: str) -> str:
         """Like `read`, but a missing file gives the default."""
         try:
-            return self.path(name).read_text().strip()
+            return self.path(name).read_text(errors="replace").strip()
         except OSError:
             return default
 

@@ -28,14 +28,15 @@ class Backing:
     disk: str
     device: str  # the disk or its partition
     adaptive: str | None
+    nodes: Path  # the directory of device nodes
 
     @property
     def node(self) -> Path:
-        return Path("/dev") / self.device
+        return self.nodes / self.device
 
     @property
     def adaptive_node(self) -> Path | None:
-        return Path("/dev") / self.adaptive if self.adaptive else None
+        return self.nodes / self.adaptive if self.adaptive else None
 
 
 def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
@@ -45,10 +46,10 @@ def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
         for device, directory in [(disk, f"sys/block/{disk}/bcache")] + [
             (part, f"sys/block/{disk}/{part}/bcache") for part in parts
         ]:
-            if disk.startswith("bcache") or not sysfs.exists(f"{directory}/backing_dev_uuid"):
+            if disk.startswith("bcache"):
                 continue
-            if sysfs.read(f"{directory}/backing_dev_uuid") == uuid:
-                return Backing(directory, disk, device, sysfs.link(f"{directory}/dev"))
+            if sysfs.read_or(f"{directory}/backing_dev_uuid", "") == uuid:
+                return Backing(directory, disk, device, sysfs.link(f"{directory}/dev"), sysfs.path("dev"))
     return None
 
 
@@ -62,12 +63,16 @@ def look(sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, bo
 
 
 def _backing_view(sysfs: Sysfs, backing: Backing) -> BackingView:
+    problem = "its state keeps changing"
     for _ in range(ATTEMPTS):
-        before = _identity(sysfs, backing)
-        view = _read_backing(sysfs, backing)
-        if before == _identity(sysfs, backing) == (view.state.value, view.cache_set):
-            return view
-    raise HostError(f"bcache's view of {backing.device} keeps changing")
+        try:
+            before = _identity(sysfs, backing)
+            view = _read_backing(sysfs, backing)
+            if before == _identity(sysfs, backing) == (view.state.value, view.cache_set):
+                return view
+        except (HostError, ValueError) as error:  # files of a set that leaves are gone before its link is
+            problem = str(error)
+    raise HostError(f"bcache does not show {backing.device}: {problem}")
 
 
 def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:

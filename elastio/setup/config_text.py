@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import textwrap
@@ -60,5 +61,6 @@ def write(path: Path, text: str, *, replace: bool) -> None:
         fresh.chmod(0o644)
         fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it may never have come to be; the first error is the one that matters
+            fresh.unlink()
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -108,7 +108,7 @@ class Bcache:
         self.acked[block] = version
         cache = self.cache
         if route is Route.ABSORB and cache is not None:
-            cache.put(block, version, dirty=True)
+            self._store(cache, block, version, dirty=True)
             self.sb_dirty = True
             self.unsettled.add(block)
             self.absorbed_bytes += self.block_bytes
@@ -120,9 +120,15 @@ class Bcache:
             return
         cache.drop(block)
         if route is not Route.BYPASS and cache.can_store:
-            cache.put(block, version, dirty=False)
+            self._store(cache, block, version, dirty=False)
         if route is Route.OVERFLOW:
             self.overflow_bytes += self.block_bytes
+
+    def _store(self, cache: CacheContent, block: int, version: int, *, dirty: bool) -> None:
+        """What must go to make room was flushed long ago: the oldest buckets are reused first."""
+        for evicted in cache.put(block, version, dirty=dirty):
+            if self.backing.settle(evicted) == self.acked.get(evicted):
+                self.unsettled.discard(evicted)
 
     def fsync(self) -> None:
         """A FLUSH reaches the backing disk."""
@@ -136,7 +142,7 @@ class Bcache:
         if self.cache is None or self.detaching or self.mode is CacheMode.NONE:
             return
         if self.cache.can_store and self.cache.in_use <= CUTOFF_BYPASS:
-            self.cache.put(block, self.backing.version(block), dirty=False)
+            self._store(self.cache, block, self.backing.version(block), dirty=False)
 
     def may_flush(self) -> bool:
         """True when the writeback thread has leave to run. A detach ignores `writeback_running`."""

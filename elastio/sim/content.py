@@ -45,6 +45,13 @@ class BackingContent:
         self.durable.update(self.volatile)
         self.volatile.clear()
 
+    def settle(self, block: int) -> int | None:
+        """A disk writes its own cache back within seconds: this block survives by now. The version, if it was not."""
+        version = self.volatile.pop(block, None)
+        if version is not None:
+            self.durable[block] = version
+        return version
+
     def power_cut(self, kept: Container[int]) -> None:
         """Forget volatile blocks, except those in `kept`."""
         self.volatile = {b: v for b, v in self.volatile.items() if b in kept}
@@ -80,15 +87,18 @@ class CacheContent:
         """True when a read of `block` is a hit."""
         return block in self.dirty or block in self.clean
 
-    def put(self, block: int, version: int, *, dirty: bool) -> None:
-        """Store a block, evicting the oldest clean ones when there is no room."""
+    def put(self, block: int, version: int, *, dirty: bool) -> tuple[int, ...]:
+        """Store a block, evicting the oldest clean ones when there is no room; returns those."""
         self.drop(block)
+        evicted = []
         while self.clean and len(self.dirty) + len(self.clean) >= self._usable:
-            self.clean.pop(next(iter(self.clean)))
+            evicted.append(next(iter(self.clean)))
+            del self.clean[evicted[-1]]
         (self.dirty if dirty else self.clean)[block] = version
         self._allocated += 1
         if self._allocated >= self.blocks * GC_SHARE or self.in_use >= CUTOFF_BYPASS:
             self.collect()
+        return tuple(evicted)
 
     def flushed(self, block: int, version: int) -> bool:
         """Mark `version` of a block clean; False when it was overwritten or dropped meanwhile."""

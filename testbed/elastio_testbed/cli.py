@@ -66,6 +66,23 @@ def run_command(
 
 
 @main.command()
+@click.option("--seconds", type=click.FloatRange(10, 3600), default=120, show_default=True)
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
+def bench(seconds: float, json_path: Path | None) -> None:
+    """Measure what the daemon costs at rest, at 1 s sampling."""
+    from elastio_testbed.bench import footprint  # noqa: PLC0415
+
+    try:
+        found = footprint(seconds)
+    except (HypervisorError, ImageError) as error:
+        raise click.ClickException(str(error)) from error
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(found, indent=2) + "\n")
+    click.echo(json.dumps(found, indent=2))
+
+
+@main.command()
 @click.option("--cloud", "cloud_path", type=click.Path(path_type=Path), help="Also leave a bootable qcow2 here.")
 def image(cloud_path: Path | None) -> None:
     """Build the guest image, unless it is there already."""

@@ -39,7 +39,8 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    "demo": Experiment("demo", (0.6, 0.6, 0.6), 90.0, 10.0, 33.0, 128.0, 1.2, inactivity_delay_s=8.0),
+    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.15.
+    "demo": Experiment("demo", (4.0, 4.0, 4.0), 600.0, 50.0, 33.0, 128.0, 10.0),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
 }
 

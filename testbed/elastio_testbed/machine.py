@@ -44,7 +44,7 @@ class Guest:
     def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
         """Boot, make the device and its filesystem, start the agent, put the caps in force."""
         self.vm.start(boot_s)
-        for program in ("workload.py", "recorder.py"):
+        for program in ("workload.py", "recorder.py", "ask.py"):
             text = resources.files("elastio_testbed.guest").joinpath(program).read_bytes()
             self.vm.agent.write_file(f"/opt/testbed/{program}", text)
         device = f"/dev/{self.disk_name()}"
@@ -150,6 +150,8 @@ class Guest:
     def verify(self) -> dict[str, Any]:
         """Read every file back from the device, past the page cache, and compare each byte."""
         self.check(["sync"], timeout_s=120)
+        if self.setup is Setup.ADAPTIVE:
+            self.check(["elastio", "pause"], timeout_s=90)  # reading it all back is a load, and no part of the run
         self.vm.set_limit(self.serial, None)
         self.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
         text = self.check(["python3", "/opt/testbed/workload.py", "verify", SPEC], timeout_s=900)
@@ -163,7 +165,7 @@ class Guest:
     # --- the agent ---------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.check(["elastio", "status", "--json"], timeout_s=90))
+        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/ask.py"], timeout_s=90))
         return found
 
     def report(self) -> dict[str, Any]:

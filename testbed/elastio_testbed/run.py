@@ -131,12 +131,12 @@ def _conclude(setup: Setup, guests: list[Guest], endpoint: Ec2Endpoint, scaled: 
     if setup is Setup.ADAPTIVE:
         evidence.decisions = first.decisions()
         reports = [guest.report() for guest in guests]
-    verified = [guest.verify() for guest in guests]
     total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
     completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
     cache = _cache_agbs(endpoint, scaled)
     backing = sum(agbs(guest.cap_bytes_s / 1e6, scaled.backing_bytes, total_s) for guest in guests)
     left = len(endpoint.live_volumes()) + sum(len(guest.vm.disks()) - 1 for guest in guests)
+    verified = [guest.verify() for guest in guests]
     return SetupResult(
         setup=setup,
         completion_s=round(completion_s, 3),

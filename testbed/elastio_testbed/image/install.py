@@ -14,6 +14,8 @@ _COMMANDS = ("elastio", "elastiod")
 _UNIT_SUFFIXES = {".service", ".socket", ".timer", ".target", ".path", ".mount", ".slice"}
 _CONF_KINDS = ("sysusers", "tmpfiles", "modprobe", "modules-load", "sysctl")
 _TIMEOUT_S = 300
+# Where the AWS provider keeps its trimmed SDK data: making it takes a slow guest half a minute, the host a moment.
+_SDK_DATA = "/var/cache/elastio/botocore"
 
 
 def install(root: Path, checkout: Path, cache: Path) -> None:
@@ -56,6 +58,7 @@ def _install_venv(root: Path, checkout: Path, cache: Path) -> None:
         chroot(root, ["python3", "-m", "venv", f"/{VENV}"], timeout_s=_TIMEOUT_S)
         pip = [f"/{VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", inside]
         chroot(root, [*pip, "elastio[aws]"], timeout_s=_TIMEOUT_S)
+    chroot(root, [f"/{VENV}/bin/python", "-m", "elastio_aws.slim", _SDK_DATA], timeout_s=_TIMEOUT_S)
     for command in _COMMANDS:
         (root / "usr/bin" / command).symlink_to(f"/{VENV}/bin/{command}")
 

@@ -60,6 +60,7 @@ def test_every_key_reaches_the_policy() -> None:
                 "max_size_gib": 40,
                 "size_step_gib": 0.25,
                 "headroom": 1.5,
+                "iops": 9000,
             },
             "policy": {
                 "utilization_threshold": 0.5,
@@ -75,7 +76,8 @@ def test_every_key_reaches_the_policy() -> None:
         }
     )
     policy = config.policy(0.4)
-    assert (policy.cache_bandwidth_mb_s, policy.headroom, policy.cutoff) == (250.5, 1.5, 0.4)
+    assert (policy.cache_bandwidth_mb_s, policy.cache_iops) == (250.5, 9000)
+    assert (policy.headroom, policy.cutoff) == (1.5, 0.4)
     assert (policy.initial_size_bytes, policy.min_size_bytes) == (5 * GIB // 2, GIB // 2)
     assert (policy.caps.max_size_bytes, policy.size_step_bytes) == (40 * GIB, GIB // 4)
     assert (policy.utilization_threshold, policy.release_threshold) == (0.5, 0.4)

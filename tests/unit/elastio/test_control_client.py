@@ -14,7 +14,7 @@ from elastio.errors import ControlError
 from elastio.protocol import RefusedByAgentError, UnreachableError
 
 
-def asked_of(path: Path, serve: Callable[[socket.socket], object]) -> None:
+def asked_of(path: Path, serve: Callable[[socket.socket], object], padding: str = "") -> None:
     """Ask `boost` of an agent that does with its one connection what `serve` says."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -28,7 +28,7 @@ def asked_of(path: Path, serve: Callable[[socket.socket], object]) -> None:
         thread = threading.Thread(target=once)
         thread.start()
         try:
-            ControlClient(path, timeout_s=10).ask("boost")
+            ControlClient(path, timeout_s=10).ask("boost", padding=padding)
         finally:
             thread.join()
 
@@ -60,10 +60,13 @@ def test_a_refusal_is_an_error_with_the_agents_own_sentence(tmp_path: Path) -> N
 
 
 def test_hears_a_refusal_that_came_before_the_request_was_read(tmp_path: Path) -> None:
-    """A refused client is not read from: the reason must not drown in a broken pipe."""
+    """A refused client is not read from: the reason must not drown in a broken pipe.
+
+    The request is larger than the socket takes, so that sending it cannot end before the agent has hung up.
+    """
     refusal = b'{"version":1,"ok":false,"error":"16 clients are connected already"}\n'
     with pytest.raises(RefusedByAgentError, match="16 clients are connected already"):
-        asked_of(tmp_path / "s.sock", lambda served: served.sendall(refusal))
+        asked_of(tmp_path / "s.sock", lambda served: served.sendall(refusal), padding="x" * 4_000_000)
 
 
 @pytest.mark.parametrize("reply", [b"", b'{"version":1'])

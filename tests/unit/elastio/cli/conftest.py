@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,8 +51,8 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
         sample=Sample(8000.0, 1.0, Rates(0.0, 50.4)),
         spend=Spend(2, 1234.5, 0.12),
     )
-    who = Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large")
-    return Status.of(state, obs, POLICY, Surroundings("0.1.0", 380.0, who, **around))
+    known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
+    return Status.of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, **changes: Any) -> AgentState:
@@ -149,3 +150,4 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "    return Toy()\n"
     )
     monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "toycloud", raising=False)  # that of another test

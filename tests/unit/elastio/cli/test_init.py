@@ -88,3 +88,28 @@ def test_asks_on_a_terminal_for_what_is_missing(elastio: Shell, tmp_path: Path) 
     assert "Bandwidth to buy for a cache (MB/s)" in result.output
     config = load(tmp_path / "elastio.toml")
     assert (config.device.bandwidth_mb_s, config.cache.bandwidth_mb_s) == (60, 90)
+
+
+def test_an_instance_that_cannot_be_identified_is_said_and_does_not_stop_it(elastio: Shell, tmp_path: Path) -> None:
+    backing(tmp_path / "root")
+    (tmp_path / "site" / "toycloud.py").write_text(
+        "from elastio.errors import TransientError\n"
+        "class Toy:\n"
+        "    def identify(self):\n"
+        "        raise TransientError('the metadata service does not answer')\n"
+        "def open_provider(settings, uuid):\n"
+        "    return Toy()\n"
+    )
+    result = elastio("init", *GIVEN)
+    assert result.exit_code == 0
+    assert result.stderr == "not found out, which instance this is: the metadata service does not answer\n"
+    assert load(tmp_path / "elastio.toml").provider.name == "toy"
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(elastio: Shell, tmp_path: Path) -> None:
+    backing(tmp_path / "root")
+    (tmp_path / "file").write_text("")
+    inside = Shell(replace(elastio.app, config_path=tmp_path / "file" / "elastio.toml"))
+    result = inside("init", *GIVEN)
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[-1].startswith(f"elastio: {tmp_path}/file/elastio.toml cannot be written: ")

@@ -74,6 +74,13 @@ def test_says_that_there_is_no_ledger_yet(ledger: Path, elastio: Shell) -> None:
     assert result.stderr.startswith(f"elastio: there is no ledger at {ledger}: the agent has not run yet")
 
 
+def test_says_that_the_ledger_cannot_be_read(ledger: Path, elastio: Shell, tmp_path: Path) -> None:
+    (tmp_path / "elastio.toml").write_text(CONFIG.replace("{state}", str(ledger)))
+    result = elastio("report")
+    assert result.exit_code == 1
+    assert "ledger.sqlite cannot be read (Not a directory): is it for root only? Use sudo" in result.stderr
+
+
 def test_a_ledger_that_is_none_is_one_sentence(ledger: Path, elastio: Shell) -> None:
     for leftover in ledger.parent.glob("ledger.sqlite-*"):
         leftover.unlink()

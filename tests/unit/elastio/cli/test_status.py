@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from elastio.model import CacheSetUuid, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.observation import Observation
 from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
-from elastio.status import Status
+from elastio.status import Status, Surroundings
 from elastio.units import GIB, MIB
 
-from .conftest import FakeAgent, Shell, published, standing
+from .conftest import POLICY, FakeAgent, Shell, backing, published, standing
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 
@@ -39,7 +40,7 @@ LOAD = LoadWatch(utilization=0.84)
 
 SITUATIONS: dict[str, Status] = {
     "idle": published(standing(Phase.IDLE, owned=())),
-    "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes")),
+    "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes"), identity=None),
     "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
     "boosting": published(
         AgentState(
@@ -84,6 +85,17 @@ def test_flush_progress_is_the_share_that_has_left(at_start: int, left: int, pro
     seen = published(standing(Phase.FLUSHING, cycle=cycle), dirty_bytes=left)
     assert seen.cycle is not None
     assert seen.cycle.flush_progress == progress
+
+
+def test_between_two_looks_the_last_views_are_shown() -> None:
+    """An observation carries the kernel's view and the throughput only while they are fresh."""
+    around = Surroundings(
+        "0.1.0", 0.0, host=HostView(1.0, "boot", backing(GIB)), sample=Sample(1.0, 1.0, Rates(3.0, 4.0))
+    )
+    seen = Status.of(AgentState(), Observation(now=2.0, wall=3.0), POLICY, around)
+    assert seen.backing is not None
+    assert seen.backing.dirty_bytes == GIB
+    assert (seen.load.read_mb_s, seen.load.write_mb_s) == (3.0, 4.0)
 
 
 def test_says_how_to_start_an_agent_that_is_not_running(elastio: Shell, tmp_path: Path) -> None:

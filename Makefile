@@ -1,0 +1,97 @@
+# One door: what the hooks run and what CI runs is what these targets run.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Programs of the laboratory and of the checks; each package is installed only where missing.
+PACKAGES := python3-venv qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs util-linux \
+            udev libudev1 iproute2 systemd ca-certificates
+LOCKS := requirements/dev.txt requirements/guest.txt
+SLOW_TESTS := tests/e2e
+FAST_TESTS := tests/unit tests/contract
+LONG_TESTS := tests/property tests/crash
+
+.PHONY: help setup packages fmt lint types contracts unit check test e2e demo bench image wheel-test lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- set-up ------------------------------------------------------------------------------------------------
+
+setup: packages $(VENV)/.installed ## Install everything: system packages, virtual environment, git hooks
+	@if git rev-parse --git-dir >/dev/null 2>&1; then git config core.hooksPath .githooks; fi
+
+packages:
+	@missing=$$(for p in $(PACKAGES); do \
+	  dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	  echo "installing:" $$missing; \
+	  apt-get update -q >/dev/null && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing >/dev/null || \
+	  { echo "apt-get could not install:" $$missing >&2; exit 1; }; \
+	fi
+
+$(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
+	python3 -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
+	touch $@
+
+lock: ## Resolve the lock files anew
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
+	for name in guest dev; do $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
+	  requirements/$$name.in -o requirements/$$name.txt; done
+
+# --- checks ------------------------------------------------------------------------------------------------
+
+fmt: ## Format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+contracts: $(VENV)/.installed
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.installed
+	$(BIN)/pytest -q $(FAST_TESTS)
+
+check: setup lint types contracts unit ## Lint, types, import contracts, unit and contract tests
+
+test: check ## Everything: checks, property and crash tests, and the elastic cycle in a guest
+	$(BIN)/pytest -q $(LONG_TESTS)
+	$(MAKE) --no-print-directory e2e
+
+e2e: setup ## The elastic cycle on real bcache in a guest
+	$(BIN)/pytest -q $(SLOW_TESTS)
+
+wheel-test: setup ## Build the wheel and use it from a clean virtual environment
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	python3 -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet --require-hashes -r requirements/guest.txt
+	build/wheel/venv/bin/pip install --quiet --no-deps build/wheel/elastio-*.whl
+	cd build/wheel && venv/bin/elastio --version && venv/bin/elastiod --version && \
+	  venv/bin/elastio simulate --help >/dev/null
+
+# --- the laboratory ----------------------------------------------------------------------------------------
+
+demo: setup ## Three storage set-ups on real bcache, compared; result and picture in out/demo
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.15 --json out/demo/result.json --png out/demo/result.png
+
+bench: setup ## What the daemon costs at rest
+	$(BIN)/elastio-testbed bench --json out/bench/result.json
+
+image: setup ## Build the guest image, and a bootable qcow2 in out/image
+	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2
+
+clean: ## Remove what the targets above left here (not the image cache)
+	rm -rf $(VENV) build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

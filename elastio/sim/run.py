@@ -1,0 +1,268 @@
+"""The real loop on a simulated world: one agent, stepped from event to event, killed and started anew at will."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from elastio.actions import Action, Outcome
+from elastio.errors import ElastioError
+from elastio.events import orphans
+from elastio.executor import Executor, lost
+from elastio.journal import Memory
+from elastio.loop import Agent, Books, Journal, Lanes, Look
+from elastio.model import HostView, Request, RequestKind
+from elastio.observation import Answer
+from elastio.policy import Policy
+from elastio.sim.lane import SimLane
+from elastio.sim.records import MemoryBooks, MemoryJournal
+from elastio.sim.world import SimWorld
+from elastio.state import AgentState, Phase
+from elastio.units import MB
+
+# No two steps are closer: an agent that asks to be woken at once for ever would stop the clock.
+LEAST_STEP_S = 0.001
+SAMPLE_S = 1.0
+
+Point = Callable[[str], None]
+"""Called with a name wherever an agent may die: before and after every record, effect and outcome."""
+
+
+class KeptBooks(Books, Protocol):
+    """Books that also tell what was learned, as a start needs it."""
+
+    def learned_size(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One line of the timeline: throughput since the line before, sizes now. `at_s` is simulated time."""
+
+    at_s: float
+    phase: Phase
+    adaptive_mb_s: float
+    backing_mb_s: float
+    cache_mb_s: float
+    cache_bytes: int
+    dirty_bytes: int
+
+
+class PointedJournal:
+    """A journal with a point before and after every record."""
+
+    def __init__(self, journal: Journal, point: Point) -> None:
+        self._journal, self._point = journal, point
+
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
+        """See `journal.Journal`."""
+        name = type(action).__name__
+        self._point(f"before intent {name}")
+        self._journal.intend(action, state, now=now, wall=wall)
+        self._point(f"after intent {name}")
+
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
+        """See `journal.Journal`."""
+        name = type(outcome.action).__name__
+        self._point(f"before outcome {name}")
+        self._journal.outcome(outcome, now=now, wall=wall)
+        self._point(f"after outcome {name}")
+
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+        """See `journal.Journal`."""
+        self._point(f"before decision {before} to {state.phase}")
+        self._journal.decision(before, state, reason, now=now, wall=wall)
+        self._point(f"after decision {before} to {state.phase}")
+
+
+def ignore(point: str) -> None:
+    """The `Point` of a run in which nobody dies."""
+
+
+class Simulation:
+    """A world and its agent. `agent` is None while none runs; journal and books outlive it, as files do."""
+
+    def __init__(
+        self,
+        world: SimWorld,
+        policy: Policy,
+        *,
+        books: KeptBooks | None = None,
+        point: Point = ignore,
+        sample_interval_s: float = SAMPLE_S,
+        seed: int = 1,
+    ) -> None:
+        self.world, self.policy = world, policy
+        self.books: KeptBooks = MemoryBooks() if books is None else books
+        self.point = point
+        self.lines: list[bytes] = []
+        self.timeline: list[Moment] = []
+        self.on_step: Callable[[], None] = lambda: None
+        self.starts = 0
+        self._interval, self._seed = sample_interval_s, seed
+        self._traffic = (0.0, 0, 0, 0)
+        self._boots = world.kernel.boots
+        self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
+        self.agent: Agent | None = None
+        self.journal = MemoryJournal(self.lines, world.kernel.boot_id)
+        self.start_agent()
+
+    @property
+    def state(self) -> AgentState:
+        """What the agent that runs, or ran last, knows."""
+        return self._last.state
+
+    @property
+    def phase(self) -> Phase:
+        return self._last.state.phase
+
+    # --- life and death ------------------------------------------------------------------------------------
+
+    def start_agent(self) -> None:
+        """A new agent with nothing but what was written down."""
+        self.kill_agent()
+        self.starts += 1
+        self.journal = MemoryJournal(self.lines, self.world.kernel.boot_id)
+        clock = self.world.clock
+        memory = self.journal.remember(now=clock.now(), wall=clock.wall())
+        self.agent = self._last = Agent(
+            self.policy,
+            self._state_of(memory),
+            lanes=self._open_lanes(),
+            journal=PointedJournal(self.journal, self._pass),
+            books=self.books,
+            clock=clock,
+            counters=self.world.counters,
+            sample_interval_s=self._interval,
+            seed=self._seed + self.starts,
+        )
+
+    def _state_of(self, memory: Memory) -> AgentState:
+        return AgentState(
+            phase=memory.phase,
+            cycle=memory.cycle,
+            paused=memory.paused,
+            learned_size_bytes=self.books.learned_size(),
+        )
+
+    def kill_agent(self) -> None:
+        """SIGKILL: what is under way goes on without anybody who waits for it."""
+        if self.agent is not None:
+            for lane in self._lanes:
+                lane.abandon()
+            self.agent = None
+
+    def power_cut(self) -> None:
+        """The machine boots anew, and an agent starts on it."""
+        self.world.power_cut()
+        self._after_boot()
+
+    def _after_boot(self) -> None:
+        self.kill_agent()
+        self.journal.power_cut()
+        self._boots = self.world.kernel.boots
+        self.start_agent()
+
+    def _pass(self, name: str) -> None:
+        self.point(name)
+
+    def _open_lanes(self) -> Lanes:
+        world = self.world
+        executor = Executor(world.host, lambda: world.provider)
+
+        def look(serials: Look) -> HostView | str:
+            try:
+                return world.host.look(serials)
+            except ElastioError as error:
+                return str(error)
+
+        def carry_out(action: Action) -> Outcome:
+            name = type(action).__name__
+            self._pass(f"before {name}")
+            outcome = executor.run(action)
+            self._pass(f"after {name}")
+            return replace(outcome, seconds=world.meter.seconds)
+
+        look_lane: SimLane[Look, HostView | str] = world.lane(look, lambda _, s: f"no view of the kernel in {s:.0f} s")
+        cloud: SimLane[Action, Outcome] = world.lane(carry_out, lost)
+        host: SimLane[Action, Outcome] = world.lane(carry_out, lost)
+        self._lanes = (look_lane, cloud, host)
+        return Lanes(look=look_lane, cloud=cloud, host=host)
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def step(self, most_s: float = SAMPLE_S) -> None:
+        """Let the agent act, then let time pass until the next event, at most `most_s`."""
+        clock = self.world.clock
+        seconds = most_s
+        if self.agent is not None:
+            self.agent.step()
+            now = clock.now()
+            events = [at for lane in self._lanes if (at := lane.next_event_at()) is not None]
+            seconds = min(most_s, max(LEAST_STEP_S, min((self.agent.wake_at(), *events)) - now))
+        self.world.advance(seconds)
+        self._record()
+        if self.world.kernel.boots != self._boots:
+            self._after_boot()
+        self.on_step()
+
+    def run_for(self, seconds: float) -> None:
+        """Step for so long."""
+        until = self.world.clock.elapsed() + seconds
+        while (left := until - self.world.clock.elapsed()) > LEAST_STEP_S:
+            self.step(min(left, SAMPLE_S))
+
+    def run_until(self, condition: Callable[[], bool], limit_s: float) -> None:
+        """Step until `condition`. Raises TimeoutError, with where the agent stands, after `limit_s`."""
+        until = self.world.clock.elapsed() + limit_s
+        while not condition():
+            if self.world.clock.elapsed() >= until:
+                raise TimeoutError(f"not within {limit_s:g} s: {self.standing()}")
+            self.step()
+
+    def is_settled(self) -> bool:
+        """Idle, and the agent has the cloud's own word that nothing is left."""
+        state = self._last.state
+        idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
+        return idle and state.listed_at is not None and not orphans(state)
+
+    def run_until_settled(self, limit_s: float = 1800.0) -> None:
+        """Step until nothing is left to do. Raises TimeoutError after `limit_s`."""
+        self.run_until(self.is_settled, limit_s)
+
+    def standing(self) -> str:
+        """Phase, wait and fault in one line."""
+        state, agent = self._last.state, self._last
+        said = [str(state.phase), state.waiting_for, state.fault, agent.last_error]
+        return "; ".join(s for s in said if s) + f"; {self.world.volumes_left()} volumes are left"
+
+    # --- the operator ----------------------------------------------------------------------------------------
+
+    def request(self, kind: RequestKind, size_bytes: int | None = None) -> list[Answer]:
+        """Ask the agent something; its answer will be in the list, unless it dies before. Raises RuntimeError."""
+        answers: list[Answer] = []
+        if self.agent is None:
+            raise RuntimeError("no agent runs")
+        self.agent.request(Request(kind, size_bytes), answers.append)
+        return answers
+
+    def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0) -> Answer:
+        """Ask the agent something and step until it has answered."""
+        answers = self.request(kind, size_bytes)
+        self.run_until(lambda: bool(answers), limit_s)
+        return answers[0]
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def _record(self) -> None:
+        traffic = self.world.kernel.traffic
+        moved = tuple(t.read + t.written for t in (traffic.adaptive, traffic.backing, traffic.cache))
+        now, before = self.world.clock.elapsed(), self._traffic
+        seconds = now - before[0]
+        if seconds < self._interval:
+            return
+        self._traffic = (now, *moved)  # type: ignore[assignment]
+        rates = [max(0, new - old) / seconds / MB for new, old in zip(moved, before[1:], strict=True)]
+        cache = self.world.kernel.cache_disk()
+        size = cache.size_bytes if cache else 0
+        self.timeline.append(Moment(now, self.phase, *rates, size, self.world.kernel.bcache.dirty_bytes))

@@ -1,0 +1,52 @@
+"""What the daemon costs while nothing happens: processor and memory, in a guest, at the default sampling interval."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from elastio_testbed.experiment import Setup
+from elastio_testbed.guest.footprint import spin
+from elastio_testbed.hypervisor.accel import accelerator
+from elastio_testbed.image import build_guest_image
+from elastio_testbed.machine import Guest
+from elastio_testbed.run import Plan, open_endpoint
+
+SETTLE_S = 30
+
+
+def footprint(seconds: float) -> dict[str, Any]:
+    """Percent of one processor and MiB of memory over `seconds` at rest.
+
+    Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` divides by how much
+    slower the same Python loop ran there. It is an estimate, and marked as one by `slowdown`.
+    """
+    plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)
+    scaled = plan.scaled()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-bench-", dir="/var/tmp")))
+        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
+        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
+        stack.enter_context(guest.vm)
+        guest.prepare(endpoint)
+        program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()
+        guest.vm.agent.write_file("/opt/testbed/footprint.py", program)
+        guest.check(["systemctl", "stop", "recorder"])
+        guest.check(["sleep", str(SETTLE_S)], timeout_s=SETTLE_S + 60)
+        command = ["python3", "/opt/testbed/footprint.py", "elastiod", str(seconds)]
+        seen = json.loads(guest.check(command, timeout_s=seconds + 120))
+    slowdown = seen["spin_s"] / spin()
+    cpu_pct = seen["cpu_s"] / seen["seconds"] * 100
+    return {
+        "accelerator": accelerator(),
+        "seconds": round(seen["seconds"], 1),
+        "processes": seen["processes"],
+        "pss_mib": round(seen["pss_mib"], 1),
+        "guest_cpu_pct": round(cpu_pct, 2),
+        "slowdown": round(slowdown, 1),
+        "native_cpu_pct": round(cpu_pct / slowdown, 2),
+    }

@@ -1,0 +1,65 @@
+"""One guest for a module: booting takes a minute under emulation, so every test hands the guest back at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio_testbed.ec2 import Ec2Endpoint
+from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.image import build_guest_image
+from elastio_testbed.machine import DATA, Guest
+from elastio_testbed.run import Plan, open_endpoint
+
+CYCLE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A guest with a running agent, and the cloud it buys from."""
+
+    guest: Guest
+    cloud: Ec2Endpoint
+    scaled: Scaled
+
+    def burst(self, name: str, mib: int) -> None:
+        """Write a file of `mib` MiB in the background: as much load as the device takes."""
+        source = f"dd if=/dev/urandom of={DATA}/{name} bs=1M count={mib} conv=fsync status=none"
+        script = f"{source}; sha256sum {DATA}/{name} > {DATA}/{name}.sum"
+        self.guest.check(["systemd-run", f"--unit=burst-{name}", "sh", "-c", script])
+
+    def wait_for_phase(self, *phases: str, seconds: float = CYCLE_S) -> dict[str, Any]:
+        return self.guest.wait_for(lambda s: s["phase"] in phases, seconds, f"phase {' or '.join(phases)}")
+
+    def wait_for_rest(self) -> None:
+        """Idle, nothing owned; then nothing may be left at the cloud or at the hypervisor."""
+        self.guest.wait_for(
+            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], CYCLE_S, "the agent to rest"
+        )
+        self.cloud.settle(60)
+
+    def left(self) -> tuple[list[str], tuple[str, ...]]:
+        """Volumes at the API; disks in the machine beside its own."""
+        disks = tuple(d for d in self.guest.vm.disks() if d != self.guest.serial)
+        return [v.id for v in self.cloud.live_volumes()], disks
+
+    def run(self, *argv: str, timeout_s: float = 60) -> tuple[int, str]:
+        """Exit code and everything it said."""
+        done = self.guest.vm.agent.run(list(argv), timeout_s=timeout_s)
+        return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder: Path = tmp_path_factory.mktemp("lab")
+    plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.15)
+    scaled = plan.scaled()
+    with open_endpoint(plan, scaled, folder / "cloud") as cloud:
+        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
+        with guest.vm:
+            guest.prepare(cloud)
+            yield Lab(guest, cloud, scaled)

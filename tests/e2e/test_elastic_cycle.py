@@ -1,0 +1,91 @@
+"""The elastic cycle on real bcache, with the real daemon under systemd and real boto3."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio_testbed.machine import DATA
+from tests.e2e.conftest import Lab
+
+pytestmark = pytest.mark.guest
+
+
+def checksum_is_right(lab: Lab, name: str) -> bool:
+    lab.guest.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
+    code, _ = lab.run("sha256sum", "--quiet", "-c", f"{DATA}/{name}.sum", timeout_s=300)
+    return code == 0
+
+
+def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(lab: Lab) -> None:
+    for name in ("first", "second"):
+        lab.burst(name, 140)
+        boosted = lab.wait_for_phase("boosting")
+        assert boosted["backing"]["cache_mode"] == "writeback"
+        lab.wait_for_rest()
+        assert lab.left() == ([], ())
+        assert checksum_is_right(lab, name)
+
+    phases = lab.guest.report()["phases"]
+    assert len(phases) == 2
+    assert all(p["peak_dirty_bytes"] > 0 for p in phases)
+    assert phases[1]["sold_size_bytes"] < phases[0]["sold_size_bytes"]
+    volumes = lab.cloud.volumes()
+    assert len(volumes) == 2
+    assert all(v.deleted_at is not None for v in volumes)
+
+
+def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: Lab) -> None:
+    bought = len(lab.cloud.volumes())
+    lab.burst("before", 140)
+    lab.wait_for_phase("flushing")
+    lab.burst("during", 140)
+    lab.wait_for_phase("boosting")
+    assert len(lab.cloud.volumes()) == bought + 1
+    lab.wait_for_rest()
+
+    assert len(lab.cloud.volumes()) == bought + 1
+    assert lab.left() == ([], ())
+    assert checksum_is_right(lab, "before")
+    assert checksum_is_right(lab, "during")
+
+
+def test_a_daemon_killed_while_boosting_ends_the_phase_clean_after_its_restart(lab: Lab) -> None:
+    bought = len(lab.cloud.volumes())
+    lab.burst("killed", 140)
+    lab.wait_for_phase("boosting")
+    lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"])
+    lab.wait_for_rest()
+
+    assert len(lab.cloud.volumes()) == bought + 1
+    assert lab.left() == ([], ())
+    assert checksum_is_right(lab, "killed")
+    restarts = lab.guest.check(["systemctl", "show", "elastiod", "-P", "NRestarts"])
+    assert int(restarts) >= 1
+
+
+def test_an_operators_boost_and_flush_go_the_whole_way_and_wait_for_it(lab: Lab) -> None:
+    code, said = lab.run("elastio", "boost", "--size", "0.5", "--wait", timeout_s=200)
+    assert code == 0, said
+    assert lab.guest.status()["phase"] == "boosting"
+    code, said = lab.run("elastio", "flush", "--wait", timeout_s=300)
+    assert code == 0, said
+    lab.wait_for_rest()
+    assert lab.left() == ([], ())
+
+
+def test_the_report_agrees_with_what_the_cloud_saw(lab: Lab) -> None:
+    report = lab.guest.report()
+    scale = lab.cloud.scale
+    seen = sum(
+        v.throughput_mib_s
+        * scale.mib_s_bytes
+        / 1e6
+        * v.size_gib
+        * scale.gib_bytes
+        / 1e9
+        * (v.deleted_at - v.created_at)
+        for v in lab.cloud.volumes()
+        if v.deleted_at is not None
+    )
+    # The cloud starts and ends its bill within a call's latency of what the agent writes down.
+    assert report["vm"]["cache_agbs"] == pytest.approx(seen, rel=0.1)

@@ -1,0 +1,58 @@
+"""The files under systemd/ and the code that relies on them say the same."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
+from elastio.exits import Exit
+from elastio.setup.kernel_checks import CUTOFFS
+
+SHIPPED = Path(__file__).parents[4] / "systemd"
+
+
+def unit() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(interpolation=None, comment_prefixes=("#",), delimiters=("=",))
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]  # keys of units are case-sensitive
+    parsed.read(SHIPPED / "elastiod.service")
+    return parsed
+
+
+def test_the_module_is_loaded_with_the_cutoffs_that_doctor_expects() -> None:
+    lines = (SHIPPED / "modprobe.d/elastio.conf").read_text().splitlines()
+    options = next(line for line in lines if line.startswith("options bcache "))
+    assert options.split()[2:] == [f"{name}={value}" for name, value in CUTOFFS]
+
+
+def test_udev_makes_a_bcache_device_safe_when_it_appears() -> None:
+    rule = [r for r in (SHIPPED / "60-elastio.rules").read_text().splitlines() if r and not r.startswith("#")]
+    assert len(rule) == 1
+    assert 'KERNEL=="bcache*"' in rule[0]
+    assert rule[0].endswith('ATTR{bcache/sequential_cutoff}="0"')
+
+
+def test_the_service_is_not_started_again_over_what_starting_cannot_cure() -> None:
+    assert unit()["Service"]["RestartPreventExitStatus"].split() == [str(int(Exit.USAGE)), str(int(Exit.CONFIG))]
+    assert unit()["Unit"]["ConditionPathExists"] == str(DEFAULT_PATH)
+
+
+def test_the_service_may_write_where_the_defaults_point() -> None:
+    service = unit()["Service"]
+    assert service["ProtectSystem"] == "strict"
+    assert Path("/var/lib") / service["StateDirectory"] == DEFAULT_STATE_DIR
+    assert Path("/run") / service["RuntimeDirectory"] == DEFAULT_SOCKET.parent
+    assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
+def test_the_service_sees_every_mount_and_every_disk() -> None:
+    service = unit()["Service"]
+    assert service["ProtectHome"] == "read-only"
+    for hiding in ("PrivateDevices", "DevicePolicy", "ProtectClock", "ProtectKernelTunables"):
+        assert hiding not in service
+
+
+def test_the_group_of_the_socket_is_made_at_installation() -> None:
+    lines = (SHIPPED / "sysusers.d/elastio.conf").read_text().splitlines()
+    default = next(f.default for f in AgentSection.__dataclass_fields__.values() if f.name == "socket_group")
+    assert f"g {default} -" in lines
