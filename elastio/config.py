@@ -124,8 +124,8 @@ class Config:
     agent: AgentSection
     provider: ProviderSection
 
-    def policy(self, cutoff: float) -> Policy:
-        """The settings of the core. `cutoff` is the kernel's: bcache's asynchronous cutoff as a share (0 to 1)."""
+    def policy(self) -> Policy:
+        """The settings of the core."""
         policy, cache = self.policy_settings, self.cache
         release = policy.release_threshold
         return Policy(
@@ -140,7 +140,6 @@ class Config:
             min_size_bytes=_bytes(cache.min_size_gib),
             size_step_bytes=_bytes(cache.size_step_gib),
             cache_iops=cache.iops,
-            cutoff=cutoff,
             headroom=cache.headroom,
             attach_deadline_s=policy.attach_deadline_s,
             start_spread_s=policy.start_spread_s,

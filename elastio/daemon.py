@@ -43,8 +43,6 @@ _log = logging.getLogger("elastio")
 
 # How long a stop waits for a host action that is under way; a cloud call is looked up at the next start.
 STOP_WAIT_S = 20.0
-# bcache's built-in asynchronous cutoff, where the module does not say otherwise.
-DEFAULT_CUTOFF_PERCENT = 40
 
 
 @dataclass(slots=True)
@@ -68,12 +66,6 @@ class CloudDoor:
                 warm()
         except ElastioError as error:
             _log.warning("the cloud is not ready: %s", error)
-
-
-def read_cutoff(sysfs: Sysfs) -> float:
-    """The share of a cache that bcache fills with asynchronous writes, from its module parameter."""
-    shown = sysfs.read_or("sys/module/bcache/parameters/bch_cutoff_writeback", str(DEFAULT_CUTOFF_PERCENT))
-    return int(shown) / 100
 
 
 def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
@@ -161,7 +153,7 @@ class Daemon:
             learned_size_bytes=books.learned_size(),
         )
         return Agent(
-            self.config.policy(read_cutoff(self._sysfs)),
+            self.config.policy(),
             state,
             lanes=lanes,
             journal=self._journal,
@@ -185,7 +177,7 @@ class Daemon:
             _log.error("the configuration was not reloaded: %s", error)
             return
         self.config = config
-        agent.policy = config.policy(read_cutoff(self._sysfs))
+        agent.policy = config.policy()
         _log.info("the configuration was reloaded")
 
 

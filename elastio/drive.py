@@ -50,14 +50,23 @@ class Driver:
         """`on_hangup` reloads the configuration; `after_step` runs after every step of the agent."""
         self._on_hangup, self._after_step = on_hangup, after_step
         self._catch_signals()
-        while not self._stop:
-            self._watch_lanes()
-            for key, mask in self.selector.select(self._sleep_s()):
-                self._dispatch(key, mask)
-            self._handle_signals()
-            self._agent.step()
-            self._after_step()
-            self._notifier.beat(self._clock.now())
+        try:
+            while not self._stop:
+                self._turn()
+        finally:
+            signal.set_wakeup_fd(-1)
+            self.selector.unregister(self._woken)
+            self._woken.close()
+            self._waker.close()
+
+    def _turn(self) -> None:
+        self._watch_lanes()
+        for key, mask in self.selector.select(self._sleep_s()):
+            self._dispatch(key, mask)
+        self._handle_signals()
+        self._agent.step()
+        self._after_step()
+        self._notifier.beat(self._clock.now())
 
     def _sleep_s(self) -> float:
         until = self._agent.wake_at() - self._clock.now()

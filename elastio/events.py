@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from elastio.actions import Lane
 from elastio.facts import VISIBLE_WITHIN_S
 from elastio.model import BackingView, CacheMode, CacheState, RequestKind, Volume, VolumeState
 from elastio.observation import Observation
@@ -173,7 +174,7 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
         if backing.state is CacheState.DIRTY or backing.cache_mode is CacheMode.WRITEBACK:
             return Seen(Event.DIRTIED, "the cache set is attached and not drained")
         return None
-    if cycle.volume_id is None and not _may_still_show(state, cycle):
+    if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Seen(Event.RELEASED, "no volume was bought")
     if cycle.volume_state is VolumeState.ELSEWHERE:
         return Seen(Event.ENDANGERED, f"volume {cycle.volume_id} is ours and attached to another instance")
@@ -182,8 +183,10 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     return None
 
 
-def _may_still_show(state: AgentState, cycle: Cycle) -> bool:
+def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
     """A purchase without a clear answer: it may show in a list until long after the last attempt."""
+    if Lane.CLOUD in obs.busy:
+        return True  # the purchase itself may be under way
     if cycle.doubt_at is None:
         return False
     return state.listed_at is None or state.listed_at < cycle.doubt_at + VISIBLE_WITHIN_S

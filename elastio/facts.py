@@ -64,8 +64,8 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
     if outcome.verdict is Verdict.DONE:
         cycle = _fold_done(cycle, outcome, obs)
-    elif outcome.verdict is Verdict.REFUSED and state.phase is Phase.ATTACHING:
-        cycle = replace(cycle, failure=outcome.error)
+    elif outcome.verdict is Verdict.REFUSED:
+        cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
     return replace(state, cycle=cycle)
@@ -156,5 +156,6 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         cycle,
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
+        cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
         evicted_bytes=max(cycle.evicted_bytes, backing.overflow_bytes or 0),
     )

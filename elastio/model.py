@@ -131,6 +131,7 @@ class BackingView:
     adaptive_name: str = ""  # bcacheN, once it runs
     disk_name: str = ""  # the whole disk the backing device is or lies on
     available_percent: int | None = None
+    cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
 
 

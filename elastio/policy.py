@@ -27,8 +27,8 @@ class Caps:
 class Policy:
     """The settings of every decision.
 
-    `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes (its module
-    parameter `bch_cutoff_writeback`; 0.40 unless raised at load). `headroom` multiplies a learned size. Volumes
+    `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
+    not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
     that carry another `backing_uuid` are another agent's.
     """
 
@@ -43,7 +43,7 @@ class Policy:
     min_size_bytes: int = GIB
     size_step_bytes: int = GIB
     cache_iops: int | None = None
-    cutoff: float = 0.70
+    cutoff: float = 0.40
     headroom: float = 1.10
     attach_deadline_s: float = 180.0
     start_spread_s: float = 0.0
@@ -118,11 +118,12 @@ def learn_size(cycle: Cycle, policy: Policy) -> int:
     stops absorbing at the cutoff, so both are divided by the share of the cache that can be dirty.
     """
     size = cycle.sold.size_bytes
+    cutoff = policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
     if cycle.evicted_bytes > 0:
-        wanted = size + cycle.evicted_bytes / policy.cutoff * policy.headroom
+        wanted = size + cycle.evicted_bytes / cutoff * policy.headroom
     else:
         used = size * cycle.peak_in_use_percent / 100
-        wanted = min(size, used / policy.cutoff * policy.headroom)
+        wanted = min(size, used / cutoff * policy.headroom)
     steps = -(-int(wanted) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
 

@@ -83,6 +83,7 @@ class Cycle:
     pace: Mapping[str, Pace] = field(default_factory=dict)
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
+    cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
     evicted_bytes: int = 0
     flush_started_dirty_bytes: int = 0
     failure: str = ""

@@ -27,6 +27,7 @@ COMMANDS = {
     "device": "elastio.cli.device:device",
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
+    "simulate": "elastio.cli.simulate:simulate",
 }
 
 

@@ -85,6 +85,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
     part = "" if backing.device == backing.disk else f"/{backing.device}"
     state, mode = sysfs.read(f"{directory}/state"), sysfs.shown(f"{directory}/cache_mode")
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
+    cutoff = sysfs.read_or(f"{SETS}/{cache_set}/internal/cutoff_writeback", "") if cache_set else ""
     return BackingView(
         running=sysfs.read(f"{directory}/running") == "1",
         state=CacheState(state),
@@ -96,6 +97,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
         flush_full_speed=sysfs.read(f"{directory}/writeback_percent") != "0",
         available_percent=int(available) if available else None,
+        cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         overflow_bytes=overflow.read(sysfs) if cache_set else None,

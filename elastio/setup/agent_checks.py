@@ -23,7 +23,7 @@ def cloud(config: Config) -> list[Finding]:
     """The provider opens, and what it can check itself: credentials, quota, the instance's limits."""
     provider = config.provider
     page = f"see [provider.{provider.name}] in the configuration and the provider's reference page"
-    wanted = VolumeSpec(config.policy(1.0).caps.max_size_bytes, config.cache.bandwidth_mb_s, config.cache.iops)
+    wanted = VolumeSpec(config.policy().caps.max_size_bytes, config.cache.bandwidth_mb_s, config.cache.iops)
     try:
         opened = registry.open_provider(provider.name, provider.settings, config.device.backing_uuid)
         found = registry.run_checks(provider.name, opened, wanted)

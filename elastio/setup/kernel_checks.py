@@ -26,6 +26,7 @@ TESTED: tuple[tuple[Version, Version], ...] = (((6, 1, 192), (6, 2)), ((6, 12, 1
 DOUBLE_COMPLETION = ((6, 1), (6, 19), date(2025, 12, 15), date(2026, 2, 15))
 
 CUTOFFS = (("bch_cutoff_writeback", 70), ("bch_cutoff_writeback_sync", 90))
+DEFAULT_CUTOFFS = {"bch_cutoff_writeback": "40", "bch_cutoff_writeback_sync": "70"}
 TOOLS = {"make-bcache": "bcache-tools", "wipefs": "util-linux", "blkid": "util-linux", "modprobe": "kmod"}
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -77,19 +78,39 @@ def module(machine: Machine) -> Finding:
 
 
 def cutoffs(machine: Machine) -> Finding:
-    """How full a cache may get: only settable when the module is loaded."""
+    """How full a cache may get: only settable when the module is loaded, and shown by a registered cache set."""
     name = "cutoffs"
-    shown = {n: machine.sysfs.read_or(f"sys/module/bcache/parameters/{n}", "") for n, _ in CUTOFFS}
-    if not any(shown.values()):
-        return warn(name, "they cannot be seen while the module is not loaded", "modprobe bcache")
-    if all(shown[n] == str(wanted) for n, wanted in CUTOFFS):
+    try:
+        shown = _shown_cutoffs(machine) or _configured_cutoffs(machine)
+    except HostError as error:
+        return warn(name, f"they cannot be read ({error})", "apt-get install kmod")
+    if all(shown.get(n) == str(wanted) for n, wanted in CUTOFFS):
         return ok(name, "a cache absorbs writes up to 70 % (asynchronous) and 90 % (synchronous) of its size")
-    values = "/".join(shown.values())
+    values = "/".join(shown.get(n, "?") for n, _ in CUTOFFS)
     return warn(
         name,
         f"a cache absorbs writes up to {values} % of its size instead of 70/90 %: part of each volume is paid in vain",
         "install modprobe.d/elastio.conf, run update-initramfs -u and reboot",
     )
+
+
+def _shown_cutoffs(machine: Machine) -> dict[str, str]:
+    """What is in force, as a registered cache set shows it; empty while there is none."""
+    sets = [n for n in machine.sysfs.names("sys/fs/bcache") if machine.sysfs.exists(f"sys/fs/bcache/{n}/internal")]
+    if not sets:
+        return {}
+    inside = f"sys/fs/bcache/{sets[0]}/internal"
+    return {n: machine.sysfs.read_or(f"{inside}/{n.removeprefix('bch_')}", "?") for n, _ in CUTOFFS}
+
+
+def _configured_cutoffs(machine: Machine) -> dict[str, str]:
+    """What the next load of the module will use: its options, else its own defaults."""
+    options = dict(DEFAULT_CUTOFFS)
+    for line in machine.run(["modprobe", "--showconfig"], timeout_s=10).splitlines():
+        words = line.split()
+        if words[:2] == ["options", "bcache"]:
+            options.update((key, value) for key, _, value in (word.partition("=") for word in words[2:]))
+    return options
 
 
 def tools(machine: Machine) -> Finding:

@@ -175,8 +175,8 @@ class SimKernel:
         """
         self.boots += 1
         self.boot_id = self.new_uuid()
-        kept = self.bcache.cache.clean if self.bcache.cache and self.bcache.sb_set else {}
-        self.bcache.backing.power_cut(kept)
+        cached = self._recoverable(None)  # a cache disk that is away keeps its content too
+        self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         self.bcache.unlink()
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True

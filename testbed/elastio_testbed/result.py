@@ -18,6 +18,9 @@ class Phase:
     dirty_peak_gb: float
     evicted_gb: float
     flush_s: float | None
+    steps_s: dict[str, float | None] = field(
+        default_factory=dict
+    )  # create, appear, format, attach: adding up to attach_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,4 +193,5 @@ def _phase(row: dict[str, Any]) -> Phase:
         dirty_peak_gb=round(row["peak_dirty_bytes"] / GB, 4),
         evicted_gb=round(row["evicted_bytes"] / GB, 4),
         flush_s=steps["flush_s"],
+        steps_s={name: steps[f"{name}_s"] for name in ("create", "appear", "format", "attach")},
     )

@@ -116,7 +116,7 @@ class SimCloud:
 
 
 @pytest.fixture(scope="session")
-def sdk_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sdk_cache(runs_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trimmed SDK data, made once for all tests."""
     return tmp_path_factory.mktemp("botocore")
 
@@ -152,7 +152,7 @@ def sim_cloud() -> SimCloud:
 
 
 @pytest.fixture(params=["ec2_cloud", "sim_cloud"])
-def cloud(request: pytest.FixtureRequest) -> Cloud:
+def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)
     return found

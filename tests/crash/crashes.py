@@ -29,6 +29,7 @@ POLICY = Policy(
 )
 QUIET = Stretch(1e9, 0)
 LIMIT_S = 900.0
+DOWN_S = 20.0
 
 
 class AgentKilled(BaseException):
@@ -69,7 +70,7 @@ STORIES = {
     "boost": Story((Stretch(2, 0), Stretch(9, 60), QUIET)),
     "boost again": Story((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
     "operator": Story(
-        (Stretch(60, 2), QUIET),
+        (Stretch(20, 2), QUIET),
         ((can_boost, RequestKind.BOOST), (has_boosted, RequestKind.FLUSH)),
     ),
     "orphan": Story((QUIET,), orphan=True),
@@ -90,7 +91,13 @@ class Play:
             self.world, POLICY, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire
         )
         self.sim.on_step = self.check
-        self.most_volumes = 0
+        self.most_volumes = self.deaths = 0
+
+    def __enter__(self) -> Play:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ledger.close()
 
     def check(self) -> None:
         assert not self.world.lost(), self.sim.standing()
@@ -98,27 +105,42 @@ class Play:
         assert self.most_volumes <= 1, self.sim.standing()
         assert self.sim.phase is not Phase.FAULTED, self.sim.standing()
 
-    def run(self, die: Callable[[], None], until_s: float = 0.0) -> None:
+    def run(self, die: Callable[[], None]) -> None:
         """To the end of the story; `die` is called when the tripwire is hit."""
         while True:
             try:
-                self._run(until_s)
+                self._run()
             except AgentKilled:
+                self.deaths += 1
                 die()
             else:
                 return
 
-    def _run(self, until_s: float) -> None:
-        load_ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
+    def _run(self) -> None:
         while self.asks:
             condition, kind = self.asks[0]
             self.sim.run_until(partial(condition, self.sim), LIMIT_S)
             self.asks.pop(0)  # an operator whose agent died while it was asked does not ask again
             self.sim.ask(kind)
-        self.sim.run_until(lambda: self.world.clock.elapsed() > max(load_ends_at, until_s), LIMIT_S)
+        ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
+        self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at, LIMIT_S)
         self.sim.run_until_settled(LIMIT_S)
 
+    def check_at_rest(self, agbs_tolerance: float) -> None:
+        """Nothing is left, nothing is lost, and the bill is known."""
+        assert self.world.volumes_left() == 0
+        assert not self.world.lost(power_cut=True), "something was released before it was durable"
+        assert self.world.kernel.bcache.sb_set is None
+        claimed, real = self.ledger_agbs(), self.world.provider.bill_agbs()
+        assert real - 1 <= claimed <= real + agbs_tolerance, f"the ledger says {claimed:.0f} AGBs of {real:.0f}"
+
     def kill(self) -> None:
+        self.sim.start_agent()
+
+    def kill_and_wait(self) -> None:
+        """What was under way goes on while nobody looks."""
+        self.sim.kill_agent()
+        self.world.advance(DOWN_S)
         self.sim.start_agent()
 
     def power_cut(self) -> None:

@@ -131,7 +131,8 @@ def test_a_pulled_disk_fails_the_writes_in_flight(vm: VirtualMachine, hot_disk: 
     vm.pull(HOT_DISK, UNPLUG_S)
     assert HOT_DISK not in vm.disks()
     shell(vm, "while systemctl -q is-active writer; do sleep 0.1; done")
-    assert "Input/output error" in vm.agent.read_file("/run/dd.log").decode()
+    # EIO, or ENOSPC where the kernel has taken the size away by then.
+    assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
 
 
 def test_files_go_in_and_come_back_whole(vm: VirtualMachine) -> None:

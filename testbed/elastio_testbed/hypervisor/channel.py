@@ -14,6 +14,7 @@ from elastio_testbed.hypervisor.errors import HypervisorError
 T = TypeVar("T")
 # How much longer than the work itself the caller waits for the background thread.
 _MARGIN_S = 5.0
+_LOOP_LOCK = threading.Lock()
 
 
 class CommandRefused(HypervisorError):
@@ -33,10 +34,16 @@ class ChannelTimeout(HypervisorError):
 
 
 @functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _started_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="qmp", daemon=True).start()
     return loop
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    # The cache alone lets two first callers start one each.
+    with _LOOP_LOCK:
+        return _started_loop()
 
 
 def in_background(work: Coroutine[Any, Any, T], timeout_s: float) -> T:

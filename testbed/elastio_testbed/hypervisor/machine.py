@@ -206,10 +206,11 @@ class VirtualMachine:
 
     def _remove_device(self, disk: Disk, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
+        refusal: CommandRefused | None = None
         while True:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise GuestHoldsDisk(f"the guest did not let go of disk {disk.serial} within {timeout_s:.0f} s")
+                raise GuestHoldsDisk(f"the guest did not let go of disk {disk.serial} in time") from refusal
             try:
                 event = self._running().monitor.execute_and_await(
                     "device_del",
@@ -224,6 +225,7 @@ class VirtualMachine:
                     # The guest let go after the last request had been given up.
                     return
                 # A request is pending: QEMU takes the next one after some seconds.
+                refusal = error
                 time.sleep(0.2)
                 continue
             if event["event"] == "DEVICE_DELETED":

@@ -46,7 +46,7 @@ def refusal_of(document: dict[str, Any]) -> str:
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
-    assert parse(LEAST).policy(0.70) == Policy(60.0, 128.0, backing_uuid=UUID)
+    assert parse(LEAST).policy() == Policy(60.0, 128.0, backing_uuid=UUID)
 
 
 def test_every_key_reaches_the_policy() -> None:
@@ -75,7 +75,7 @@ def test_every_key_reaches_the_policy() -> None:
             "caps": {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5},
         }
     )
-    policy = config.policy(0.4)
+    policy = config.policy()
     assert (policy.cache_bandwidth_mb_s, policy.cache_iops) == (250.5, 9000)
     assert (policy.headroom, policy.cutoff) == (1.5, 0.4)
     assert (policy.initial_size_bytes, policy.min_size_bytes) == (5 * GIB // 2, GIB // 2)
@@ -88,7 +88,7 @@ def test_every_key_reaches_the_policy() -> None:
 
 
 def test_release_threshold_follows_a_lower_utilization_threshold() -> None:
-    assert parse(with_key("policy.utilization_threshold", 0.1)).policy(0.7).release_threshold == 0.1
+    assert parse(with_key("policy.utilization_threshold", 0.1)).policy().release_threshold == 0.1
 
 
 def test_agent_settings_have_the_defaults_of_the_packages() -> None:

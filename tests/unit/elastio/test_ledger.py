@@ -297,6 +297,7 @@ def read_elsewhere(path: Path) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.runs_programs
 def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
     ledger.record(BOUGHT, QUOTE, BOOT)
     reader = sqlite3.connect(path, isolation_level=None)

@@ -39,6 +39,7 @@ def test_bad_settings_are_refused_before_anything_is_asked() -> None:
         open_provider({"volume_type": "io2"}, "uuid")
 
 
+@pytest.mark.runs_programs
 def test_importing_and_opening_loads_no_sdk() -> None:
     script = (
         "import sys; from elastio_aws.provider import open_provider; open_provider({}, 'uuid'); "

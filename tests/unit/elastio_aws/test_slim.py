@@ -75,6 +75,7 @@ def test_what_the_copy_lacks_comes_from_the_sdk(folder: Path) -> None:
     assert sorted(loader.load_service_model("ec2", "service-2")["operations"]) == sorted(slim.OPERATIONS)
 
 
+@pytest.mark.runs_programs
 def test_prepare_makes_the_copy_in_a_child_process_once(tmp_path: Path) -> None:
     root = tmp_path / "cache"
     made = slim.prepare(root)
@@ -92,6 +93,7 @@ def test_build_keeps_a_copy_that_is_there(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.runs_programs
 def test_prepare_gives_nothing_where_it_cannot_write(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("", encoding="utf-8")

@@ -140,6 +140,7 @@ def test_only_the_loopback_interface_is_served(endpoint: Ec2Endpoint) -> None:
     assert endpoint.url == f"http://127.0.0.1:{endpoint.port}"
 
 
+@pytest.mark.runs_programs
 def test_the_endpoint_runs_as_a_program_until_it_is_told_to_end(tmp_path: Path) -> None:
     root = Path(elastio_testbed.__file__).parents[1]
     command = [sys.executable, "-m", "elastio_testbed.ec2", "--folder", str(tmp_path), "--latency-scale", "0"]

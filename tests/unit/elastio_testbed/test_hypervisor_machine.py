@@ -8,6 +8,8 @@ import pytest
 from elastio_testbed.hypervisor import Disk, GuestHoldsDisk, GuestTimeout, HypervisorError, VirtualMachine
 from elastio_testbed.image import GuestImage
 
+pytestmark = pytest.mark.runs_programs
+
 SERIAL = "vol0123456789abcdef0"
 OTHER = "vol0123456789abcdef1"
 

@@ -149,6 +149,7 @@ def test_refuses_what_is_no_block_device(tmp_path: Path) -> None:
         examine(tmp_path / "none", Sysfs(tmp_path))
 
 
+@pytest.mark.runs_programs
 def test_finds_signatures_with_the_real_wipefs(host: Host, tmp_path: Path) -> None:
     """Only its target is another one: a file with a swap signature, since no test may write to a disk."""
     image = tmp_path / "image"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 
 import pytest
@@ -34,6 +35,7 @@ def test_gives_up_on_a_child_that_hangs_and_ends_it() -> None:
     with pytest.raises(HostError, match="the kernel did not answer within 0 s: bcache may hang"):
         in_child(hang, 0.05)
     os.close(writer)
+    assert select.select([reader], [], [], 10)[0]
     assert os.read(reader, 1) == b""  # the child held the other end until it was killed
     os.close(reader)
 

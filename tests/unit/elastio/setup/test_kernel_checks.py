@@ -55,16 +55,35 @@ def test_judges_the_kernel(release: str, built: str, verdict: Verdict, words: st
     assert bool(found.way_out) is (verdict is not Verdict.OK)
 
 
+SET = "sys__fs__bcache__9b2ff3b7-3a5b-4f6b-8f0e-9a4f8a3f1a11__internal__"
+
+
+@pytest.mark.parametrize(("cutoff", "cutoff_sync", "verdict"), [("70", "90", Verdict.OK), ("40", "70", Verdict.WARN)])
+def test_judges_how_full_a_registered_cache_may_get(
+    cutoff: str, cutoff_sync: str, verdict: Verdict, tmp_path: Path
+) -> None:
+    files = {f"{SET}cutoff_writeback": cutoff, f"{SET}cutoff_writeback_sync": cutoff_sync}
+    assert kernel_checks.cutoffs(machine(tmp_path, **files)).verdict is verdict
+
+
 @pytest.mark.parametrize(
-    ("cutoff", "cutoff_sync", "verdict"), [("70", "90", Verdict.OK), ("40", "70", Verdict.WARN), ("", "", Verdict.WARN)]
+    ("configured", "verdict"),
+    [
+        ("options bcache bch_cutoff_writeback=70 bch_cutoff_writeback_sync=90", Verdict.OK),
+        ("options bcache bch_cutoff_writeback=70", Verdict.WARN),
+        ("options other bch_cutoff_writeback=70 bch_cutoff_writeback_sync=90", Verdict.WARN),
+        ("", Verdict.WARN),
+    ],
 )
-def test_judges_how_full_a_cache_may_get(cutoff: str, cutoff_sync: str, verdict: Verdict, tmp_path: Path) -> None:
-    made = machine(
-        tmp_path,
-        sys__module__bcache__parameters__bch_cutoff_writeback=cutoff,
-        sys__module__bcache__parameters__bch_cutoff_writeback_sync=cutoff_sync,
-    )
+def test_judges_the_modules_options_while_no_cache_shows_its_cutoffs(
+    configured: str, verdict: Verdict, tmp_path: Path
+) -> None:
+    made = Machine(Sysfs(tmp_path), lambda argv, *, timeout_s: f"# modprobe\n{configured}\n")
     assert kernel_checks.cutoffs(made).verdict is verdict
+
+
+def test_cutoffs_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
+    assert kernel_checks.cutoffs(machine(tmp_path)).verdict is Verdict.WARN
 
 
 def test_names_the_packages_of_missing_tools(tmp_path: Path) -> None:

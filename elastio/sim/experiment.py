@@ -1,0 +1,144 @@
+"""The three-way comparison: the same application on a slow volume, on a fast one, and on the adaptive device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from elastio.policy import Caps, Policy
+from elastio.sim.faults import FaultPlan
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.records import MemoryBooks
+from elastio.sim.run import Moment, Simulation
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
+from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.state import Cycle
+from elastio.units import GB, GIB, agbs
+
+# A few minutes of an application that dumps often: quick to run, quick to understand.
+DEMO = Profile(compute_s=120, dump_bytes=2 * GB, iterations=3, initial_bytes=3 * GB)
+EXPERIMENTS = MappingProxyType({"demo": DEMO, "cm1": CM1, "lammps": LAMMPS})
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is compared. `faults` is a story of `elastio.sim.faults`; it strikes the adaptive run only."""
+
+    profile: Profile = CM1
+    backing_mb_s: float = 33.0
+    cache_mb_s: float = 128.0
+    size_bytes: int = 50 * GB
+    initial_bytes: int = 10 * GIB
+    inactivity_delay_s: float = 30.0
+    seed: int = 0
+    faults: str = "nothing"
+
+    def policy(self, backing_uuid: str) -> Policy:
+        """The settings of the agent."""
+        return Policy(
+            backing_bandwidth_mb_s=self.backing_mb_s,
+            cache_bandwidth_mb_s=self.cache_mb_s,
+            inactivity_delay_s=self.inactivity_delay_s,
+            initial_size_bytes=self.initial_bytes,
+            backing_uuid=backing_uuid,
+            caps=Caps(max_size_bytes=max(self.initial_bytes, Caps().max_size_bytes)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One of the three. `completion_s` leaves the initial dump out; `agbs` covers it, and every cache to its end."""
+
+    name: str
+    completion_s: float
+    agbs: float
+
+
+@dataclass(frozen=True, slots=True)
+class IoPhase:
+    """One boost, from its decision to the end of its bill."""
+
+    started_s: float
+    size_bytes: int
+    boosted_after_s: float | None
+    held_s: float
+    peak_dirty_bytes: int
+    evicted_bytes: int
+    agbs: float
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    slow: Setup
+    fast: Setup
+    adaptive: Setup
+    cache_agbs: float
+    phases: tuple[IoPhase, ...]
+    lost_blocks: int
+    volumes_left: int
+    timeline: tuple[Moment, ...] = field(repr=False)
+
+
+def compare(experiment: Experiment) -> Comparison:
+    """Runs all three. Raises ValueError for a story that is none, TimeoutError when the adaptive run does not end."""
+    slow = _static("static-slow", experiment, experiment.backing_mb_s)
+    fast = _static("static-fast", experiment, experiment.cache_mb_s)
+    books = MemoryBooks()
+    simulation = adaptive_run(experiment, books)
+    world = simulation.world
+    stats = world.workload.stats
+    backing = agbs(experiment.backing_mb_s, experiment.size_bytes, stats.finished_s or 0.0)
+    cache = world.provider.bill_agbs()
+    wall_offset = world.clock.wall() - world.clock.elapsed()
+    return Comparison(
+        slow,
+        fast,
+        Setup("adaptive", stats.completion_s or 0.0, backing + cache),
+        cache,
+        tuple(_phase(c, wall_offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None),
+        len(world.lost()),
+        world.volumes_left(),
+        tuple(simulation.timeline),
+    )
+
+
+def adaptive_run(experiment: Experiment, books: MemoryBooks) -> Simulation:
+    """The application under the real agent, until it has ended and nothing is left."""
+    kernel = KernelSettings(backing_mb_s=experiment.backing_mb_s, backing_bytes=experiment.size_bytes)
+    load = Checkpointing(experiment.profile, experiment.size_bytes)
+    world = SimWorld(WorldSettings(kernel=kernel, seed=experiment.seed), load, FaultPlan.parse(experiment.faults))
+    simulation = Simulation(world, experiment.policy(kernel.backing_uuid), books=books, seed=experiment.seed)
+    simulation.run_until(lambda: world.workload.done, _limit_s(experiment))
+    simulation.run_until_settled(_limit_s(experiment))
+    return simulation
+
+
+def _limit_s(experiment: Experiment) -> float:
+    """An hour, and four times what the slow volume would need."""
+    profile = experiment.profile
+    written = profile.initial_bytes + profile.iterations * profile.dump_bytes
+    return 3600 + 4 * (
+        profile.iterations * profile.compute_s + profile.tail_s + written / 1e6 / experiment.backing_mb_s
+    )
+
+
+def _static(name: str, experiment: Experiment, mb_s: float) -> Setup:
+    run = run_static(experiment.profile, mb_s, experiment.size_bytes, experiment.seed)
+    return Setup(name, run.completion_s, run.agbs)
+
+
+def _phase(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
+    opened = wall if cycle.opened_wall is None else cycle.opened_wall
+    held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
+    boosted = cycle.marks.boosted
+    return IoPhase(
+        started_s=cycle.started_wall - wall_offset,
+        size_bytes=cycle.sold.size_bytes,
+        boosted_after_s=None if boosted is None else boosted - cycle.started_at,
+        held_s=held,
+        peak_dirty_bytes=cycle.peak_dirty_bytes,
+        evicted_bytes=cycle.evicted_bytes,
+        agbs=agbs(cycle.sold.bandwidth_mb_s, cycle.sold.size_bytes, held),
+        failure=cycle.failure,
+    )

@@ -1,0 +1,185 @@
+"""Disks are found by serial, and touched only when nothing speaks against it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host import blockdev
+from elastio.host.blockdev import Disk, find, is_same_serial, make_durable, require_exclusive, require_unused, signatures
+from elastio.model import Serial
+from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
+
+
+def disk(tree: Tree) -> Disk:
+    found = find(tree.kernel, SERIAL)
+    assert found is not None
+    return found
+
+
+# --- serials -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        ("vol0123456789abcdef0", "vol-0123456789abcdef0"),  # EBS as NVMe shows it
+        ("vol-0123456789abcdef0", "vol-0123456789abcdef0"),
+        ("3f8e6d0a-5c1b-4c7e-8", "3f8e6d0a-5c1b-4c7e-8a51-0d9a6b0c7f11"),  # virtio cuts a Cinder id at 20
+        ("  vol0123456789abcdef0 ", "vol-0123456789abcdef0"),
+        ("short", "short"),
+    ],
+)
+def test_the_same_volume(shown: str, wanted: str) -> None:
+    assert is_same_serial(shown, wanted)
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        ("vol0123456789abcdef1", "vol-0123456789abcdef0"),
+        ("vol012345", "vol-0123456789abcdef0"),  # a beginning too short to prove anything
+        ("", "vol-0123456789abcdef0"),
+        ("vol0123456789abcdef01", "vol-0123456789abcdef0"),  # longer than the wanted one
+        ("QM00001", "vol-0123456789abcdef0"),
+    ],
+)
+def test_another_volume(shown: str, wanted: str) -> None:
+    assert not is_same_serial(shown, wanted)
+
+
+def test_finds_a_virtio_disk_and_an_nvme_disk(tree: Tree) -> None:
+    tree.cache_disk("vdc")
+    tree.cache_disk("nvme1n1", "vol0fedcba9876543210", 2**30, nvme=True)
+    assert find(tree.kernel, SERIAL) == Disk("vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, tree.kernel.path("dev/vdc"))
+    nvme = find(tree.kernel, Serial("vol-0fedcba9876543210"))
+    assert nvme is not None
+    assert (nvme.name, nvme.size_bytes, nvme.node.name) == ("nvme1n1", 2**30, "nvme1n1")
+
+
+def test_no_disk_shows_the_serial(tree: Tree) -> None:
+    assert find(tree.kernel, SERIAL) is None
+
+
+def test_two_disks_with_one_serial_are_refused(tree: Tree) -> None:
+    tree.cache_disk("vdc")
+    tree.cache_disk("vdd")
+    with pytest.raises(NotOursError, match=f"several disks show the serial {SERIAL}: vdc, vdd"):
+        find(tree.kernel, SERIAL)
+
+
+@pytest.mark.parametrize("missing", ["serial", "size"])
+def test_a_disk_on_its_way_out_is_not_there(tree: Tree, missing: str) -> None:
+    tree.cache_disk()
+    tree.kernel.lay(f"sys/block/vdc/{missing}", "")
+    assert find(tree.kernel, SERIAL) is None
+
+
+# --- may it be touched? ------------------------------------------------------------------------------------
+
+
+def check(tree: Tree, size_bytes: int = CACHE_BYTES) -> None:
+    require_unused(tree.kernel, disk(tree), size_bytes=size_bytes, run=tree.programs)
+
+
+@pytest.mark.parametrize("content", [b"", superblock_bytes(3)])
+def test_a_blank_disk_and_a_former_cache_may_be_touched(tree: Tree, content: bytes) -> None:
+    tree.cache_disk(content=content)
+    check(tree)
+    assert tree.programs.changing == []
+
+
+def test_another_size_is_another_volume(tree: Tree) -> None:
+    tree.cache_disk()
+    with pytest.raises(NotOursError, match=f"vdc has {CACHE_BYTES} bytes and the volume {2 * CACHE_BYTES}"):
+        check(tree, 2 * CACHE_BYTES)
+    assert tree.programs.ran == []
+
+
+def test_a_held_disk_is_busy(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.tie("sys/block/vdc/holders/dm-0", "sys/block/dm-0")
+    with pytest.raises(DeviceBusyError, match="vdc is used by dm-0"):
+        check(tree)
+
+
+def test_a_disk_with_a_partition_is_busy(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.tie("sys/block/vdc/vdc1/holders/md0", "sys/block/md0")
+    with pytest.raises(DeviceBusyError, match="vdc is used by vdc1, md0"):
+        check(tree)
+
+
+def test_a_mounted_disk_is_busy(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.lay("proc/self/mountinfo", "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n29 22 254:32 / /mnt rw - xfs /dev/x rw")
+    with pytest.raises(DeviceBusyError, match="mounted or a swap area"):
+        check(tree)
+
+
+def test_a_swap_area_is_busy(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.lay("proc/swaps", "Filename\tType\n/dev/vdc                partition\t1048572\t0\t-2")
+    with pytest.raises(DeviceBusyError, match="mounted or a swap area"):
+        check(tree)
+
+
+def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.lay("proc/swaps", "Filename\tType\n/dev/vdc1                partition\t1048572\t0\t-2")
+    check(tree)
+
+
+@pytest.mark.parametrize("foreign", ["ext4", "gpt", "crypto_LUKS"])
+def test_a_foreign_signature_is_not_ours(tree: Tree, foreign: str) -> None:
+    tree.cache_disk(content=superblock_bytes(3))
+    tree.programs.foreign = foreign
+    with pytest.raises(NotOursError, match=f"vdc carries {foreign}"):
+        check(tree)
+
+
+def test_a_backing_device_is_not_a_cache_though_its_signature_is_the_same(tree: Tree) -> None:
+    tree.cache_disk(content=superblock_bytes(4))
+    with pytest.raises(NotOursError, match="vdc is itself a backing device"):
+        check(tree)
+
+
+@pytest.mark.parametrize("answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}'])
+def test_an_answer_that_is_not_understood_is_no_permission(tree: Tree, answer: str) -> None:
+    tree.cache_disk()
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        return answer
+
+    with pytest.raises(HostError, match="wipefs answered what is not understood"):
+        require_unused(tree.kernel, disk(tree), size_bytes=CACHE_BYTES, run=run)
+
+
+@pytest.mark.runs_programs
+def test_finds_signatures_with_the_real_wipefs(tmp_path: Path) -> None:
+    image = tmp_path / "vdc"
+    swap = bytes(1024) + struct.pack("<II", 1, 255)  # version, last page: union swap_header of the kernel
+    image.write_bytes((swap.ljust(4086, b"\0") + b"SWAPSPACE2").ljust(2**20, b"\0"))
+    of_image = Disk("vdc", SERIAL, 2**20, image)
+    assert signatures(of_image) == ("swap",)
+    blockdev.wipe(of_image)
+    assert signatures(of_image) == ()
+
+
+# --- in use, durable ---------------------------------------------------------------------------------------
+
+
+def test_a_device_that_cannot_be_opened_is_busy(tmp_path: Path) -> None:
+    with pytest.raises(DeviceBusyError, match="gone is in use: No such file"):
+        require_exclusive(tmp_path / "gone")
+
+
+def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"cannot make .*gone durable: No such file"):
+        make_durable(tmp_path / "gone")
+    with pytest.raises(HostError, match=r"cannot make /dev/null durable: Invalid argument"):
+        make_durable(Path("/dev/null"))

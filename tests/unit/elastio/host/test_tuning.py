@@ -1,0 +1,48 @@
+"""The settings of every phase, and the order in which they are written."""
+
+from __future__ import annotations
+
+from elastio.host.tuning import CACHE_REQUEST_KB, CACHE_REQUESTS, tune, tune_queue
+from tests.fixtures.sysfs_tree import SET_UUID, Tree
+
+
+def test_the_scheduler_comes_first_because_it_resets_the_queue(tree: Tree) -> None:
+    tune_queue(tree.kernel, "vdb", 8, 256)
+    queue = "sys/block/vdb/queue"
+    assert tree.kernel.writes == [
+        (f"{queue}/scheduler", "mq-deadline"),
+        (f"{queue}/nr_requests", "8"),
+        (f"{queue}/max_sectors_kb", "256"),
+    ]
+    assert tree.kernel.read(f"{queue}/nr_requests") == "8"
+
+
+def test_a_request_is_no_larger_than_the_hardware_takes(tree: Tree) -> None:
+    tree.kernel.lay("sys/block/vdb/queue/max_hw_sectors_kb", 128)
+    tune_queue(tree.kernel, "vdb", CACHE_REQUESTS, CACHE_REQUEST_KB)
+    assert tree.kernel.read("sys/block/vdb/queue/max_sectors_kb") == "128"
+
+
+def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:
+    """One superblock write less when the cache comes, and no sleeping flush thread."""
+    tune(tree.kernel, tree.directory, "vdb", None)
+    shown = {k: tree.kernel.shown(f"{tree.directory}/{k}") for k in ("cache_mode", "writeback_delay", "writeback_percent")}
+    assert shown == {"cache_mode": "writeback", "writeback_delay": "1", "writeback_percent": "0"}
+    assert tree.kernel.shown(f"{tree.directory}/sequential_cutoff") == "0"
+    assert tree.kernel.shown(f"{tree.directory}/io_error_limit") == "2147483647"
+
+
+def test_with_a_cache_the_phase_is_left_as_it_is(tree: Tree) -> None:
+    tree.attached("dirty", mode="none")
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    written = {name.rsplit("/", 1)[1] for name, _ in tree.kernel.writes}
+    assert written & {"cache_mode", "writeback_delay", "writeback_percent", "writeback_running"} == set()
+    assert "congested_write_threshold_us" in written
+
+
+def test_tuning_again_writes_nothing(tree: Tree) -> None:
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    tree.kernel.writes.clear()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    assert tree.kernel.writes == []

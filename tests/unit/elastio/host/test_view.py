@@ -1,0 +1,261 @@
+"""What one look at the kernel shows, and that it never shows two moments as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import HostError
+from elastio.host.bcache import BcacheHost
+from elastio.host.tuning import tune
+from elastio.host.view import find_backing, look
+from elastio.model import BackingView, CacheMode, CacheState, DiskView, Serial
+from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, build
+
+
+def backing(tree: Tree) -> BackingView:
+    view = look(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing
+    assert view is not None
+    return view
+
+
+def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
+    return look(tree.kernel, BACKING_UUID, serials, now=1.0, boot_id="b").disks
+
+
+# --- where the backing device is ---------------------------------------------------------------------------
+
+
+def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
+    found = find_backing(tree.kernel, BACKING_UUID)
+    assert found is not None
+    assert (found.directory, found.disk, found.device, found.adaptive) == ("sys/block/vdb/bcache", "vdb", "vdb", "bcache0")
+    assert (found.node, found.adaptive_node) == (tree.kernel.path("dev/vdb"), tree.kernel.path("dev/bcache0"))
+
+
+def test_finds_a_partition_and_the_disk_that_owns_its_queue(tmp_path: Path) -> None:
+    tree = build(tmp_path, "vdb1")
+    found = find_backing(tree.kernel, BACKING_UUID)
+    assert found is not None
+    assert (found.directory, found.disk, found.device) == ("sys/block/vdb/vdb1/bcache", "vdb", "vdb1")
+    assert found.node == tree.kernel.path("dev/vdb1")
+    assert backing(tree).size_bytes == BACKING_BYTES - 2**20
+    assert backing(tree).disk_name == "vdb"
+
+
+def test_another_uuid_is_another_device(tree: Tree) -> None:
+    assert find_backing(tree.kernel, OTHER_SET) is None
+    assert look(tree.kernel, OTHER_SET, (), now=1.0, boot_id="b").backing is None
+
+
+def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
+    tree.cache_missing()
+    found = find_backing(tree.kernel, BACKING_UUID)
+    assert found is not None
+    assert found.adaptive_node is None
+    assert (backing(tree).running, backing(tree).adaptive_name) == (False, "")
+
+
+# --- the backing device ------------------------------------------------------------------------------------
+
+
+def test_shows_a_device_without_cache(tree: Tree) -> None:
+    view = backing(tree)
+    assert view == BackingView(
+        running=True,
+        state=CacheState.NO_CACHE,
+        cache_mode=CacheMode.WRITETHROUGH,
+        cache_set=None,
+        dirty_bytes=0,
+        writeback_running=True,
+        tuned=False,
+        size_bytes=BACKING_BYTES,
+        flush_full_speed=True,
+        adaptive_name="bcache0",
+        disk_name="vdb",
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "dirty", "seen"),
+    [
+        ("clean", "0.0k", (CacheState.CLEAN, 0)),
+        ("dirty", "711.0M", (CacheState.DIRTY, 711 * 2**20)),
+        ("dirty", "1.1G", (CacheState.DIRTY, int(1.1 * 2**30))),
+    ],
+)
+def test_shows_an_attached_cache(tree: Tree, state: str, dirty: str, seen: tuple[CacheState, int]) -> None:
+    tree.attached(state, dirty=dirty)
+    view = backing(tree)
+    assert (view.state, view.dirty_bytes) == seen
+    assert (view.cache_set, view.cache_mode, view.available_percent) == (SET_UUID, CacheMode.WRITEBACK, 97)
+
+
+def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(tree: Tree) -> None:
+    tree.detaching()
+    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.NO_CACHE, SET_UUID)
+
+
+def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
+    tree.cache_missing("dirty")
+    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.DIRTY, None)
+
+
+def test_overflow_is_counted_only_while_a_cache_is_attached(tree: Tree) -> None:
+    tree.counting()
+    assert backing(tree).overflow_bytes is None
+    tree.attached()
+    assert backing(tree).overflow_bytes == 30720 * 512
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_is_tuned_when_every_setting_is_in_force(tree: Tree, attached: bool) -> None:
+    if attached:
+        tree.attached()
+    assert not backing(tree).tuned
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID if attached else None)
+    assert backing(tree).tuned
+
+
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        ("sys/block/vdb/queue/nr_requests", "256"),
+        ("sys/block/vdb/queue/scheduler", "mq-deadline [none]"),
+        ("sys/block/vdb/bcache/sequential_cutoff", "4.0M"),
+        ("sys/block/vdb/bcache/io_error_limit", "64"),
+        (f"sys/fs/bcache/{SET_UUID}/congested_read_threshold_us", "2000"),
+        (f"sys/fs/bcache/{SET_UUID}/congested_write_threshold_us", "20000"),
+        (f"sys/fs/bcache/{SET_UUID}/internal/idle_max_writeback_rate", "1"),
+    ],
+)
+def test_one_setting_that_is_not_in_force_is_untuned(tree: Tree, file: str, value: str) -> None:
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    tree.kernel.lay(file, value)
+    assert not backing(tree).tuned
+
+
+# --- the kernel goes on while it is read -------------------------------------------------------------------
+
+
+def at_nth_read(tree: Tree, name: str, n: int, change: str) -> None:
+    """When `name` is read for the n-th time, the state has become `change`."""
+    reads = 0
+
+    def watch(read: str) -> None:
+        nonlocal reads
+        reads += read == name
+        if read == name and reads == n:
+            tree.knob("state", change)
+
+    tree.kernel.before_read = watch
+
+
+def test_reads_again_when_the_state_changes_in_between(tree: Tree) -> None:
+    tree.attached("clean")
+    at_nth_read(tree, f"{tree.directory}/dirty_data", 1, "dirty")
+    assert backing(tree).state is CacheState.DIRTY
+
+
+def test_reads_again_when_the_set_leaves_in_between(tree: Tree) -> None:
+    """Its files go first, then its link: half of that is no error."""
+    tree.detaching()
+    percent = f"sys/fs/bcache/{SET_UUID}/congested_read_threshold_us"
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+
+    def leave(read: str) -> None:
+        if read == percent and tree.kernel.exists(f"{tree.directory}/cache"):
+            tree.kernel.unregister(SET_UUID)
+            tree.kernel.path(f"{tree.directory}/cache").unlink()
+
+    tree.kernel.before_read = leave
+    assert backing(tree).cache_set is None
+
+
+def test_gives_up_with_a_sentence_when_the_state_never_holds_still(tree: Tree) -> None:
+    tree.attached("clean")
+    reads = 0
+
+    def flip(read: str) -> None:
+        nonlocal reads
+        if read.endswith("/state"):
+            reads += 1
+            tree.knob("state", "dirty" if reads % 2 else "clean")
+
+    tree.kernel.before_read = flip
+    with pytest.raises(HostError, match="does not show vdb: its state keeps changing"):
+        backing(tree)
+    assert reads < 100
+
+
+def test_a_state_that_is_not_known_is_an_error_of_ours(tree: Tree) -> None:
+    tree.knob("state", "half empty")
+    with pytest.raises(HostError, match="half empty"):
+        backing(tree)
+
+
+# --- disks -------------------------------------------------------------------------------------------------
+
+
+def test_shows_the_disk_that_is_asked_for_under_the_asked_serial(tree: Tree) -> None:
+    tree.cache_disk(nvme=True)
+    assert disks(tree, SERIAL) == (DiskView("vdc", SERIAL, CACHE_BYTES, None, None, held=False),)
+    assert disks(tree) == ()
+
+
+def test_shows_the_cache_in_use_without_being_asked(tree: Tree) -> None:
+    tree.attached()
+    assert disks(tree) == (DiskView("vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, SET_UUID, SET_UUID, held=True),)
+
+
+def test_shows_a_superblock_that_is_not_registered(tree: Tree) -> None:
+    tree.attached()
+    tree.detached()
+    tree.kernel.unregister(SET_UUID)
+    assert disks(tree, SERIAL) == (DiskView("vdc", SERIAL, CACHE_BYTES, None, SET_UUID, held=False),)
+
+
+def test_a_mounted_disk_is_held(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.lay("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
+    assert [d.held for d in disks(tree, SERIAL)] == [True]
+
+
+def test_a_disk_that_vanishes_while_it_is_looked_at_is_not_there(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.path("sys/block/vdc/size").unlink()
+    assert disks(tree, SERIAL) == ()
+
+
+def test_a_disk_whose_node_is_gone_already_shows_no_superblock(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.registered()
+    tree.kernel.path("dev/vdc").unlink()
+    assert [(d.cache_set, d.superblock) for d in disks(tree, SERIAL)] == [(SET_UUID, None)]
+
+
+def test_a_serial_of_random_bytes_spoils_no_look(tree: Tree) -> None:
+    tree.cache_disk()
+    tree.kernel.block("vdd", 2**30, "254:48")
+    tree.kernel.path("sys/block/vdd/serial").write_bytes(b"\xff\xfe\x80")
+    assert [d.name for d in disks(tree, SERIAL)] == ["vdc"]
+
+
+def test_lists_every_registered_set_and_nothing_else(tree: Tree) -> None:
+    tree.attached()
+    tree.cache_disk("vdd", "somebody-elses-disk")
+    tree.registered("vdd", OTHER_SET)
+    view = look(tree.kernel, BACKING_UUID, (), now=7.0, boot_id="boot")
+    assert set(view.cache_sets) == {SET_UUID, OTHER_SET}
+    assert (view.at, view.boot_id) == (7.0, "boot")
+
+
+def test_looking_writes_nothing(tree: Tree, host: BcacheHost) -> None:
+    tree.counting()
+    tree.attached()
+    view = host.look((SERIAL,))
+    assert view.boot_id == "9c1e0d0e-7e7a-4f6f-a43c-0b8f7f2f6f10"
+    assert tree.kernel.writes == []
+    assert tree.programs.ran == []

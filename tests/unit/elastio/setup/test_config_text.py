@@ -1,0 +1,26 @@
+"""The file that `init` writes: whole or not at all, and never over another one unasked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import ConfigError
+from elastio.setup.config_text import toml, write
+
+
+def test_replaces_a_file_only_when_told_to(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "elastio.toml"
+    write(path, "first", replace=False)
+    with pytest.raises(ConfigError, match="is there already and was not changed"):
+        write(path, "second", replace=False)
+    assert path.read_text() == "first"
+    write(path, "third", replace=True)
+    assert path.read_text() == "third"
+    assert [p.name for p in path.parent.iterdir()] == ["elastio.toml"]
+
+
+@pytest.mark.parametrize(("value", "text"), [('a"b\\c', '"a\\"b\\\\c"'), (60.0, "60"), (0.3, "0.3"), (7, "7")])
+def test_writes_values_as_toml(value: object, text: str) -> None:
+    assert toml(value) == text

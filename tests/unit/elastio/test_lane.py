@@ -1,0 +1,352 @@
+"""Lanes with real children: answers, children given up, children that die, and a driver that is woken by them."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
+
+import pytest
+
+from elastio.drive import Driver
+from elastio.host.sdnotify import Notifier
+from elastio.lane import ForkLane
+
+LONG_S = 30.0
+TextLane = ForkLane[str, str]
+
+
+def work(job: str) -> str:
+    match job.split(":"):
+        case ["hang"]:
+            signal.pause()
+        case ["die"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case ["exit"]:
+            os._exit(0)
+        case ["bug"]:
+            raise ZeroDivisionError("of all things")
+        case ["large", size]:
+            return "x" * int(size)
+        case ["pid"]:
+            return str(os.getpid())
+        case ["descriptors"]:
+            return " ".join(sorted(os.listdir("/proc/self/fd")))  # noqa: PTH208
+    return job.upper()
+
+
+def lost(job: str, seconds: float) -> str:
+    assert seconds >= 0
+    return f"lost {job}"
+
+
+def answer(lane: TextLane) -> str:
+    """What `poll` says in the end; bounded."""
+    end = time.monotonic() + LONG_S
+    while time.monotonic() < end:
+        result = lane.poll()
+        if result is not None:
+            return result
+        due = lane.next_event_at()
+        assert due is not None
+        awaited = lane.awaited()
+        assert awaited is not None
+        select.select([awaited.fileno()], [], [], max(0.001, due - time.monotonic() + 0.001))
+    raise AssertionError("the lane said nothing")
+
+
+def let_die(lane: TextLane) -> None:
+    """Wait until the lane's child, which was killed or told to end, is dead."""
+    mine = [c for c in multiprocessing.active_children() if c.name == f"elastio-{lane.name}"]
+    assert wait([c.sentinel for c in mine], LONG_S) or not mine
+
+
+def do(lane: TextLane, job: str, timeout_s: float = LONG_S) -> str:
+    lane.submit(job, timeout_s)
+    return answer(lane)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., TextLane]]:
+    made: list[TextLane] = []
+
+    def new(name: str = "test", warm_up: Callable[[], None] | None = None) -> TextLane:
+        lane: TextLane = ForkLane(name, work, lost, warm_up)
+        made.append(lane)
+        return lane
+
+    yield new
+    for lane in made:
+        lane.close(0.0)
+
+
+@pytest.fixture
+def lane(make: Callable[..., TextLane]) -> TextLane:
+    return make()
+
+
+# --- answers -----------------------------------------------------------------------------------------------
+
+
+def test_a_result_comes_back_once(lane: TextLane) -> None:
+    assert do(lane, "one") == "ONE"
+    assert lane.poll() is None
+    assert lane.awaited() is None
+    assert lane.next_event_at() is None
+
+
+def test_one_child_serves_all_jobs(lane: TextLane) -> None:
+    assert do(lane, "pid") == do(lane, "pid") != str(os.getpid())
+
+
+def test_is_busy_from_the_job_to_its_answer(lane: TextLane) -> None:
+    assert not lane.busy
+    lane.submit("one", LONG_S)
+    assert lane.busy
+    assert not lane.stuck
+    answer(lane)
+    assert not lane.busy
+
+
+def test_a_busy_lane_takes_no_job(lane: TextLane) -> None:
+    lane.submit("hang", LONG_S)
+    with pytest.raises(RuntimeError, match="lane test is busy"):
+        lane.submit("two", LONG_S)
+
+
+def test_a_result_larger_than_a_pipe_comes_back_whole(lane: TextLane) -> None:
+    assert do(lane, "large:5000000") == "x" * 5_000_000
+
+
+def test_an_answer_that_is_there_counts_even_after_the_deadline(lane: TextLane) -> None:
+    lane.submit("one", 0.0)
+    awaited = lane.awaited()
+    assert awaited is not None
+    assert wait([awaited], LONG_S)
+    assert lane.poll() == "ONE"
+
+
+# --- no answer ---------------------------------------------------------------------------------------------
+
+
+def test_a_job_past_its_deadline_is_lost_and_the_next_one_works(lane: TextLane) -> None:
+    first = do(lane, "pid")
+    assert do(lane, "hang", 0.02) == "lost hang"
+    let_die(lane)
+    assert not lane.busy
+    assert do(lane, "pid") not in (first, "lost pid")
+
+
+@pytest.mark.parametrize("job", ["die", "exit"])
+def test_a_job_whose_child_dies_is_lost_at_once(lane: TextLane, job: str) -> None:
+    assert do(lane, job) == f"lost {job}"
+    let_die(lane)
+    assert not lane.busy
+    assert do(lane, "two") == "TWO"
+
+
+def test_a_child_that_died_between_two_jobs_is_replaced(lane: TextLane) -> None:
+    os.kill(int(do(lane, "pid")), signal.SIGKILL)
+    let_die(lane)
+    assert do(lane, "two") == "TWO"
+
+
+def test_a_child_that_dies_just_before_it_takes_the_job_loses_it(
+    lane: TextLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The death is seen only when the job is sent: then it must not be the agent that fails."""
+    os.kill(int(do(lane, "pid")), signal.SIGKILL)
+    let_die(lane)
+    with monkeypatch.context() as looks_alive:
+        looks_alive.setattr("multiprocessing.process.BaseProcess.is_alive", lambda self: True)
+        lane.submit("two", LONG_S)
+    assert answer(lane) == "lost two"
+
+
+def test_a_bug_in_a_job_loses_the_job_and_is_logged(lane: TextLane, capfd: pytest.CaptureFixture[str]) -> None:
+    handler = logging.StreamHandler(sys.__stderr__)
+    logging.getLogger("elastio.lane").addHandler(handler)
+    try:
+        assert do(lane, "bug") == "lost bug"
+    finally:
+        logging.getLogger("elastio.lane").removeHandler(handler)
+    let_die(lane)
+    assert do(lane, "two") == "TWO"
+    said = capfd.readouterr().err
+    assert "lane test: a bug in a job, whose outcome is unknown now: 'bug'" in said
+    assert "ZeroDivisionError: of all things" in said
+
+
+def test_a_start_that_fails_does_not_take_the_jobs_with_it(make: Callable[..., TextLane]) -> None:
+    def fail() -> None:
+        raise ImportError("no SDK here")
+
+    lane = make("cold", fail)
+    assert do(lane, "one") == "ONE"
+
+
+def test_a_child_is_warm_before_its_first_job(make: Callable[..., TextLane]) -> None:
+    warmed: list[int] = []
+    lane: ForkLane[str, int] = ForkLane("warm", lambda _: len(warmed), lambda _, __: -1, lambda: warmed.append(1))
+    lane.submit("one", LONG_S)
+    awaited = lane.awaited()
+    assert awaited is not None
+    assert wait([awaited], LONG_S)
+    assert lane.poll() == 1
+    assert warmed == []  # in the child, not here
+    lane.close(0.0)
+
+
+# --- the end -----------------------------------------------------------------------------------------------
+
+
+def test_closing_waits_for_a_job_and_ends_the_child(lane: TextLane) -> None:
+    pid = int(do(lane, "pid"))
+    lane.submit("two", LONG_S)
+    lane.close(LONG_S)
+    assert lane.awaited() is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_hanging_child_does_not_outlive_the_lane(lane: TextLane) -> None:
+    pid = int(do(lane, "pid"))
+    lane.submit("hang", LONG_S)
+    lane.close(0.0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+PARENT = """
+import os, signal, sys
+from elastio.lane import ForkLane
+def work(job):
+    print(os.getpid(), flush=True)
+    signal.pause()
+lane = ForkLane("orphan", work, lambda job, s: None)
+lane.submit("hang", 60.0)
+signal.pause()
+"""
+
+
+@pytest.mark.runs_programs
+def test_the_child_dies_with_its_parent_however_that_dies() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert select.select([parent.stdout], [], [], LONG_S)[0]
+        child = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+        try:
+            assert select.select([child], [], [], LONG_S)[0]
+        finally:
+            os.close(child)
+
+
+def test_a_child_holds_no_pipe_of_another_lane(make: Callable[..., TextLane]) -> None:
+    """Else a pipe that its lane has closed would not end, and a selector would report it for ever."""
+    alone = do(make("alone"), "descriptors").split()
+    for name in ("b", "c", "d"):
+        do(make(name), "one")
+    last = do(make("last"), "descriptors").split()
+    assert len(last) == len(alone)
+
+
+# --- driven by a selector ----------------------------------------------------------------------------------
+
+
+class Script:
+    """Stands where the agent does: one function per turn of the driver, then it asks to stop."""
+
+    def __init__(self, *turns: Callable[[], None]) -> None:
+        self._turns = list(turns)
+
+    def wake_at(self) -> float:
+        return 0.0
+
+    def step(self) -> None:
+        if self._turns:
+            self._turns.pop(0)()
+        else:
+            signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(n) for n in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def drive(lanes: tuple[TextLane, ...], script: Callable[[Driver], list[Callable[[], None]]]) -> list[str]:
+    """Run a driver over the script; returns what `on_hangup` was called for."""
+    hangups: list[str] = []
+    driver = Driver(Script(lambda: None), lanes, Notifier({}))  # type: ignore[arg-type]
+    driver._agent = Script(*script(driver))  # type: ignore[assignment]
+    driver.run(lambda: hangups.append("hangup"), lambda: None)
+    driver.selector.close()
+    return hangups
+
+
+def reported(driver: Driver) -> list[object]:
+    """The lanes that the selector says are ready, now."""
+    return [key.data for key, _ in driver.selector.select(0) if isinstance(key.data, ForkLane)]
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callable[..., TextLane]) -> None:
+    """The new pipe often has the number of the old one, which the kernel has dropped from the selector."""
+    first, second = make("first"), make("second")
+    first.start()
+    second.start()
+    seen: list[list[object]] = []
+
+    def script(driver: Driver) -> list[Callable[[], None]]:
+        def replace() -> None:
+            assert answer(first) == "lost hang"
+            let_die(first)
+            first.submit("two", LONG_S)
+
+        def look() -> None:
+            awaited = first.awaited()
+            assert awaited is not None
+            assert wait([awaited], LONG_S)
+            seen.append(reported(driver))
+            assert first.poll() == "TWO"
+
+        return [lambda: first.submit("hang", 0.02), lambda: None, replace, look, lambda: seen.append(reported(driver))]
+
+    drive((first, second), script)
+    assert seen == [[first], []]
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_child_that_dies_idle_wakes_nobody(make: Callable[..., TextLane]) -> None:
+    """A pipe without a writer is readable for ever: watched, it would keep the agent awake."""
+    lane = make()
+    pid = int(do(lane, "pid"))
+    seen: list[list[object]] = []
+
+    def script(driver: Driver) -> list[Callable[[], None]]:
+        def kill() -> None:
+            os.kill(pid, signal.SIGKILL)
+            let_die(lane)
+
+        return [kill, lambda: None, lambda: seen.append(reported(driver))]
+
+    drive((lane,), script)
+    assert seen == [[]]
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_hangup_reloads_and_a_termination_stops(make: Callable[..., TextLane]) -> None:
+    hangups = drive((make(),), lambda driver: [lambda: signal.raise_signal(signal.SIGHUP), lambda: None])
+    assert hangups == ["hangup"]

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from elastio_testbed.experiment import EXPERIMENTS, Scaled
+
+CM1 = EXPERIMENTS["cm1"]
+
+
+@pytest.mark.parametrize(("time", "bandwidth"), [(1.0, 1.0), (0.25, 0.5), (0.1, 0.5), (1.0, 0.25)])
+def test_scaling_keeps_how_long_a_dump_takes_against_computing(time: float, bandwidth: float) -> None:
+    scaled = Scaled(CM1, time, bandwidth)
+    dump_s = scaled.dumps_bytes[1] / scaled.backing_bytes_s
+    published = CM1.dumps_gb[1] * 1e9 / (CM1.backing_mb_s * 1e6) / (CM1.compute_s / 3)
+    assert dump_s / scaled.compute_each_s == pytest.approx(published, rel=0.01)
+
+
+def test_the_published_size_is_scale_one() -> None:
+    scaled = Scaled(CM1, 1.0, 1.0)
+    assert scaled.dumps_bytes[0] == pytest.approx(5e9, rel=0.001)
+    assert scaled.backing_bytes_s == 33_000_000
+    assert scaled.cache_bytes_s == 128_000_000
+    assert scaled.compute_each_s * 3 == pytest.approx(1100)
+    assert scaled.inactivity_delay_s == 30
+
+
+def test_bandwidth_scales_data_and_leaves_time_alone() -> None:
+    whole, half = Scaled(CM1, 1.0, 1.0), Scaled(CM1, 1.0, 0.5)
+    assert half.dumps_bytes[1] == pytest.approx(whole.dumps_bytes[1] / 2, rel=0.001)
+    assert half.cache_bytes_s == whole.cache_bytes_s / 2
+    assert half.compute_each_s == whole.compute_each_s
+
+
+def test_the_initial_cache_is_a_whole_number_of_the_scaled_clouds_units() -> None:
+    scaled = Scaled(CM1, 0.25, 0.5)
+    initial_bytes = scaled.initial_cache_gib * 2**30
+    assert initial_bytes % scaled.unit_bytes == 0
+    assert initial_bytes == pytest.approx(1.25e9, rel=0.03)
