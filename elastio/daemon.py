@@ -1,7 +1,7 @@
 """`elastiod`: wires the real adapters to the loop and runs it.
 
 Starts in this order, because each step needs the one before: configuration, lock, journal and ledger, lanes (forked
-while nothing is open that a child should not have), control socket, udev, READY.
+before there is a socket that a child should not have), control socket, udev, READY.
 """
 
 from __future__ import annotations

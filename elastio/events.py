@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from elastio.actions import Lane
 from elastio.facts import VISIBLE_WITHIN_S
-from elastio.model import BackingView, CacheMode, CacheState, RequestKind, Volume, VolumeState
+from elastio.model import BackingView, CacheMode, CacheState, HostView, RequestKind, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, is_load_high, is_quiet
 from elastio.state import AgentState, Cycle, Phase, Trigger
@@ -20,6 +20,7 @@ class Event(StrEnum):
     CACHE_ATTACHED = "cache attached"
     BOOST_REFUSED = "boost refused"  # nothing was bought
     BOOST_ABANDONED = "boost abandoned"  # something was, or may have been, bought
+    BOOST_WITHDRAWN = "boost withdrawn"  # nobody wants it any more
     WENT_QUIET = "went quiet"
     LOAD_RETURNED = "load returned"
     CACHE_LEFT = "cache left"
@@ -55,7 +56,8 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"attach volume {_volume_name(state.cycle)} again; nothing is started without it",
         )
     ours = state.cycle.cache_set if state.cycle else None
-    if state.recovered and backing.cache_set is not None and backing.cache_set != ours and not _may_be_ours(state):
+    strange = backing.cache_set is not None and backing.cache_set != ours
+    if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
         return Seen(
             Event.ENDANGERED,
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
@@ -113,11 +115,11 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
         waited = format_duration(policy.attach_deadline_s)
         return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
     if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
-        return Seen(Event.BOOST_ABANDONED, "an operator asked to stop")
+        return Seen(Event.BOOST_WITHDRAWN, "an operator asked to stop")
     # An operator boosts ahead of a load: only a load that asked can take its wish back.
     over = is_quiet(state.load, obs.now, policy) and cycle.started_at < (state.load.below_since or 0)
     if over and cycle.trigger is Trigger.LOAD:
-        return Seen(Event.BOOST_ABANDONED, "the load was over before the cache was there")
+        return Seen(Event.BOOST_WITHDRAWN, "the load was over before the cache was there")
     return None
 
 
@@ -177,7 +179,10 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Seen(Event.RELEASED, "no volume was bought")
     if cycle.volume_state is VolumeState.ELSEWHERE:
-        return Seen(Event.ENDANGERED, f"volume {cycle.volume_id} is ours and attached to another instance")
+        return Seen(
+            Event.ENDANGERED,
+            f"volume {cycle.volume_id} is ours and attached to another instance: detach it there, then resume",
+        )
     if cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING):
         return Seen(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None
@@ -196,12 +201,23 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
     """Leaves when an operator says so, or when the missing cache is back; what then is, is read off the kernel."""
     if obs.host is None or obs.host.backing is None:
         return None
+    if danger(state, obs) is not None:
+        return None
     if is_asked(obs, RequestKind.RESUME):
         return Seen(Event.REPAIRED, "an operator asked to go on")
-    cycle = state.cycle
-    if cycle and cycle.cache_set and obs.host.backing.cache_set == cycle.cache_set and obs.host.backing.running:
+    if not state.stopped and obs.host.backing.running and _is_cache_back(state, obs.host, obs.host.backing):
         return Seen(Event.REPAIRED, "the cache is back")
     return None
+
+
+def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:
+    """The attached set is the cycle's; or, where no cycle is remembered, lies on a volume of this agent."""
+    if backing.cache_set is None:
+        return False
+    if state.cycle is not None:
+        return backing.cache_set == state.cycle.cache_set
+    owned = {v.serial for v in state.owned or ()}
+    return any(d.serial in owned for d in host.disks if backing.cache_set in (d.cache_set, d.superblock))
 
 
 def _cycle(state: AgentState) -> Cycle:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -211,16 +212,23 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
         ) from error
     if cycle is None or last.get("boot") == boot_id:
         return memory
-    return replace(memory, cycle=shift(cycle, (now - wall) - (written_now - written_wall)))
+    return replace(memory, cycle=shift(cycle, (now - wall) - (written_now - written_wall), now))
 
 
-def shift(cycle: Cycle, seconds: float) -> Cycle:
-    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot."""
-    marks = {
-        name: None if (value := getattr(cycle.marks, name)) is None else value + seconds
-        for name in type(cycle.marks).__slots__
-    }
-    doubt = None if cycle.doubt_at is None else cycle.doubt_at + seconds
+def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
+    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot.
+
+    None of them becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
+    """
+
+    def moved(value: float | None) -> float | None:
+        return None if value is None else min(value + seconds, now)
+
+    marks = {name: moved(getattr(cycle.marks, name)) for name in type(cycle.marks).__slots__}
     return replace(
-        cycle, started_at=cycle.started_at + seconds, doubt_at=doubt, marks=replace(cycle.marks, **marks), pace={}
+        cycle,
+        started_at=min(cycle.started_at + seconds, now),
+        doubt_at=moved(cycle.doubt_at),
+        marks=replace(cycle.marks, **marks),
+        pace={},
     )

@@ -221,7 +221,7 @@ class Agent:
             decision = decide(before, obs, self.policy)
         except InvariantError as error:
             fault = f"a decision would have broken a safety rule and was thrown away: {error}"
-            decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault), reason=fault)
+            decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
         self.state, self._decide_at = decision.state, decision.wake_at
         self._publish(before, decision, obs)
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):

@@ -30,6 +30,7 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.ATTACHING, Event.CACHE_ATTACHED): Phase.BOOSTING,
     (Phase.ATTACHING, Event.BOOST_REFUSED): Phase.IDLE,
     (Phase.ATTACHING, Event.BOOST_ABANDONED): Phase.DETACHING,
+    (Phase.ATTACHING, Event.BOOST_WITHDRAWN): Phase.DETACHING,
     (Phase.BOOSTING, Event.WENT_QUIET): Phase.FLUSHING,
     (Phase.BOOSTING, Event.CACHE_LEFT): Phase.DETACHING,
     (Phase.FLUSHING, Event.LOAD_RETURNED): Phase.BOOSTING,
@@ -44,8 +45,10 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.DETACHING, Event.ENDANGERED): Phase.FAULTED,
 }
 
-# After a refused boost the load is left alone for this long: asking the cloud again at once would not help.
-REFUSED_COOL_DOWN_S = 60.0
+# After a boost that failed the load is left alone for this long, and twice as long after each further one: what
+# failed will fail again, and every volume that is bought is paid for.
+FAILED_COOL_DOWN_S = 60.0
+FAILED_COOL_DOWN_MOST_S = 900.0
 
 
 def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
@@ -106,9 +109,14 @@ def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy)
         case Event.ORPHAN_FOUND:
             return replace(state, cycle=cycle_of(events.orphans(state)[0], obs))
         case Event.BOOST_REFUSED:
-            return replace(state, cycle=None, cool_until=obs.now + REFUSED_COOL_DOWN_S)
+            state = replace(state, cycle=None, failures=state.failures + 1)
+            return replace(state, cool_until=obs.now + _cool_down_s(state, policy))
         case Event.RELEASED:
             return _released(state, obs, policy)
+        case Event.BOOST_ABANDONED:
+            state = replace(state, failures=state.failures + 1)
+        case Event.CACHE_ATTACHED:
+            state = replace(state, failures=0)
     cycle = state.cycle
     return state if cycle is None else replace(state, cycle=_marked(cycle, seen, obs))
 
@@ -124,7 +132,7 @@ def _marked(cycle: Cycle, seen: Seen, obs: Observation) -> Cycle:
             return replace(cycle, forced=False)
         case Event.DRAINED:
             return cycle.marked(clean=obs.now)
-        case Event.BOOST_ABANDONED:
+        case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
             return replace(cycle, failure=seen.reason)
         case Event.DIRTIED:
             return replace(cycle, marks=replace(cycle.marks, clean=None))
@@ -141,11 +149,18 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
         state,
         cycle=None,
         learned_size_bytes=learned,
-        cool_until=obs.now + policy.cool_down_s,
+        cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
         list_pace=Pace(0, obs.now + facts.SETTLE_S),
     )
+
+
+def _cool_down_s(state: AgentState, policy: Policy) -> float:
+    if state.failures == 0:
+        return policy.cool_down_s
+    wait = min(FAILED_COOL_DOWN_S * 2.0 ** min(state.failures - 1, 10), FAILED_COOL_DOWN_MOST_S)
+    return max(policy.cool_down_s, wait)
 
 
 def _after_change(state: AgentState) -> AgentState:
@@ -187,7 +202,7 @@ def _boost_on_load(state: AgentState, obs: Observation, policy: Policy) -> tuple
     size = next_size(state.learned_size_bytes, policy)
     refused = refusal(size, obs.spend, policy)
     if refused:
-        return replace(state, cool_until=obs.now + REFUSED_COOL_DOWN_S), f"no boost: {refused}"
+        return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S), f"no boost: {refused}"
     text = (
         f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}: "
         f"buying a cache of {format_size(size)}"
@@ -226,12 +241,19 @@ def _answer_one(state: AgentState, request: Request, obs: Observation, policy: P
         case RequestKind.PAUSE:
             return replace(state, paused=True), Answer(request, True, "no boost will start until `elastio resume`")
         case RequestKind.RESUME:
-            return replace(state, paused=False), Answer(request, True, "boosts start by themselves again")
+            return _answer_resume(state, request)
         case RequestKind.FLUSH:
             return _answer_flush(state, request)
         case RequestKind.BOOST:
             return _answer_boost(state, request, obs, policy)
     return state, Answer(request, True, "stopping; the device keeps its state")
+
+
+def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
+    state = replace(state, paused=False)
+    if state.phase is Phase.FAULTED:
+        return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
+    return state, Answer(request, True, "boosts start by themselves again")
 
 
 def _answer_flush(state: AgentState, request: Request) -> tuple[AgentState, Answer]:

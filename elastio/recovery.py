@@ -26,14 +26,14 @@ def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentS
         return _with_cache(state, obs, backing)
     cycle = state.cycle
     if cycle is None:
-        return replace(state, phase=Phase.IDLE, recovered=True, fault=""), "no cache is attached"
+        return replace(state, phase=Phase.IDLE, recovered=True, fault="", stopped=False), "no cache is attached"
     cycle = replace(cycle, failure="", pace={})
     if cycle.volume_id is None:
-        cycle = replace(cycle, doubt_at=obs.now if cycle.doubt_at is None else cycle.doubt_at)
+        cycle = replace(cycle, doubt_at=obs.now)  # the purchase may have been made at the very last moment
     going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
-    return replace(state, phase=phase, cycle=cycle, recovered=True, fault=""), text
+    return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
 
 
 def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
@@ -57,7 +57,7 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
-    return replace(state, phase=phase, cycle=cycle, recovered=True, fault=""), text
+    return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
 
 
 def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:

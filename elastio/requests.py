@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,13 @@ class Requests:
 
 def decisions(journal: Path, count: int) -> list[dict[str, Any]]:
     """The last decisions, oldest first, each with the first action that followed it."""
+    return decisions_in(read(journal), count)
+
+
+def decisions_in(records: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """`decisions` of records that lie anywhere."""
     found: deque[dict[str, Any]] = deque(maxlen=count)
-    for record in read(journal):
+    for record in records:
         if record.get("kind") == "decision":
             found.append({**{k: record.get(k) for k in ("wall", "from", "to", "reason")}, "action": ""})
         elif record.get("kind") == "intent" and found and not found[-1]["action"]:

@@ -130,7 +130,8 @@ class AgentState:
     """Everything `decide` carries from one call to the next.
 
     `recovered` is False until the phase has been read off the kernel after a start. `owned` is the last list of
-    this agent's volumes; None while the cloud has not answered since the start.
+    this agent's volumes; None while the cloud has not answered since the start. `stopped` is set when a safety rule
+    would have been broken: nothing is done any more until an operator resumes.
     """
 
     phase: Phase = Phase.IDLE
@@ -139,7 +140,9 @@ class AgentState:
     recovered: bool = False
     paused: bool = False
     fault: str = ""
+    stopped: bool = False
     cool_until: float = 0.0
+    failures: int = 0  # boosts in a row that did not come to be
     learned_size_bytes: int | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None

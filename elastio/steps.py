@@ -26,7 +26,7 @@ from elastio.actions import (
     lane_of,
 )
 from elastio.events import is_drained
-from elastio.model import BackingView, CacheMode, DiskView, HostView, VolumeState
+from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, is_flush_wanted
 from elastio.state import AgentState, Cycle, Pace, Phase
@@ -48,8 +48,17 @@ def next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     writeback safe.
     """
     backing = obs.host.backing if obs.host else None
-    if backing is not None and not backing.tuned and state.phase is not Phase.FAULTED:
-        return _ask(TuneBacking(), state.tune_pace, obs, "the backing device to be tuned")
+    if state.stopped:
+        return Plan(waiting_for="an operator")
+    if backing is None or backing.tuned or state.phase is Phase.FAULTED:
+        return _step(state, obs, policy)
+    tune = _ask(TuneBacking(), state.tune_pace, obs, "the backing device to be tuned")
+    # Without them nothing is written to a cache; but what is there can be flushed, released and listed.
+    needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
+    return tune if needed else _first(tune, _step(state, obs, policy))
+
+
+def _step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     if state.cycle is None:
         return _upkeep(state, obs, policy)
     return STEPS[state.phase](state, state.cycle, obs, policy)
@@ -205,6 +214,8 @@ def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> P
             action: Action = DetachVolume(volume_id, serial)
         case VolumeState.AVAILABLE | VolumeState.ERROR if disk is None:
             action = DeleteVolume(volume_id, serial)
+        case VolumeState.ERROR:
+            action = DetachVolume(volume_id, serial)
         case _:
             return look
     if cycle.paced("DescribeVolume").tries == 0:
@@ -216,11 +227,20 @@ def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> P
 
 
 def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
-    """Releases nothing. The one thing it does is to ask for a missing cache volume to be attached again."""
-    if obs.host is None or obs.host.disk(cycle.serial) is not None:
+    """Releases nothing. The one thing it does is to ask for a missing cache volume to be attached again.
+
+    Never while the device that lost it still runs: udev would register the returned cache, and the kernel oopses when
+    a device whose cache died is unmounted after that.
+    """
+    backing = obs.host.backing if obs.host else None
+    missing = backing is not None and backing.cache_set is None and backing.state is not CacheState.NO_CACHE
+    if not missing or obs.host is None or obs.host.disk(cycle.serial) is not None:
         return Plan(waiting_for="an operator")
+    if backing is not None and backing.running:
+        return Plan(waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that")
     plan = _towards_attached(cycle, obs)
-    return plan if plan.action else Plan(None, plan.wake_at, "an operator")
+    shown = f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'})"
+    return plan if plan.action else Plan(None, plan.wake_at, f"{shown} to be attached again, or an operator")
 
 
 STEPS = {

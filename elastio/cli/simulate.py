@@ -81,8 +81,9 @@ def _setup(setup: Setup, found: Comparison) -> str:
 
 
 def _phase(phase: IoPhase) -> str:
+    failure = f"  {phase.failure}" if phase.failure else ""
     attached = "never" if phase.boosted_after_s is None else f"{phase.boosted_after_s:.1f} s"
     return (
         f"{phase.started_s:8.0f} s {format_size(phase.size_bytes):>10} {attached:>10} {phase.held_s:6.0f} s "
-        f"{format_size(phase.peak_dirty_bytes):>12} {phase.agbs:9.0f} AGBs{'  ' if phase.failure else ''}{phase.failure}"
+        f"{format_size(phase.peak_dirty_bytes):>12} {phase.agbs:9.0f} AGBs{failure}"
     )

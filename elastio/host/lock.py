@@ -10,9 +10,10 @@ from elastio.errors import HostError, LockedError
 
 
 def lock_device(directory: Path, backing_uuid: str) -> int:
-    """Take the lock for this device; it is held until the returned descriptor is closed or the process ends.
+    """Take the lock for this device; it is held until this process and every child it forked have ended.
 
-    Raises LockedError when another agent has it.
+    On purpose: a child that hangs in the kernel may still carry out what it was told, so nobody else may start.
+    Raises LockedError when another agent, or such a child of a killed one, has it.
     """
     path = directory / f"{backing_uuid}.lock"
     try:
@@ -24,5 +25,7 @@ def lock_device(directory: Path, backing_uuid: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise LockedError(f"another agent drives the device {backing_uuid} already ({path} is locked)") from error
+        raise LockedError(
+            f"another agent, or a child of one that hangs in the kernel, drives the device {backing_uuid} ({path})"
+        ) from error
     return descriptor

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 from elastio.journal import Journal, Memory, recall
 from elastio.model import Spend
@@ -36,9 +38,13 @@ class MemoryJournal(Journal):
         """Forget what was written and not yet on the disk."""
         del self.lines[self.durable_lines :]
 
+    def records(self) -> Iterator[dict[str, Any]]:
+        """See `journal.read`."""
+        return (json.loads(line) for line in self.lines)
+
     def remember(self, *, now: float, wall: float) -> Memory:
         """See `journal.remember`."""
-        return recall((json.loads(line) for line in self.lines), self.path, now=now, wall=wall, boot_id=self.boot_id)
+        return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id)
 
 
 class MemoryBooks:

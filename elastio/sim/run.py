@@ -100,7 +100,8 @@ class Simulation:
         self.on_step: Callable[[], None] = lambda: None
         self.starts = 0
         self._interval, self._seed = sample_interval_s, seed
-        self._traffic = (0.0, 0, 0, 0)
+        self._recorded_at = 0.0
+        self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
         self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
         self.agent: Agent | None = None
@@ -255,14 +256,16 @@ class Simulation:
     # --- records ---------------------------------------------------------------------------------------------
 
     def _record(self) -> None:
-        traffic = self.world.kernel.traffic
-        moved = tuple(t.read + t.written for t in (traffic.adaptive, traffic.backing, traffic.cache))
-        now, before = self.world.clock.elapsed(), self._traffic
-        seconds = now - before[0]
+        kernel, now = self.world.kernel, self.world.clock.elapsed()
+        seconds = now - self._recorded_at
         if seconds < self._interval:
             return
-        self._traffic = (now, *moved)  # type: ignore[assignment]
-        rates = [max(0, new - old) / seconds / MB for new, old in zip(moved, before[1:], strict=True)]
-        cache = self.world.kernel.cache_disk()
-        size = cache.size_bytes if cache else 0
-        self.timeline.append(Moment(now, self.phase, *rates, size, self.world.kernel.bcache.dirty_bytes))
+        traffic, before = kernel.traffic, self._moved
+        self._moved = tuple(t.read + t.written for t in (traffic.adaptive, traffic.backing, traffic.cache))
+        self._recorded_at = now
+        adaptive, backing, cache = (
+            max(0, new - old) / seconds / MB for new, old in zip(self._moved, before, strict=True)
+        )
+        disk = kernel.cache_disk()
+        size = disk.size_bytes if disk else 0
+        self.timeline.append(Moment(now, self.phase, adaptive, backing, cache, size, kernel.bcache.dirty_bytes))

@@ -110,11 +110,11 @@ def _wait_for_workloads(guests: list[Guest], seconds: float) -> None:
     while waiting:
         for guest in list(waiting):
             state = guest.workload_state()
-            if state == "failed":
-                log = guest.check(["journalctl", "--no-pager", "-u", "workload", "-n", "20", "-o", "cat"])
-                raise GuestError(f"{guest.name}: the workload failed: {log}")
             if state == "done":
                 waiting.remove(guest)
+            elif state != "running":
+                log = guest.check(["journalctl", "--no-pager", "-u", "workload", "-n", "20", "-o", "cat"])
+                raise GuestError(f"{guest.name}: {state}: {log}")
         if time.monotonic() > end:
             raise GuestError(f"{waiting[0].name}: the workload is not done after {seconds:.0f} s")
         time.sleep(POLL_S)

@@ -87,9 +87,7 @@ class Play:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         self.ledger = Ledger(books)
-        self.sim = Simulation(
-            self.world, POLICY, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire
-        )
+        self.sim = Simulation(self.world, POLICY, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire)
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
 

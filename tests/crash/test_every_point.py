@@ -34,9 +34,7 @@ def points_of(story: str, tmp_path: Path) -> list[str]:
     return tripwire.passed
 
 
-@pytest.mark.parametrize(
-    ("story", "how"), [(s, h) for s in STORIES for h in HOW if s == "boost" or not HOW[h][1]]
-)
+@pytest.mark.parametrize(("story", "how"), [(s, h) for s in STORIES for h in HOW if s == "boost" or not HOW[h][1]])
 def test_comes_to_rest_wherever_the_agent_dies(
     story: str, how: str, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -72,7 +70,7 @@ def test_dies_twice_in_one_cycle_and_comes_to_rest(tmp_path: Path) -> None:
         with Play(STORIES["boost"], tripwire, tmp_path / str(number)) as play:
 
             def die_again() -> None:
-                play.power_cut() if play.deaths % 2 else play.kill()  # noqa: B023
+                play.power_cut() if play.deaths % 2 else play.kill()
                 tripwire.armed = len(tripwire.passed) + 5 if play.deaths == 1 else None  # noqa: B023
 
             play.run(die_again)

@@ -61,4 +61,4 @@ class AgentRules(RuleBasedStateMachine):
 def test_comes_to_rest_after_anything_in_any_order() -> None:
     steps = max(10, settings.default.stateful_step_count // 2) if settings.default else 15
     chosen = settings(deadline=None, stateful_step_count=steps)
-    run_state_machine_as_test(AgentRules, settings=chosen)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(AgentRules, settings=chosen)

@@ -309,6 +309,7 @@ def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Pat
     assert read_elsewhere(path) == "token-1"
 
 
+@pytest.mark.runs_programs
 def test_closed_ledger_can_be_read(path: Path) -> None:
     with Ledger(path) as ledger:
         ledger.record(BOUGHT, QUOTE, BOOT)

@@ -19,12 +19,19 @@ def spec(tmp_path: Path) -> dict[str, Any]:
 def test_every_dump_is_reported_with_its_bytes_and_verifies(spec: dict[str, Any], tmp_path: Path) -> None:
     report = tmp_path / "report"
     workload.run(spec, str(report))
-    dumps = [json.loads(line) for line in report.read_text().splitlines()]
+    *dumps, end = [json.loads(line) for line in report.read_text().splitlines()]
+    assert end == {"done": True}
     assert [d["bytes"] for d in dumps] == [4 * MIB, 2 * MIB]
     assert all(d["ended"] >= d["began"] for d in dumps)
     verified = workload.verify(spec)
     assert verified["ok"]
     assert len(verified["checksums"]) == 4
+
+
+def test_a_failing_rank_ends_the_run_with_an_error(spec: dict[str, Any], tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    workload.run({**spec, "directory": str(tmp_path / "missing")}, str(report))
+    assert json.loads(report.read_text().splitlines()[-1]) == {"error": "a rank failed"}
 
 
 @pytest.mark.parametrize("offset", [0, 70_000, 2 * MIB - 1])

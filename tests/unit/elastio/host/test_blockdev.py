@@ -10,7 +10,15 @@ import pytest
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
-from elastio.host.blockdev import Disk, find, is_same_serial, make_durable, require_exclusive, require_unused, signatures
+from elastio.host.blockdev import (
+    Disk,
+    find,
+    is_same_serial,
+    make_durable,
+    require_exclusive,
+    require_unused,
+    signatures,
+)
 from elastio.model import Serial
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
 
@@ -55,7 +63,9 @@ def test_another_volume(shown: str, wanted: str) -> None:
 def test_finds_a_virtio_disk_and_an_nvme_disk(tree: Tree) -> None:
     tree.cache_disk("vdc")
     tree.cache_disk("nvme1n1", "vol0fedcba9876543210", 2**30, nvme=True)
-    assert find(tree.kernel, SERIAL) == Disk("vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, tree.kernel.path("dev/vdc"))
+    assert find(tree.kernel, SERIAL) == Disk(
+        "vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, tree.kernel.path("dev/vdc")
+    )
     nvme = find(tree.kernel, Serial("vol-0fedcba9876543210"))
     assert nvme is not None
     assert (nvme.name, nvme.size_bytes, nvme.node.name) == ("nvme1n1", 2**30, "nvme1n1")
@@ -116,7 +126,9 @@ def test_a_disk_with_a_partition_is_busy(tree: Tree) -> None:
 
 def test_a_mounted_disk_is_busy(tree: Tree) -> None:
     tree.cache_disk()
-    tree.kernel.lay("proc/self/mountinfo", "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n29 22 254:32 / /mnt rw - xfs /dev/x rw")
+    tree.kernel.lay(
+        "proc/self/mountinfo", "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n29 22 254:32 / /mnt rw - xfs /dev/x rw"
+    )
     with pytest.raises(DeviceBusyError, match="mounted or a swap area"):
         check(tree)
 
@@ -148,7 +160,9 @@ def test_a_backing_device_is_not_a_cache_though_its_signature_is_the_same(tree: 
         check(tree)
 
 
-@pytest.mark.parametrize("answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}'])
+@pytest.mark.parametrize(
+    "answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}']
+)
 def test_an_answer_that_is_not_understood_is_no_permission(tree: Tree, answer: str) -> None:
     tree.cache_disk()
 

@@ -27,7 +27,7 @@ def test_a_missing_program_is_named() -> None:
 
 
 def test_a_program_that_does_not_end_is_ended() -> None:
-    with pytest.raises(HostError, match="`sleep 60` did not end within 0.1 s"):
+    with pytest.raises(HostError, match=r"`sleep 60` did not end within 0\.1 s"):
         run(["sleep", "60"], timeout_s=0.1)
 
 

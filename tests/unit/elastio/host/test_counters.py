@@ -16,12 +16,14 @@ def test_nothing_is_read_before_the_first_look() -> None:
 
 def test_reads_the_disks_of_this_machine_that_the_look_names() -> None:
     disk = min(psutil.disk_io_counters(perdisk=True))
-    view = BackingView(True, CacheState.NO_CACHE, CacheMode.NONE, None, 0, True, True, 0, disk_name=disk, adaptive_name="-")
+    view = BackingView(
+        True, CacheState.NO_CACHE, CacheMode.NONE, None, 0, True, True, 0, disk_name=disk, adaptive_name="-"
+    )
     counters = DiskCounters()
     counters.follow(HostView(0.0, "boot", view))
     read = counters.read()
     assert set(read) == {"backing"}
-    assert all(isinstance(count, int) and count >= 0 for count in read["backing"])
+    assert min(read["backing"]) >= 0
 
 
 def test_the_cache_is_the_disk_of_the_attached_set(tree: Tree, host: BcacheHost) -> None:

@@ -26,7 +26,9 @@ def test_a_request_is_no_larger_than_the_hardware_takes(tree: Tree) -> None:
 def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:
     """One superblock write less when the cache comes, and no sleeping flush thread."""
     tune(tree.kernel, tree.directory, "vdb", None)
-    shown = {k: tree.kernel.shown(f"{tree.directory}/{k}") for k in ("cache_mode", "writeback_delay", "writeback_percent")}
+    shown = {
+        k: tree.kernel.shown(f"{tree.directory}/{k}") for k in ("cache_mode", "writeback_delay", "writeback_percent")
+    }
     assert shown == {"cache_mode": "writeback", "writeback_delay": "1", "writeback_percent": "0"}
     assert tree.kernel.shown(f"{tree.directory}/sequential_cutoff") == "0"
     assert tree.kernel.shown(f"{tree.directory}/io_error_limit") == "2147483647"

@@ -30,7 +30,12 @@ def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
 def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
     found = find_backing(tree.kernel, BACKING_UUID)
     assert found is not None
-    assert (found.directory, found.disk, found.device, found.adaptive) == ("sys/block/vdb/bcache", "vdb", "vdb", "bcache0")
+    assert (found.directory, found.disk, found.device, found.adaptive) == (
+        "sys/block/vdb/bcache",
+        "vdb",
+        "vdb",
+        "bcache0",
+    )
     assert (found.node, found.adaptive_node) == (tree.kernel.path("dev/vdb"), tree.kernel.path("dev/bcache0"))
 
 
@@ -207,7 +212,9 @@ def test_shows_the_disk_that_is_asked_for_under_the_asked_serial(tree: Tree) -> 
 
 def test_shows_the_cache_in_use_without_being_asked(tree: Tree) -> None:
     tree.attached()
-    assert disks(tree) == (DiskView("vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, SET_UUID, SET_UUID, held=True),)
+    assert disks(tree) == (
+        DiskView("vdc", Serial(SERIAL.replace("-", "")), CACHE_BYTES, SET_UUID, SET_UUID, held=True),
+    )
 
 
 def test_shows_a_superblock_that_is_not_registered(tree: Tree) -> None:

@@ -1,0 +1,142 @@
+"""`elastiod --sim`: the real loop, requests and control socket on a simulated machine that bursts by itself.
+
+Simulated time follows real time, so that every command of `elastio` can be tried without a cloud, a kernel module or
+root. Nothing is written but the control socket.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+from elastio.config import Config, load, parse
+from elastio.control import ControlServer, Pending
+from elastio.protocol import Message, accepted
+from elastio.requests import Requests, decisions_in
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Stretch, Trace, Workload
+from elastio.sim.world import open_world
+
+# One burst and the quiet after it; again and again.
+BURST = (Stretch(20, 1), Stretch(40, 90), Stretch(120, 1))
+TURN_S = 0.1
+# After a suspend the simulation catches up in pieces, so that the socket stays alive.
+MOST_AT_ONCE_S = 5.0
+
+_log = logging.getLogger("elastio.sim")
+
+
+class SimDaemon:
+    """One simulated machine and its control socket. Raises HostError or LockedError as `ControlServer` does."""
+
+    def __init__(self, config: Config, socket: Path) -> None:
+        uuid = config.device.backing_uuid
+        settings = config.provider.settings if config.provider.name == "sim" else {}
+        world = open_world({"backing_mb_s": config.device.bandwidth_mb_s, **settings}, uuid)
+        world.workload = bursts()
+        self.simulation = Simulation(
+            world,
+            config.policy(),
+            sample_interval_s=config.agent.sample_interval_s,
+            seed=world.settings.seed,
+        )
+        self._selector = selectors.DefaultSelector()
+        self.server = ControlServer(socket, config.agent.socket_group or None, self._handle)
+        self.server.register(self._selector)
+        self._requests = self._open_requests()
+        self._told = 0
+
+    def turn(self, wait_s: float, ahead_s: float) -> None:
+        """Serve whoever asks, waiting at most `wait_s`, and let `ahead_s` simulated seconds pass."""
+        for key, mask in self._selector.select(wait_s):
+            self.server.on_ready(key, mask)
+        self.simulation.run_for(ahead_s)
+        if self.simulation.world.workload.done:
+            self.simulation.world.workload = bursts()
+        if self._starts != self.simulation.starts:  # the simulated power was cut
+            self._requests = self._open_requests()
+        self.server.sweep()
+        self._tell()
+
+    def close(self) -> None:
+        """Leaves no socket behind."""
+        self.server.close()
+        self._selector.close()
+
+    def _open_requests(self) -> Requests:
+        agent = self.simulation.agent
+        if agent is None:
+            raise RuntimeError("no agent runs")
+        self._starts = self.simulation.starts
+        requests = Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
+        requests.answer_with(self.server.resolve)
+        return requests
+
+    def _handle(self, message: Message) -> Message | Pending:
+        if message["command"] == "why":
+            found = decisions_in(self.simulation.journal.records(), int(message.get("count", 20)))
+            return accepted(decisions=found)
+        return self._requests.handle(message)
+
+    def _tell(self) -> None:
+        lines = self.simulation.lines
+        for line in lines[self._told :]:
+            record = json.loads(line)
+            if record["kind"] == "decision":
+                _log.info("%s -> %s: %s", record["from"], record["to"], record["reason"])
+        self._told = len(lines)
+
+
+def bursts() -> Workload:
+    """The application of the simulated machine."""
+    return Trace(BURST)
+
+
+def default_config() -> Config:
+    """What `elastiod --sim` runs on without a configuration file."""
+    return parse(
+        {
+            "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 33.0},
+            "cache": {"bandwidth_mb_s": 128.0, "initial_size_gib": 4.0},
+            "policy": {"inactivity_delay_s": 15.0},
+            "agent": {"socket": str(default_socket()), "socket_group": ""},
+            "provider": {"name": "sim"},
+        }
+    )
+
+
+def default_socket() -> Path:
+    """Where `elastiod --sim` listens without a configuration file: a directory that needs no root."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "elastio-sim.sock"
+
+
+def run_simulated(config_path: Path | None) -> None:
+    """Runs until SIGTERM or SIGINT. Raises ConfigError for a configuration that is wrong."""
+    config = default_config() if config_path is None else load(config_path)
+    daemon = SimDaemon(config, config.agent.socket)
+    stop: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        stop.append(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, note)
+    _log.info("a simulated machine; ask it with: elastio --socket %s status", config.agent.socket)
+    try:
+        _follow_real_time(daemon, stop)
+    finally:
+        daemon.close()
+
+
+def _follow_real_time(daemon: SimDaemon, stop: list[int]) -> None:
+    began = time.monotonic() - daemon.simulation.world.clock.elapsed()
+    while not stop:
+        behind = time.monotonic() - began - daemon.simulation.world.clock.elapsed()
+        daemon.turn(TURN_S, max(0.0, min(behind, MOST_AT_ONCE_S)))

@@ -1,0 +1,161 @@
+"""A cache leaves only when it is drained, and its disk only when it is provably empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host.bcache import BcacheHost
+from elastio.host.superblock import MAGIC, OFFSET, read
+from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree
+
+from . import refusals
+from .refusals import Refusal, assert_untouched, leaf_writes
+
+# --- detach ----------------------------------------------------------------------------------------------
+
+
+def test_detaches_a_drained_cache(tree: Tree, host: BcacheHost) -> None:
+    tree.attached("clean", mode="none")
+    host.detach_cache_set(SET_UUID)
+    assert leaf_writes(tree.kernel) == [("detach", "1")]
+
+
+@pytest.mark.parametrize(
+    ("state", "mode", "dirty"),
+    [
+        ("dirty", "none", "711.0M"),
+        ("clean", "writeback", "0.0k"),
+        ("clean", "writearound", "0.0k"),
+        ("clean", "none", "4.0k"),  # `clean` may lag behind after a crash
+        ("inconsistent", "none", "0.0k"),
+    ],
+)
+def test_detach_is_refused_until_it_is_drained(tree: Tree, host: BcacheHost, state: str, mode: str, dirty: str) -> None:
+    tree.attached(state, mode, dirty)
+    with pytest.raises(DeviceBusyError, match=f"vdb is {state} in mode {mode}: it must be drained"):
+        host.detach_cache_set(SET_UUID)
+    assert_untouched(tree)
+
+
+def test_detach_leaves_another_set_alone(tree: Tree, host: BcacheHost) -> None:
+    tree.attached("clean", mode="none")
+    with pytest.raises(NotOursError, match=f"cache set {SET_UUID} is attached, not {OTHER_SET}"):
+        host.detach_cache_set(OTHER_SET)
+    assert_untouched(tree)
+
+
+def test_a_detach_under_way_may_be_asked_for_again(tree: Tree, host: BcacheHost) -> None:
+    tree.detaching()
+    host.detach_cache_set(SET_UUID)
+    assert leaf_writes(tree.kernel) == [("detach", "1")]
+
+
+def test_detaching_what_is_detached_does_nothing(tree: Tree, host: BcacheHost) -> None:
+    tree.attached()
+    tree.detached()
+    host.detach_cache_set(SET_UUID)
+    assert_untouched(tree)
+
+
+@pytest.mark.parametrize("node", ["vdb", "bcache0"])
+def test_no_detach_before_the_backing_device_is_durable(tree: Tree, host: BcacheHost, node: str) -> None:
+    tree.attached("clean", mode="none")
+    tree.kernel.path(f"dev/{node}").unlink()
+    with pytest.raises(HostError, match=f"cannot make .*{node} durable"):
+        host.detach_cache_set(SET_UUID)
+    assert_untouched(tree)
+
+
+# --- release ---------------------------------------------------------------------------------------------
+
+
+def test_releases_a_detached_cache_disk(tree: Tree, host: BcacheHost) -> None:
+    tree.attached()
+    tree.detached()
+    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert tree.kernel.writes == [(f"sys/fs/bcache/{SET_UUID}/unregister", "1")]
+    assert tree.programs.changing == ["wipefs"]
+    assert read(tree.kernel.path("dev/vdc")) is None
+    assert host.look((SERIAL,)).disks[0].superblock is None
+
+
+def test_releasing_again_wipes_again_and_no_more(tree: Tree, host: BcacheHost) -> None:
+    tree.attached()
+    tree.detached()
+    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    tree.kernel.writes.clear()
+    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert tree.kernel.writes == []
+
+
+def test_a_disk_that_left_needs_no_release(tree: Tree, host: BcacheHost) -> None:
+    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert_untouched(tree)
+
+
+RELEASE_REFUSALS = [
+    refusals.another_size,
+    refusals.another_size_registered,
+    refusals.two_disks,
+    refusals.foreign_signature,
+    refusals.mounted,
+    refusals.held,
+    refusals.open_elsewhere,
+    refusals.still_attached,
+    refusals.still_detaching,
+    refusals.another_set,
+    refusals.another_set_unregistered,
+    refusals.waited_for,
+    refusals.waited_for_while_clean,
+    refusals.waited_for_and_registered,
+    refusals.a_backing_device,
+]
+
+
+@pytest.mark.parametrize("prepare", RELEASE_REFUSALS)
+def test_release_refuses_and_touches_nothing(tree: Tree, host: BcacheHost, prepare: Callable[[Tree], Refusal]) -> None:
+    error, text = prepare(tree)
+    with pytest.raises(error, match=text):
+        host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert_untouched(tree)
+
+
+@pytest.mark.parametrize("node", ["vdb", "bcache0"])
+def test_no_cache_leaves_before_the_backing_device_is_durable(tree: Tree, host: BcacheHost, node: str) -> None:
+    tree.attached()
+    tree.detached()
+    tree.kernel.path(f"dev/{node}").unlink()
+    with pytest.raises(HostError, match=f"cannot make .*{node} durable"):
+        host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert_untouched(tree)
+
+
+def test_a_set_that_stays_registered_is_not_wiped(tree: Tree, host: BcacheHost) -> None:
+    """udev or the kernel may still write to it."""
+    tree.attached()
+    tree.detached()
+    tree.kernel.deaf.add("unregister")
+    with pytest.raises(HostError, match=f"cache set {SET_UUID} is still registered after 20 s"):
+        host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert tree.programs.changing == []
+
+
+def test_a_superblock_that_survives_the_wipe_is_an_error(tree: Tree, host: BcacheHost) -> None:
+    tree.attached()
+    tree.detached()
+    tree.programs.is_wipe_broken = True
+    with pytest.raises(HostError, match="the superblock on vdc is still there"):
+        host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    written = tree.kernel.path("dev/vdc").read_bytes()
+    assert written[OFFSET + 24 : OFFSET + 40] == MAGIC
+
+
+def test_a_set_whose_name_is_not_known_is_released_by_its_disk(tree: Tree, host: BcacheHost) -> None:
+    """A crash between make-bcache and its answer: the disk is ours by serial and size, its set has no name yet."""
+    tree.cache_disk()
+    tree.registered()
+    host.release_cache_disk(SERIAL, CACHE_BYTES, None)
+    assert tree.programs.changing == ["wipefs"]

@@ -1,0 +1,58 @@
+"""A small simulated machine under the real agent: 20 MB/s backing volume, 80 MB/s cache, four-MiB blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from elastio.policy import Policy
+from elastio.sim.faults import FaultPlan
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.run import KeptBooks, Point, Simulation, ignore
+from elastio.sim.workload import Stretch, Trace
+from elastio.sim.world import SimWorld, WorldSettings
+from elastio.units import GIB, MIB
+
+KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
+POLICY = Policy(
+    backing_bandwidth_mb_s=20,
+    cache_bandwidth_mb_s=80,
+    inactivity_delay_s=4,
+    initial_size_bytes=2 * GIB,
+    backing_uuid=KERNEL.backing_uuid,
+)
+QUIET = Stretch(1e9, 0)
+BURST = (Stretch(2, 0), Stretch(12, 60), QUIET)
+STEADY = (Stretch(2, 0), Stretch(1e9, 60))
+
+
+def machine(
+    load: tuple[Stretch, ...] = BURST,
+    faults: str = "nothing",
+    *,
+    point: Point = ignore,
+    books: KeptBooks | None = None,
+    **policy: Any,
+) -> Simulation:
+    """The agent on this load and story; `policy` overrides POLICY."""
+    world = SimWorld(WorldSettings(kernel=KERNEL, seed=5), Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
+    return Simulation(world, replace(POLICY, **policy), point=point, books=books)
+
+
+def decisions(sim: Simulation) -> list[str]:
+    """Every decision with its reason, as `elastio why` shows it."""
+    return [f"{r['from']} -> {r['to']}: {r['reason']}" for r in sim.journal.records() if r["kind"] == "decision"]
+
+
+def intents(sim: Simulation, action: str) -> int:
+    """How often an action was started."""
+    return sum(1 for r in sim.journal.records() if r["kind"] == "intent" and r["action"] == action)
+
+
+def path(sim: Simulation) -> list[str]:
+    """The phases in their order."""
+    phases = ["idle"]
+    for record in sim.journal.records():
+        if record["kind"] == "decision" and record["to"] != phases[-1]:
+            phases.append(record["to"])
+    return phases

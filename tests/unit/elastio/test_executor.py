@@ -1,0 +1,274 @@
+"""Effects are carried out once more checked against the live system, and every failure is an outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    AttachVolume,
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    FormatCache,
+    ListVolumes,
+    Outcome,
+    ReleaseCacheDisk,
+    SetFlush,
+    TuneBacking,
+    Verdict,
+)
+from elastio.errors import ConfigError
+from elastio.executor import Executor, lost, timeout_of
+from elastio.model import Bought, CacheMode, CacheSetUuid, HostView, Serial, Volume, VolumeSpec, VolumeState
+from elastio.ports import VolumeProvider
+from elastio.sim.faults import FaultPlan
+from elastio.sim.world import SimWorld
+from elastio.units import GIB
+
+SPEC = VolumeSpec(2 * GIB, 100.0)
+SERIAL = Serial("vol-1")
+CREATE = CreateVolume("token-1", SPEC, 4 * GIB)
+
+
+class Writes:
+    """An application that writes the first blocks of the device."""
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = list(range(blocks))
+
+    def begin(self, seconds: float) -> None:
+        """Nothing depends on time."""
+
+    def next_write(self) -> int | None:
+        return self._blocks.pop() if self._blocks else None
+
+    def next_read(self) -> int | None:
+        return None
+
+    def wrote(self, block: int) -> None:
+        """What was acknowledged does not matter here."""
+
+
+class Machine:
+    """A simulated machine and the executor on it."""
+
+    def __init__(self, faults: str = "nothing") -> None:
+        self.world = SimWorld(faults=FaultPlan.parse(faults))
+        self.executor = Executor(self.world.host, lambda: self.world.provider)
+
+    def run(self, action: Action) -> Outcome:
+        return self.executor.run(action)
+
+    def done(self, action: Action) -> Outcome:
+        outcome = self.run(action)
+        assert (outcome.action, outcome.verdict, outcome.error) == (action, Verdict.DONE, "")
+        return outcome
+
+    def bought(self) -> Volume:
+        outcome = self.done(CREATE)
+        assert isinstance(outcome.value, Bought)
+        self.world.advance(60.0)
+        return outcome.value.volume
+
+    def plugged(self) -> Volume:
+        volume = self.bought()
+        self.done(AttachVolume(volume.id))
+        self.world.advance(60.0)
+        return volume
+
+    def formatted(self) -> tuple[Volume, CacheSetUuid]:
+        volume = self.plugged()
+        self.done(TuneBacking())
+        cache_set = self.done(FormatCache(volume.serial, volume.size_bytes)).value
+        assert isinstance(cache_set, str)
+        return volume, CacheSetUuid(cache_set)
+
+    def boosted(self) -> tuple[Volume, CacheSetUuid]:
+        volume, cache_set = self.formatted()
+        self.done(AttachCacheSet(cache_set, volume.serial, flush=False))
+        self.world.advance(60.0)
+        return volume, cache_set
+
+    def state(self, volume: Volume) -> VolumeState | None:
+        seen = self.done(DescribeVolume(volume.id)).value
+        return seen.state if isinstance(seen, Volume) else None
+
+    def look(self, volume: Volume) -> HostView:
+        return self.world.host.look((volume.serial,))
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+# --- every action ------------------------------------------------------------------------------------------
+
+
+def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
+    volume, cache_set = machine.boosted()
+    machine.done(SetFlush(running=True))
+    machine.done(EnterPhase2())
+    machine.done(EnterPhase1(flush=False))
+    machine.done(EnterPhase2())
+    machine.done(DetachCacheSet(cache_set))
+    machine.world.advance(60.0)
+    machine.done(ReleaseCacheDisk(volume.serial, volume.size_bytes, cache_set))
+    machine.done(DetachVolume(volume.id, volume.serial))
+    machine.world.advance(60.0)
+    machine.done(DeleteVolume(volume.id, volume.serial))
+    machine.world.advance(60.0)
+    assert machine.done(ListVolumes()).value == ()
+    assert machine.world.volumes_left() == 0
+
+
+def test_phases_reach_the_kernel(machine: Machine) -> None:
+    volume, cache_set = machine.boosted()
+    seen = []
+    for action in (EnterPhase2(), EnterPhase1(flush=False), SetFlush(running=True)):
+        machine.done(action)
+        backing = machine.look(volume).backing
+        assert backing is not None
+        assert backing.cache_set == cache_set
+        seen.append((backing.cache_mode, backing.flush_full_speed, backing.writeback_running))
+    assert seen == [
+        (CacheMode.NONE, True, True),
+        (CacheMode.WRITEBACK, False, False),
+        (CacheMode.WRITEBACK, False, True),
+    ]
+
+
+def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
+    outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
+    assert outcome.verdict is Verdict.REFUSED
+    assert "the smallest volume that serves is 2.0 GiB, above the cap of 1.0 GiB" in outcome.error
+    assert machine.world.volumes_left() == 0
+
+
+# --- nothing leaves that may hold data ---------------------------------------------------------------------
+
+
+def assert_kept(machine: Machine, volume: Volume, reason: str) -> None:
+    """The decision asked for it; the live look says no."""
+    before = machine.state(volume)
+    for action in (DetachVolume(volume.id, volume.serial), DeleteVolume(volume.id, volume.serial)):
+        outcome = machine.run(action)
+        assert (outcome.verdict, outcome.error) == (
+            Verdict.REFUSED,
+            f"the volume with serial {volume.serial} was kept: {reason}",
+        )
+        machine.world.advance(60.0)
+    assert machine.state(volume) is before
+
+
+def test_a_volume_that_is_an_attached_cache_is_kept(machine: Machine) -> None:
+    volume, _ = machine.boosted()
+    assert_kept(machine, volume, "its cache set is attached")
+
+
+def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
+    volume, _ = machine.formatted()
+    assert_kept(machine, volume, "its disk still carries a cache set or is held")
+
+
+def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
+    volume, _ = machine.boosted()
+    machine.world.kernel.step(1.0, Writes(20))
+    machine.world.vanish()
+    machine.world.power_cut()
+    assert_kept(machine, volume, "the backing device is dirty and its cache is missing: this may be it")
+
+
+def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Machine) -> None:
+    volume = machine.plugged()
+    machine.world.kernel.registered = False
+    assert_kept(machine, volume, "the backing device's state is unknown")
+
+
+def test_a_volume_is_kept_when_the_look_fails() -> None:
+    machine = Machine("look#1=refuse")
+    volume = machine.plugged()
+    outcome = machine.run(DeleteVolume(volume.id, volume.serial))
+    assert outcome.verdict is Verdict.RETRY
+    assert machine.state(volume) is VolumeState.ATTACHED
+
+
+# --- errors become verdicts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        ("throttle", Verdict.RETRY),
+        ("lose_reply", Verdict.RETRY),
+        ("quota", Verdict.REFUSED),
+        ("expired", Verdict.REFUSED),
+        ("refuse", Verdict.REFUSED),
+    ],
+)
+def test_an_error_of_the_cloud_has_its_verdict(fault: str, verdict: Verdict) -> None:
+    outcome = Machine(f"create#1={fault}").run(CREATE)
+    assert (outcome.verdict, outcome.value) == (verdict, None)
+    assert outcome.error
+    assert outcome.seconds >= 0
+
+
+@pytest.mark.parametrize(("fault", "verdict"), [("refuse", Verdict.RETRY), ("busy", Verdict.RETRY)])
+def test_an_error_of_the_kernel_may_pass(fault: str, verdict: Verdict) -> None:
+    assert Machine(f"tune_backing#1={fault}").run(TuneBacking()).verdict is verdict
+
+
+def test_a_disk_that_is_not_ours_is_final(machine: Machine) -> None:
+    volume = machine.plugged()
+    outcome = machine.run(FormatCache(volume.serial, volume.size_bytes + 1))
+    assert outcome.verdict is Verdict.REFUSED
+
+
+def test_a_provider_that_cannot_be_opened_is_an_outcome(machine: Machine) -> None:
+    def closed() -> VolumeProvider:
+        raise ConfigError("the provider is not installed")
+
+    outcome = Executor(machine.world.host, closed).run(ListVolumes())
+    assert (outcome.verdict, outcome.error) == (Verdict.RETRY, "the provider is not installed")
+
+
+def test_the_host_needs_no_provider(machine: Machine) -> None:
+    def closed() -> VolumeProvider:
+        raise AssertionError("opened for a host action")
+
+    assert Executor(machine.world.host, closed).run(TuneBacking()).verdict is Verdict.DONE
+
+
+def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
+    """It ends the child that ran it; the lane then says that the job is lost."""
+
+    def broken() -> VolumeProvider:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Executor(machine.world.host, broken).run(ListVolumes())
+
+
+# --- no answer ---------------------------------------------------------------------------------------------
+
+
+def test_a_lost_job_may_or_may_not_have_happened() -> None:
+    outcome = lost(CREATE, 60.4)
+    assert (outcome.action, outcome.verdict, outcome.seconds) == (CREATE, Verdict.UNKNOWN, 60.4)
+    assert outcome.error == "no answer within 60 s: it may or may not have happened"
+
+
+def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
+    from elastio.host.bcache import REGISTER_S, UNREGISTER_S
+
+    assert timeout_of(CREATE) == 60.0
+    assert timeout_of(TuneBacking()) == 30.0
+    release = timeout_of(ReleaseCacheDisk(SERIAL, 1, None))
+    assert release > UNREGISTER_S + 10 + 15  # wipefs to look, and to wipe
+    assert timeout_of(FormatCache(SERIAL, 1)) > REGISTER_S + 10 + 15 + 20  # and make-bcache

@@ -1,0 +1,312 @@
+"""The journal keeps what the agent must not forget: through power cuts, full disks, rotation and reboots."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio import journal as module
+from elastio.actions import AttachVolume, CreateVolume, Outcome, Verdict
+from elastio.codec import encode
+from elastio.errors import JournalError
+from elastio.journal import Journal, Memory, read, remember, shift
+from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.state import AgentState, Cycle, Marks, Pace, Phase, Trigger
+
+SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
+VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
+QUOTE = Quote(SPEC, "USD", 0.1, 60.0, "list of 2026")
+MARKS = Marks(*(100.0 + n for n in range(len(dataclasses.fields(Marks)))))
+FULL = Cycle(
+    token="token",
+    trigger=Trigger.OPERATOR,
+    spec=SPEC,
+    started_at=99.0,
+    started_wall=1099.0,
+    volume_id=VolumeId("vol-1"),
+    serial=Serial("vol1"),
+    cache_set=CacheSetUuid("cf27dac6"),
+    volume=VOLUME,
+    quote=QUOTE,
+    seen=True,
+    doubt_at=101.0,
+    forced=True,
+    opened_wall=1101.0,
+    closed_wall=1201.0,
+    marks=MARKS,
+    pace={"CreateVolume": Pace(2, 130.0, "throttled")},
+    peak_dirty_bytes=1,
+    peak_in_use_percent=2,
+    evicted_bytes=3,
+    flush_started_dirty_bytes=4,
+    cutoff_percent=5,
+    failure="no luck",
+)
+STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
+CREATE = CreateVolume("token", SPEC, SPEC.size_bytes)
+BOOT = {"now": 110.0, "wall": 1110.0, "boot_id": "boot-1"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "journal.jsonl"
+
+
+@pytest.fixture
+def journal(path: Path) -> Iterator[Journal]:
+    opened = Journal(path, "boot-1")
+    opened.open()
+    yield opened
+    opened.close()
+
+
+def decide(journal: Journal, state: AgentState = STATE, reason: str = "because", now: float = 110.0) -> None:
+    journal.decision(Phase.IDLE, state, reason, now=now, wall=now + 1000.0)
+
+
+def recall(path: Path, **changes: Any) -> Memory:
+    return remember(path, **{**BOOT, **changes})
+
+
+def reasons(path: Path) -> list[str]:
+    return [record["reason"] for record in read(path)]
+
+
+# --- writing and remembering -------------------------------------------------------------------------------
+
+
+def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
+    assert recall(path) == Memory()
+
+
+def test_remembers_a_cycle_with_every_field_set(journal: Journal, path: Path) -> None:
+    empty = [f.name for f in dataclasses.fields(Cycle) if getattr(FULL, f.name) in (None, "", 0, False)]
+    assert empty == []
+    decide(journal)
+    assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True)
+
+
+def test_the_last_record_counts(journal: Journal, path: Path) -> None:
+    decide(journal)
+    journal.intend(CREATE, replace(STATE, phase=Phase.ATTACHING), now=111.0, wall=1111.0)
+    assert recall(path).phase is Phase.ATTACHING
+    decide(journal, AgentState())
+    assert recall(path) == Memory(Phase.IDLE)
+
+
+def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: Path) -> None:
+    decide(journal)
+    journal.outcome(Outcome(CREATE, Verdict.DONE, Bought(VOLUME, QUOTE), seconds=0.25), now=112.0, wall=1112.0)
+    assert recall(path).cycle == FULL
+    assert list(read(path))[-1] == {
+        "seq": 2,
+        "kind": "outcome",
+        "wall": 1112.0,
+        "now": 112.0,
+        "boot": "boot-1",
+        "action": "CreateVolume",
+        "verdict": "done",
+        "seconds": 0.25,
+        "error": "",
+        "value": encode(Bought(VOLUME, QUOTE)),
+    }
+
+
+def test_an_intent_says_what_is_about_to_happen(journal: Journal, path: Path) -> None:
+    journal.intend(AttachVolume(VolumeId("vol-1")), STATE, now=1.0, wall=2.0)
+    (record,) = read(path)
+    assert (record["kind"], record["action"], record["with"]) == ("intent", "AttachVolume", {"volume_id": "vol-1"})
+
+
+def test_numbering_goes_on_after_a_restart(journal: Journal, path: Path) -> None:
+    decide(journal)
+    journal.close()
+    journal.open()
+    decide(journal)
+    assert [record["seq"] for record in read(path)] == [1, 2]
+
+
+def test_a_journal_that_is_not_open_takes_nothing(path: Path) -> None:
+    with pytest.raises(JournalError, match="not open"):
+        decide(Journal(path, "boot-1"))
+
+
+# --- damage ------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_last_line_is_cut_off_and_written_over(journal: Journal, path: Path) -> None:
+    decide(journal, reason="first")
+    journal.close()
+    with path.open("ab") as file:
+        file.write(b'{"seq":2,"kind":"decision","phase":"idle","cyc')
+    assert recall(path).phase is Phase.BOOSTING
+    journal.open()
+    decide(journal, reason="second")
+    assert reasons(path) == ["first", "second"]
+    assert b"cyc{" not in path.read_bytes()
+
+
+def test_a_file_that_is_one_torn_line_is_empty(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b'{"seq":1')
+    journal = Journal(path, "boot-1")
+    journal.open()
+    assert path.read_bytes() == b""
+    journal.close()
+
+
+@contextmanager
+def no_room_beyond(size_bytes: int) -> Iterator[None]:
+    """A file that would grow beyond this is cut there, as on a full disk: write(2) tells how much fitted."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path: Path) -> None:
+    decide(journal, reason="first")
+    size = path.stat().st_size
+    with no_room_beyond(size + 40):
+        with pytest.raises(JournalError, match=r"cannot write the journal .*the disk is full"):
+            decide(journal, AgentState(), reason="half")
+        assert path.stat().st_size == size + 40
+        assert recall(path).phase is Phase.BOOSTING
+        with pytest.raises(JournalError, match="cannot write the journal"):
+            decide(journal, AgentState(), reason="none")
+    decide(journal, AgentState(phase=Phase.DETACHING), reason="second")
+    decide(journal, AgentState(phase=Phase.DETACHING), reason="third")
+    assert reasons(path) == ["first", "second", "third"]
+    assert recall(path).phase is Phase.DETACHING
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"phase": "levitating", "cycle": None, "now": 1.0, "wall": 2.0},
+        {"phase": "idle", "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": {"token": "t"}, "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": "t", "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": {**encode(FULL), "pace": []}, "now": 1.0, "wall": 2.0},
+        {"phase": "idle", "cycle": None, "wall": 2.0},
+        {"phase": "idle", "cycle": None, "now": [], "wall": 2.0},
+    ],
+)
+def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, last: dict[str, Any]) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"seq": 1, "kind": "decision", "boot": "boot-1", **last}) + "\n")
+    with pytest.raises(JournalError, match=r"the last record of .* is not understood .*; move it away to start anew"):
+        recall(path)
+
+
+def test_a_number_that_is_none_does_not_stop_the_start(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text('{"seq":"seven"}\n[1]\n{"seq":3}\n')
+    journal = Journal(path, "boot-1")
+    journal.open()
+    decide(journal)
+    assert list(read(path))[-1]["seq"] == 4
+    journal.close()
+
+
+def test_a_place_where_no_journal_can_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match=r"cannot open the journal .*file/journal.jsonl"):
+        Journal(tmp_path / "file" / "journal.jsonl", "boot-1").open()
+    with pytest.raises(JournalError, match="cannot read the journal"):
+        recall(tmp_path)
+
+
+# --- rotation ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROTATE_BYTES", 4096)
+
+
+@pytest.mark.usefixtures("small")
+def test_rotation_keeps_the_memory_and_one_older_file(journal: Journal, path: Path) -> None:
+    for number in range(20):
+        decide(journal, reason=str(number))
+        assert recall(path).cycle == FULL
+    older = path.with_suffix(".old")
+    assert sorted(p.name for p in path.parent.iterdir()) == ["journal.jsonl", "journal.old"]
+    assert path.stat().st_size < 4096 + 2048
+    numbers = [int(reason) for reason in dict.fromkeys([*reasons(older), *reasons(path)])]
+    assert numbers == list(range(numbers[0], 20))
+    assert [r["seq"] for r in read(path)][-1] == 20
+
+
+@pytest.mark.usefixtures("small")
+def test_a_rotation_that_fails_costs_only_space(journal: Journal, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.with_suffix(".new").mkdir()
+    for number in range(8):
+        decide(journal, reason=str(number))
+    assert len(reasons(path)) == 8
+    assert "the journal is not rotated" in caplog.text
+    path.with_suffix(".new").rmdir()
+    decide(journal, reason="8")
+    decide(journal, reason="9")
+    assert reasons(path) == ["8", "9"]
+    assert len(reasons(path.with_suffix(".old"))) == 9
+
+
+@pytest.mark.usefixtures("small")
+def test_a_crash_between_two_steps_of_a_rotation_loses_nothing(journal: Journal, path: Path) -> None:
+    """The older name and half a new file are there, the journal itself still stands under its name."""
+    decide(journal, reason="first")
+    path.with_suffix(".old").hardlink_to(path)
+    path.with_suffix(".new").write_bytes(b'{"seq":')
+    before = path.stat().st_ino
+    for number in range(10):
+        if path.stat().st_ino == before:
+            decide(journal, reason=str(number))
+    assert recall(path).cycle == FULL
+    older = reasons(path.with_suffix(".old"))
+    assert older == ["first", *(str(number) for number in range(len(older) - 1))]
+    assert reasons(path) == older[-1:]
+
+
+# --- clocks ------------------------------------------------------------------------------------------------
+
+
+def test_within_one_boot_times_stay_as_they_are(journal: Journal, path: Path) -> None:
+    decide(journal)
+    assert recall(path, now=500.0, wall=9000.0).cycle == FULL
+
+
+def test_after_a_reboot_times_are_moved_into_the_new_boot(journal: Journal, path: Path) -> None:
+    """The record was written at 110 s of its boot; 400 s later this boot is 20 s old."""
+    decide(journal)
+    cycle = recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle
+    assert cycle is not None
+    assert cycle.started_at == 99.0 - 490.0
+    assert cycle.doubt_at == 101.0 - 490.0
+    assert cycle.marks == Marks(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Marks)))))
+    assert (cycle.started_wall, cycle.opened_wall, cycle.closed_wall) == (1099.0, 1101.0, 1201.0)
+    assert cycle.pace == {}
+
+
+def test_what_has_not_happened_stays_so() -> None:
+    shifted = shift(replace(FULL, marks=Marks(created=5.0), doubt_at=None), 10.0, 1000.0)
+    assert shifted.marks == Marks(created=15.0)
+    assert shifted.doubt_at is None
+
+
+def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, path: Path) -> None:
+    """The clock of this boot is a day behind the one that wrote: nothing may wait for tomorrow."""
+    decide(journal)
+    cycle = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle
+    assert cycle is not None
+    assert (cycle.started_at, cycle.doubt_at, cycle.marks.decided) == (20.0, 20.0, 20.0)

@@ -1,0 +1,134 @@
+"""What the control socket is answered, with a real agent on a simulated machine behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.actions import AttachVolume, CreateVolume
+from elastio.control import Pending
+from elastio.journal import Journal
+from elastio.model import VolumeId, VolumeSpec
+from elastio.policy import Policy
+from elastio.protocol import Message
+from elastio.requests import Requests, decisions
+from elastio.sim.run import Simulation
+from elastio.sim.world import SimWorld
+from elastio.state import AgentState, Phase
+
+SPEC = VolumeSpec(10 * 2**30, 128.0)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal(tmp_path / "journal.jsonl", "boot-1")
+    opened.open()
+    yield opened
+    opened.close()
+
+
+class Desk:
+    """Requests before an agent that has been up for some seconds, and the replies they got."""
+
+    def __init__(self, journal: Path) -> None:
+        self.run = Simulation(SimWorld(), Policy(60.0, 128.0))
+        for _ in range(10):
+            self.run.step()
+        assert self.run.agent is not None
+        self.agent = self.run.agent
+        self.requests = Requests(self.agent, journal, 0.0)
+        self.replies: list[tuple[Pending, Message]] = []
+        self.requests.answer_with(lambda pending, reply: self.replies.append((pending, reply)))
+
+    def ask(self, command: str, **fields: Any) -> Message | Pending:
+        return self.requests.handle({"version": 1, "command": command, **fields})
+
+
+@pytest.fixture
+def desk(journal: Journal) -> Desk:
+    return Desk(journal.path)
+
+
+def test_status_is_answered_at_once(desk: Desk) -> None:
+    reply = desk.ask("status")
+    assert isinstance(reply, dict)
+    assert reply["ok"]
+    assert reply["status"]["phase"] == "idle"
+
+
+def test_a_request_is_answered_by_the_next_decision(desk: Desk) -> None:
+    pending = desk.ask("pause")
+    assert isinstance(pending, Pending)
+    assert desk.replies == []
+    desk.agent.step()
+    ((answered, reply),) = desk.replies
+    assert answered is pending
+    assert reply["ok"]
+    assert desk.agent.state.paused
+
+
+def test_a_request_that_makes_no_sense_is_refused_with_a_reason(desk: Desk) -> None:
+    desk.ask("boost", size_bytes=2**60)
+    desk.agent.step()
+    ((_, reply),) = desk.replies
+    assert not reply["ok"]
+    assert reply["error"]
+
+
+def test_requests_get_their_own_answers(desk: Desk) -> None:
+    asked = [desk.ask("boost", size_bytes=2**60), desk.ask("pause")]
+    desk.agent.step()
+    assert [pending for pending, _ in desk.replies] == asked
+    assert [reply["ok"] for _, reply in desk.replies] == [False, True]
+
+
+def test_a_boost_carries_its_size(desk: Desk) -> None:
+    desk.ask("boost", size_bytes=3 * 2**30)
+    desk.agent.step()
+    assert [reply["ok"] for _, reply in desk.replies] == [True]
+    cycle = desk.agent.state.cycle
+    assert cycle is not None
+    assert cycle.spec.size_bytes == 3 * 2**30
+
+
+# --- why ---------------------------------------------------------------------------------------------------
+
+
+def decide(journal: Journal, reason: str, to: Phase = Phase.ATTACHING) -> None:
+    journal.decision(Phase.IDLE, AgentState(phase=to), reason, now=1.0, wall=1001.0)
+
+
+def test_a_decision_shows_the_first_action_that_followed(journal: Journal) -> None:
+    state = AgentState()
+    decide(journal, "the load is high")
+    journal.intend(CreateVolume("token", SPEC, SPEC.size_bytes), state, now=2.0, wall=1002.0)
+    journal.intend(AttachVolume(VolumeId("vol-1")), state, now=3.0, wall=1003.0)
+    decide(journal, "cache attached", Phase.BOOSTING)
+    assert decisions(journal.path, 20) == [
+        {"wall": 1001.0, "from": "idle", "to": "attaching", "reason": "the load is high", "action": "CreateVolume"},
+        {"wall": 1001.0, "from": "idle", "to": "boosting", "reason": "cache attached", "action": ""},
+    ]
+
+
+def test_only_the_last_decisions_are_told_oldest_first(journal: Journal, desk: Desk) -> None:
+    for number in range(30):
+        decide(journal, str(number))
+    assert [d["reason"] for d in decisions(journal.path, 3)] == ["27", "28", "29"]
+    default, some = desk.ask("why"), desk.ask("why", count=2)
+    assert isinstance(default, dict)
+    assert isinstance(some, dict)
+    assert [d["reason"] for d in default["decisions"]] == [str(n) for n in range(10, 30)]
+    assert [d["reason"] for d in some["decisions"]] == ["28", "29"]
+
+
+def test_an_action_before_the_first_decision_belongs_to_none(journal: Journal) -> None:
+    journal.intend(AttachVolume(VolumeId("vol-1")), AgentState(), now=1.0, wall=2.0)
+    decide(journal, "later")
+    assert [d["action"] for d in decisions(journal.path, 20)] == [""]
+
+
+def test_without_a_journal_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    assert decisions(tmp_path / "gone.jsonl", 20) == []

@@ -1,0 +1,79 @@
+"""Throughput from cumulative counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastio.model import HostView, Rates, Sample
+from elastio.sampler import Sampler
+
+MB = 10**6
+
+
+class Scripted:
+    """Counters that show one prepared reading after the other."""
+
+    def __init__(self, *readings: Mapping[str, tuple[int, int]]) -> None:
+        self._readings = list(readings)
+
+    def follow(self, view: HostView) -> None:
+        """Names are fixed."""
+
+    def read(self) -> Mapping[str, tuple[int, int]]:
+        return self._readings.pop(0)
+
+
+def test_a_sample_is_the_difference_of_two_readings() -> None:
+    sampler = Sampler(
+        Scripted(
+            {"adaptive": (1 * MB, 10 * MB), "backing": (0, 0), "cache": (5 * MB, 5 * MB)},
+            {"adaptive": (2 * MB, 70 * MB), "backing": (4 * MB, 2 * MB), "cache": (5 * MB, 65 * MB)},
+        )
+    )
+    assert sampler.take(10.0) is None
+    assert sampler.take(12.0) == Sample(12.0, 2.0, Rates(0.5, 30.0), Rates(2.0, 1.0), Rates(0.0, 30.0))
+
+
+def test_a_counter_that_went_back_gives_no_sample_and_then_goes_on() -> None:
+    """The device stopped and started again: its counters began anew."""
+    readings = [{"adaptive": (0, n * MB)} for n in (100, 3, 5)]
+    sampler = Sampler(Scripted(*readings))
+    assert [sampler.take(t) for t in (1.0, 2.0)] == [None, None]
+    sample = sampler.take(3.0)
+    assert sample is not None
+    assert sample.adaptive == Rates(0.0, 2.0)
+
+
+def test_a_new_cache_disk_counts_from_its_second_reading() -> None:
+    sampler = Sampler(
+        Scripted(
+            {"adaptive": (0, 0)},
+            {"adaptive": (0, 8 * MB), "cache": (0, 500 * MB)},
+            {"adaptive": (0, 16 * MB), "cache": (0, 507 * MB)},
+        )
+    )
+    sampler.take(1.0)
+    first, second = sampler.take(2.0), sampler.take(3.0)
+    assert first is not None
+    assert second is not None
+    assert (first.adaptive.write_mb_s, first.cache) == (8.0, Rates())
+    assert second.cache == Rates(0.0, 7.0)
+
+
+def test_another_cache_disk_under_the_same_role_spoils_only_its_own_rate() -> None:
+    sampler = Sampler(Scripted({"adaptive": (0, 0), "cache": (0, 900)}, {"adaptive": (0, MB), "cache": (0, 10)}))
+    sampler.take(1.0)
+    sample = sampler.take(2.0)
+    assert sample is not None
+    assert (sample.adaptive, sample.cache) == (Rates(0.0, 1.0), Rates())
+
+
+def test_without_the_adaptive_device_there_is_no_sample() -> None:
+    sampler = Sampler(Scripted({"backing": (0, 0)}, {"backing": (0, MB)}, {}, {"adaptive": (0, 0)}))
+    assert [sampler.take(float(t)) for t in range(4)] == [None] * 4
+
+
+def test_two_readings_at_one_time_give_no_rate() -> None:
+    sampler = Sampler(Scripted({"adaptive": (0, 0)}, {"adaptive": (0, MB)}))
+    sampler.take(1.0)
+    assert sampler.take(1.0) is None
