@@ -85,7 +85,7 @@ wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 # --- the laboratory ----------------------------------------------------------------------------------------
 
 demo: setup ## Three storage set-ups on real bcache, compared; result and picture in out/demo
-	$(BIN)/elastio-testbed run demo --setup all --scale 0.15 --json out/demo/result.json --png out/demo/result.png
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.12 --json out/demo/result.json --png out/demo/result.png
 
 bench: setup ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json

@@ -33,6 +33,12 @@ RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
 LOOK_FIRST_S = 0.25
 LOOK_MOST_S = 3.0
+# What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
+PATIENT_LOOKS = 40
+PATIENT_ASKS = 4
+LOOK_LATER_S = 30.0
+# Delays grow no more after so many tries; a power of some thousand tries would be no float.
+MANY_TRIES = 16
 # A volume that was never shown and still is not after this long does not exist.
 VISIBLE_WITHIN_S = 60.0
 
@@ -59,8 +65,9 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
     cycle = state.cycle
     if cycle is None:
         return state
-    cycle = cycle.with_pace(outcome.action, _next_pace(cycle.paced(outcome.action), outcome, obs))
-    if not is_read(outcome.action) and outcome.verdict is Verdict.DONE:
+    asked = cycle.paced(outcome.action)
+    cycle = cycle.with_pace(outcome.action, _next_pace(asked, outcome, obs))
+    if not is_read(outcome.action) and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
         cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
     if outcome.verdict is Verdict.DONE:
         cycle = _fold_done(cycle, outcome, obs)
@@ -72,19 +79,33 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
 
 
 def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
+    tries = pace.tries
     if is_read(outcome.action):
-        delay = min(LOOK_FIRST_S * 1.5**pace.tries, LOOK_MOST_S)
-        return Pace(pace.tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
+        # Successes and failures are counted apart: the first failure after many good looks is a first one.
+        tries = tries if bool(pace.error) == bool(outcome.error) else 0
+        delay = _look_delay_s(tries) if outcome.verdict is Verdict.DONE else _retry_delay_s(tries)
+        return Pace(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
     if outcome.verdict is Verdict.DONE:
-        return Pace(0, obs.now + _settle_s(outcome))
-    delay = min(RETRY_FIRST_S * 2**pace.tries, RETRY_MOST_S)
-    return Pace(pace.tries + 1, obs.now + delay * (0.5 + 0.5 * obs.jitter), outcome.error)
+        return _settling(tries if not pace.error else 0, outcome, obs)
+    return Pace(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
-def _settle_s(outcome: Outcome) -> float:
-    # Writes to /sys are done when they return; a cloud call and bcache's detach are only accepted.
-    accepted_only = lane_of(outcome.action) is Lane.CLOUD or isinstance(outcome.action, DetachCacheSet)
-    return SETTLE_S if accepted_only else 0.0
+def _look_delay_s(tries: int) -> float:
+    return min(LOOK_FIRST_S * 1.5 ** min(tries, MANY_TRIES), LOOK_MOST_S) if tries < PATIENT_LOOKS else LOOK_LATER_S
+
+
+def _retry_delay_s(tries: int) -> float:
+    return min(RETRY_FIRST_S * 2.0 ** min(tries, MANY_TRIES), RETRY_MOST_S)
+
+
+def _settling(tries: int, outcome: Outcome, obs: Observation) -> Pace:
+    """Writes to /sys are done when they return; a cloud call and bcache's detach are only accepted.
+
+    What was accepted and does not show is asked for again, ever more seldom.
+    """
+    if lane_of(outcome.action) is not Lane.CLOUD and not isinstance(outcome.action, DetachCacheSet):
+        return Pace(0, obs.now)
+    return Pace(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:

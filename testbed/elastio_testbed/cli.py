@@ -60,6 +60,9 @@ def run_command(
         json_path.write_text(json.dumps(result.to_json(), indent=2) + "\n")
     if png_path is not None:
         draw(result, evidence, png_path)
+    for setup_run in evidence.values():
+        if setup_run.cost_report:
+            click.echo(f"\n`elastio report` in the guest:\n{setup_run.cost_report}\n")
     click.echo(to_text(result))
     if not all(s.checksums_ok and s.volumes_left == 0 for s in result.setups):
         sys.exit(1)

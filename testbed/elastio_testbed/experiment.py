@@ -39,8 +39,8 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.15.
-    "demo": Experiment("demo", (4.0, 4.0, 4.0), 600.0, 50.0, 33.0, 128.0, 10.0),
+    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
+    "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
 }
 

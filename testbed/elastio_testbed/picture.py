@@ -42,7 +42,8 @@ def draw(result: Result, evidence: dict[Setup, Evidence], path: Path) -> None:
         _cache_size(panels[-1], evidence[Setup.ADAPTIVE])
         _phases(panels[setups.index(Setup.ADAPTIVE)], evidence[Setup.ADAPTIVE])
     panels[-1].set_xlabel("seconds since the first dump began")
-    panels[0].legend(loc="upper right", fontsize=8, ncols=3, frameon=False)
+    shown = panels[setups.index(Setup.ADAPTIVE)] if Setup.ADAPTIVE in setups else panels[0]
+    shown.legend(loc="upper right", fontsize=8, ncols=4, frameon=False)
     figure.suptitle(
         f"{result.experiment}, scale {result.scale:g}, bandwidth {result.bandwidth:g}, {result.accelerator}",
         fontsize=11,
@@ -109,7 +110,11 @@ def _phases(panel: Axes, evidence: Evidence) -> None:
     origin = _origin(evidence)
     changes: list[dict[str, Any]] = [d for d in evidence.decisions if d["from"] != d["to"]]
     ends = [d["wall"] for d in changes[1:]] + [evidence.timeline[-1]["t"] if evidence.timeline else origin]
+    labelled: set[str] = set()
     for change, end in zip(changes, ends, strict=True):
-        colour = PHASE_COLOURS.get(change["to"])
-        if colour:
-            panel.axvspan(change["wall"] - origin, end - origin, color=colour, alpha=0.45, linewidth=0)
+        phase = change["to"]
+        if phase in PHASE_COLOURS:
+            label = None if phase in labelled else phase
+            labelled.add(phase)
+            span = (change["wall"] - origin, end - origin)
+            panel.axvspan(*span, color=PHASE_COLOURS[phase], alpha=0.45, linewidth=0, label=label)

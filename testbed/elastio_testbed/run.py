@@ -51,6 +51,7 @@ class Evidence:
     volumes: list[dict[str, Any]] = field(default_factory=list)
     dumps: list[dict[str, Any]] = field(default_factory=list)
     serial: str = ""
+    cost_report: str = ""  # what `elastio report` prints in the first guest
 
 
 def run(plan: Plan, say: Callable[[str], None]) -> tuple[Result, dict[Setup, Evidence]]:
@@ -131,6 +132,7 @@ def _conclude(setup: Setup, guests: list[Guest], endpoint: Ec2Endpoint, scaled: 
     if setup is Setup.ADAPTIVE:
         evidence.decisions = first.decisions()
         reports = [guest.report() for guest in guests]
+        evidence.cost_report = first.check(["elastio", "report"], timeout_s=60)
     total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
     completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
     cache = _cache_agbs(endpoint, scaled)

@@ -56,7 +56,7 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder: Path = tmp_path_factory.mktemp("lab")
-    plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.15)
+    plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
     scaled = plan.scaled()
     with open_endpoint(plan, scaled, folder / "cloud") as cloud:
         guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)

@@ -12,7 +12,7 @@ from elastio_testbed.hypervisor.errors import GuestError, GuestTimeout, Hypervis
 
 _PING_S = 5.0
 # The agent answers from its main loop at once; under emulation and load "at once" can be seconds.
-_CALL_S = 30.0
+_CALL_S = 90.0
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
 _CHUNK_BYTES = 1 << 20
 # What a program gets beside `env`: with an environment of its own, guest-exec passes nothing else on.

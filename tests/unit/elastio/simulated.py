@@ -11,6 +11,7 @@ from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptBooks, Point, Simulation, ignore
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.state import Phase
 from elastio.units import GIB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
@@ -23,7 +24,8 @@ POLICY = Policy(
 )
 QUIET = Stretch(1e9, 0)
 BURST = (Stretch(2, 0), Stretch(12, 60), QUIET)
-STEADY = (Stretch(2, 0), Stretch(1e9, 60))
+# Above the threshold, and with instants without a request in flight: a detach needs one.
+STEADY = (Stretch(2, 0), Stretch(1e9, 15))
 
 
 def machine(
@@ -56,3 +58,18 @@ def path(sim: Simulation) -> list[str]:
         if record["kind"] == "decision" and record["to"] != phases[-1]:
             phases.append(record["to"])
     return phases
+
+
+def at_rest(sim: Simulation, limit_s: float = 900.0) -> None:
+    """Run on until nothing is left to do; nothing may be lost or left then."""
+    sim.run_until_settled(limit_s)
+    assert sim.world.volumes_left() == 0
+    assert not sim.world.lost(power_cut=True)
+
+
+def in_phase(sim: Simulation, phase: Phase, limit_s: float = 300.0) -> None:
+    sim.run_until(lambda: sim.phase is phase, limit_s)
+
+
+def bought(sim: Simulation) -> list[int]:
+    return [v.size_bytes for v in sim.world.provider.volumes.values() if v.owner]

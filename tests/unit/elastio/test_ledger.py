@@ -310,6 +310,7 @@ def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Pat
 
 
 @pytest.mark.runs_programs
+@pytest.mark.runs_programs
 def test_closed_ledger_can_be_read(path: Path) -> None:
     with Ledger(path) as ledger:
         ledger.record(BOUGHT, QUOTE, BOOT)

@@ -1,37 +1,18 @@
-"""The whole agent on a simulated machine: what it does for a load, for an operator, and when things fail."""
+"""The whole agent on a simulated machine: what it does for a load and for an operator."""
 
 from __future__ import annotations
 
 import itertools
 
-import pytest
-
-from elastio.errors import JournalError
-from elastio.model import RequestKind, VolumeSpec, VolumeState
+from elastio.model import RequestKind
 from elastio.policy import Caps
-from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Phase
 from elastio.units import GIB
 
-from .simulated import BURST, QUIET, STEADY, decisions, intents, machine, path
+from .simulated import BURST, QUIET, STEADY, at_rest, bought, decisions, in_phase, machine, path
 
 CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
-
-
-def at_rest(sim: Simulation, limit_s: float = 900.0) -> None:
-    """Run on until nothing is left to do; nothing may be lost or left then."""
-    sim.run_until_settled(limit_s)
-    assert sim.world.volumes_left() == 0
-    assert not sim.world.lost(power_cut=True)
-
-
-def in_phase(sim: Simulation, phase: Phase, limit_s: float = 300.0) -> None:
-    sim.run_until(lambda: sim.phase is phase, limit_s)
-
-
-def bought(sim: Simulation) -> list[int]:
-    return [v.size_bytes for v in sim.world.provider.volumes.values() if v.owner]
 
 
 # --- loads -----------------------------------------------------------------------------------------------------
@@ -48,7 +29,7 @@ def test_a_burst_is_ridden_on_a_cache_that_is_gone_afterwards() -> None:
 
 
 def test_the_application_gets_the_bandwidth_of_the_cache() -> None:
-    sim = machine((Stretch(2, 0), Stretch(40, 70), QUIET))
+    sim = machine((Stretch(2, 0), Stretch(40, 70), QUIET), initial_size_bytes=8 * GIB)
     sim.run_for(40)
     fast = [m for m in sim.timeline if m.phase is Phase.BOOSTING and m.adaptive_mb_s > 60]
     slow = [m for m in sim.timeline if m.phase is Phase.ATTACHING]
@@ -87,7 +68,7 @@ def test_sizes_shrink_to_what_was_used_and_grow_by_what_was_evicted() -> None:
 
 
 def test_a_load_below_the_threshold_buys_nothing() -> None:
-    sim = machine((Stretch(200, 5),))
+    sim = machine((Stretch(200, 2),))
     sim.run_for(200)
     assert bought(sim) == []
     assert sim.phase is Phase.IDLE
@@ -194,273 +175,3 @@ def test_the_cap_on_agbs_a_day_holds() -> None:
     sim.run_for(100)
     assert bought(sim) == []
     assert any("the cap of 100 AGBs a day would be passed" in d for d in decisions(sim))
-
-
-# --- a cloud that fails ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "words"), [("quota", "limit of the account"), ("expired", "credentials")])
-def test_a_purchase_that_is_refused_ends_in_idle_and_is_not_repeated_at_once(kind: str, words: str) -> None:
-    sim = machine(STEADY, f"create#1+={kind}")
-    sim.run_for(50)
-    assert path(sim) == ["idle", "attaching", "idle"]
-    assert words in decisions(sim)[-1]
-    assert intents(sim, "CreateVolume") == 1
-    sim.run_for(1800)
-    assert 2 <= intents(sim, "CreateVolume") <= 8, "each refusal waits longer than the one before"
-    assert bought(sim) == []
-
-
-def test_caches_that_cannot_be_used_are_bought_ever_more_seldom() -> None:
-    sim = machine(STEADY, "attach#1+=wrong_size")
-    sim.run_for(3600)
-    assert 2 <= len(bought(sim)) <= 9
-    assert sim.world.volumes_left() <= 1
-
-
-def test_a_boost_that_succeeds_forgets_earlier_failures() -> None:
-    sim = machine(STEADY, "create#1=quota")
-    in_phase(sim, Phase.BOOSTING)
-    assert sim.state.failures == 0
-
-
-def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() -> None:
-    sim = machine(STEADY, "attach#1=stuck:5000", attach_deadline_s=60)
-    in_phase(sim, Phase.DETACHING)
-    assert "giving up this boost" in decisions(sim)[-1]
-    in_phase(sim, Phase.IDLE)
-    assert sim.world.volumes_left() == 0
-
-
-def test_a_volume_that_ends_in_error_is_deleted() -> None:
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=volume_error")
-    sim.run_for(22)
-    at_rest(sim)
-    assert any("is error" in d for d in decisions(sim))
-
-
-def test_a_volume_that_fails_while_it_is_attached_is_let_go() -> None:
-    sim = machine(STEADY, "release_cache_disk#1x3=busy")
-    in_phase(sim, Phase.BOOSTING)
-    sim.ask(RequestKind.FLUSH)
-    in_phase(sim, Phase.DETACHING)
-    for volume in sim.world.provider.existing():
-        volume.state = VolumeState.ERROR
-        volume.changes += 1
-    sim.run_until(lambda: intents(sim, "ReleaseCacheDisk") > 1, 60)
-    assert sim.phase is Phase.DETACHING
-    assert not sim.world.lost()
-
-
-@pytest.mark.parametrize("fault", ["lose_reply", "late_success:5", "late_success:30", "hang"])
-def test_a_purchase_without_an_answer_leaves_exactly_one_volume(fault: str) -> None:
-    sim = machine((Stretch(2, 0), Stretch(100, 60), QUIET), f"create#1={fault}")
-    sim.on_step = lambda: check_one(sim)
-    in_phase(sim, Phase.BOOSTING)
-    assert len(bought(sim)) == 1
-    sim.run_for(60)
-    at_rest(sim)
-
-
-@pytest.mark.parametrize("fault", ["late_success:5", "late_success:50", "lose_reply", "hang"])
-def test_a_boost_that_is_withdrawn_while_it_is_bought_leaves_nothing(fault: str) -> None:
-    sim = machine((Stretch(2, 0), Stretch(2, 60), Stretch(30, 0), Stretch(60, 60), QUIET), f"create#1={fault}")
-    sim.on_step = lambda: check_one(sim)
-    sim.run_for(100)
-    at_rest(sim)
-
-
-def check_one(sim: Simulation) -> None:
-    assert sim.world.volumes_left() <= 1, sim.standing()
-
-
-def test_while_the_cloud_is_down_at_the_start_no_boost_begins() -> None:
-    sim = machine(STEADY, "list_owned#1x8=throttle")
-    sim.run_for(8)
-    answer = sim.ask(RequestKind.BOOST)
-    assert not answer.accepted
-    assert "the cloud has not answered yet" in answer.text
-    assert "the cloud to list this agent's volumes" in sim.state.waiting_for
-    assert intents(sim, "CreateVolume") == 0
-    in_phase(sim, Phase.BOOSTING)
-
-
-def test_a_hanging_cloud_delays_no_sample() -> None:
-    sim = machine(STEADY, "create#1=hang")
-    seen: list[float] = []
-    sim.on_step = lambda: seen.append(sim.world.clock.elapsed()) if is_new(sim, seen) else None
-    sim.run_for(50)
-    assert sim.phase is Phase.ATTACHING
-    assert len(seen) >= 48
-
-
-def is_new(sim: Simulation, seen: list[float]) -> bool:
-    sample = sim.agent.last_sample if sim.agent else None
-    return sample is not None and (not seen or sample.at - 1000.0 > seen[-1])
-
-
-def test_a_guest_that_does_not_let_go_is_waited_for() -> None:
-    sim = machine(faults="detach#1=stuck_busy:120")
-    sim.run_for(15)
-    at_rest(sim)
-    assert intents(sim, "DeleteVolume") == 1
-
-
-def test_a_detach_that_starves_says_what_it_waits_for() -> None:
-    sim = machine()
-    in_phase(sim, Phase.FLUSHING)
-    sim.world.kernel.always_busy = True
-    in_phase(sim, Phase.DETACHING)
-    sim.run_for(120)
-    assert sim.state.waiting_for == "an instant without I/O to finish the detach"
-    assert sim.world.volumes_left() == 1
-    sim.world.kernel.always_busy = False
-    at_rest(sim)
-
-
-# --- volumes that nobody remembers -----------------------------------------------------------------------------
-
-
-def test_a_forgotten_volume_is_released() -> None:
-    sim = machine((QUIET,))
-    sim.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
-    sim.world.advance(5)
-    sim.run_until(lambda: sim.phase is Phase.DETACHING, 700)
-    assert "belongs to no cycle" in decisions(sim)[-1]
-    at_rest(sim)
-
-
-def test_a_volume_in_use_is_taken_up_again_when_the_journal_is_lost() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(5)
-    sim.lines.clear()
-    sim.start_agent()
-    sim.run_until(lambda: sim.state.recovered, 30)
-    assert sim.phase is Phase.BOOSTING
-    assert sim.state.cycle is not None
-    assert sim.state.cycle.trigger == "orphan"
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
-
-
-def test_a_volume_of_somebody_else_is_never_touched() -> None:
-    sim = machine()
-    foreign = sim.world.provider.add_foreign_volume()
-    sim.run_for(20)
-    at_rest(sim)
-    sim.run_for(1300)
-    assert sim.world.provider.volumes[foreign].deleted_at is None
-    assert sim.world.provider.volumes[foreign].state is VolumeState.AVAILABLE
-
-
-# --- a cache that is missing -----------------------------------------------------------------------------------
-
-
-def dirty_cache_vanishes(faults: str) -> Simulation:
-    sim = machine(STEADY, faults)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(5)
-    sim.world.vanish()
-    in_phase(sim, Phase.FAULTED)
-    return sim
-
-
-def test_a_dirty_cache_that_disappears_is_kept_and_said_to_be_missing() -> None:
-    sim = dirty_cache_vanishes("attach#2+=throttle")
-    sim.run_for(600)
-    assert sim.phase is Phase.FAULTED
-    assert sim.world.volumes_left() == 1
-    assert not sim.world.lost()
-    assert "attach volume vol-" in sim.state.fault
-    assert "to be attached again" in sim.state.waiting_for
-    assert not sim.ask(RequestKind.FLUSH).accepted
-    assert not sim.ask(RequestKind.BOOST).accepted
-    answer = sim.ask(RequestKind.RESUME)
-    assert not answer.accepted
-    assert "still faulted" in answer.text
-    assert intents(sim, "AttachVolume") <= 20, "asking again and again helps nobody"
-    for action in ("DetachVolume", "DeleteVolume", "ReleaseCacheDisk"):
-        assert intents(sim, action) == 0
-
-
-def test_a_cache_that_comes_back_ends_the_fault() -> None:
-    sim = dirty_cache_vanishes("nothing")
-    in_phase(sim, Phase.BOOSTING)
-    assert any("the cache is back" in d for d in decisions(sim))
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
-
-
-def test_a_power_cut_while_the_cache_is_missing_is_no_trap() -> None:
-    sim = dirty_cache_vanishes("attach#2x3=throttle")
-    sim.power_cut()
-    sim.run_until(lambda: sim.phase in (Phase.BOOSTING, Phase.FLUSHING), 300)
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
-
-
-def test_a_missing_cache_that_nobody_remembers_is_taken_up_when_it_is_back() -> None:
-    sim = dirty_cache_vanishes("attach#2x2=throttle")
-    sim.lines.clear()
-    sim.power_cut()
-    in_phase(sim, Phase.FAULTED)
-    sim.run_for(5)
-    assert sim.state.cycle is None
-    for volume in sim.world.provider.existing():
-        sim.world.provider.attach(volume.id)
-    sim.run_until(lambda: sim.phase in (Phase.BOOSTING, Phase.FLUSHING), 300)
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
-
-
-# --- the agent's own files and clocks --------------------------------------------------------------------------
-
-
-def test_without_a_journal_no_effect_starts() -> None:
-    broken = [True]
-
-    def point(name: str) -> None:
-        if broken[0] and name.startswith("before intent"):
-            raise JournalError("cannot write the journal: the disk is full")
-
-    sim = machine(STEADY, point=point)
-    sim.run_for(60)
-    assert bought(sim) == []
-    assert not sim.world.kernel.bcache.tuned
-    assert sim.agent is not None
-    assert "the disk is full" in sim.agent.last_error
-    broken[0] = False
-    in_phase(sim, Phase.BOOSTING)
-
-
-@pytest.mark.parametrize("seconds", [-86_400, 86_400])
-def test_a_wall_clock_that_jumps_changes_no_phase(seconds: float) -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.world.clock.jump_wall(seconds)
-    sim.run_for(30)
-    assert sim.phase is Phase.BOOSTING
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
-
-
-@pytest.mark.parametrize("seconds", [-1e9, 1e6])
-def test_a_machine_that_boots_with_a_wrong_time_waits_for_no_other_time(seconds: float) -> None:
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=lose_reply")
-    in_phase(sim, Phase.ATTACHING)
-    sim.run_for(0.5)
-    sim.world.clock.jump_wall(seconds)
-    sim.power_cut()
-    sim.run_for(30)
-    at_rest(sim)
-
-
-def test_a_settings_call_that_always_fails_keeps_no_volume() -> None:
-    sim = machine(STEADY, "tune_backing#2+=refuse")
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(5)
-    sim.power_cut()
-    sim.run_for(5)
-    sim.ask(RequestKind.PAUSE)
-    at_rest(sim)

@@ -13,7 +13,9 @@ from elastio.host.lock import lock_device
 
 def test_a_second_agent_is_refused_until_the_first_has_gone(tmp_path: Path) -> None:
     first = lock_device(tmp_path / "run", "uuid")
-    with pytest.raises(LockedError, match="another agent, or a child of one that hangs in the kernel, drives the device uuid"):
+    with pytest.raises(
+        LockedError, match="another agent, or a child of one that hangs in the kernel, drives the device uuid"
+    ):
         lock_device(tmp_path / "run", "uuid")
     os.close(first)
     os.close(lock_device(tmp_path / "run", "uuid"))

@@ -1,0 +1,92 @@
+"""`elastiod --sim`: everything that `elastio` asks is answered by a simulated machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from elastio.control_client import ControlClient
+from elastio.protocol import RefusedByAgentError
+from elastio.sim.daemon import SimDaemon, default_config, default_socket
+from elastio.state import Phase
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[SimDaemon]:
+    made = SimDaemon(default_config(), tmp_path / "sim.sock")
+    yield made
+    made.close()
+
+
+def answer(daemon: SimDaemon, ask: Callable[[ControlClient], T]) -> T:
+    """What the client gets while the daemon turns."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(ask, ControlClient(daemon.server.path))
+        while not future.done():
+            daemon.turn(0.01, 0.05)
+    return future.result()
+
+
+def test_shows_its_status(daemon: SimDaemon) -> None:
+    daemon.turn(0, 5)
+    status = answer(daemon, lambda client: client.status())
+    assert status.phase == "idle"
+    assert status.recovered
+
+
+def test_bursts_by_itself_again_and_again(daemon: SimDaemon) -> None:
+    phases = set()
+    for _ in range(500):
+        daemon.turn(0, 1)
+        phases.add(daemon.simulation.phase)
+    assert phases == set(Phase) - {Phase.FAULTED}
+    assert len(daemon.simulation.world.provider.volumes) >= 2
+
+
+def test_boosts_flushes_and_refuses_as_the_real_one_does(daemon: SimDaemon) -> None:
+    daemon.turn(0, 5)
+    assert "buying a cache" in answer(daemon, lambda c: c.ask("boost", size_bytes=2**31))["text"]
+    assert daemon.simulation.phase is Phase.ATTACHING
+    assert "flushed" in answer(daemon, lambda c: c.ask("flush"))["text"]
+    with pytest.raises(RefusedByAgentError, match="ask again when it is idle"):
+        answer(daemon, lambda c: c.ask("boost"))
+
+
+def test_says_why(daemon: SimDaemon) -> None:
+    daemon.turn(0, 5)
+    decisions = answer(daemon, lambda c: c.ask("why", count=3))["decisions"]
+    assert [d["reason"] for d in decisions] == ["no cache is attached"]
+
+
+def test_answers_after_the_simulated_power_was_cut(tmp_path: Path) -> None:
+    config = default_config()
+    struck = replace(config, provider=replace(config.provider, settings={"faults": "@10=power_cut"}))
+    daemon = SimDaemon(struck, tmp_path / "sim.sock")
+    try:
+        daemon.turn(0, 15)
+        assert daemon.simulation.world.kernel.boots == 1
+        assert answer(daemon, lambda c: c.status()).phase == "idle"
+    finally:
+        daemon.close()
+
+
+def test_leaves_no_socket_behind(tmp_path: Path) -> None:
+    daemon = SimDaemon(default_config(), tmp_path / "sim.sock")
+    assert (tmp_path / "sim.sock").is_socket()
+    daemon.close()
+    assert not (tmp_path / "sim.sock").exists()
+
+
+def test_needs_no_root_for_its_socket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert default_socket() == tmp_path / "elastio-sim.sock"
+    assert default_config().agent.socket == tmp_path / "elastio-sim.sock"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert default_socket() == Path("/tmp/elastio-sim.sock")

@@ -1,0 +1,123 @@
+"""What must never happen: each rule, and that a healthy decision passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    CreateVolume,
+    DeleteVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    FormatCache,
+    ReleaseCacheDisk,
+    SetFlush,
+)
+from elastio.errors import InvariantError
+from elastio.invariants import check, why_not_let_go
+from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec
+from elastio.observation import Decision
+from elastio.state import Cycle, Marks, Phase
+from elastio.units import GIB
+
+from .values import (
+    NOW,
+    OTHER_SET,
+    POLICY,
+    SERIAL,
+    SET,
+    VOLUME_ID,
+    backing,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+)
+
+FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
+REGISTERED = disk(cache_set=SET, superblock=SET)
+MISSING = backing(state=CacheState.DIRTY, running=False)
+UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
+BOOSTED = cycle(marks=Marks(boosted=NOW - 5))
+CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
+LARGER = VolumeSpec(POLICY.caps.max_size_bytes + 1, 80)
+DETACH, DELETE = DetachVolume(VOLUME_ID, SERIAL), DeleteVolume(VOLUME_ID, SERIAL)
+FORMAT = FormatCache(SERIAL, 10 * GIB)
+RELEASE = ReleaseCacheDisk(SERIAL, 10 * GIB, SET)
+
+
+def decide(action: Action, of: Cycle | None, view: HostView | None) -> None:
+    check(Decision(state(Phase.DETACHING, of), (action,)), seen(view), POLICY)
+
+
+ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
+    (CREATE, UNBOUGHT, None),
+    (DETACH, BOOSTED, host(backing(), disk())),
+    (DETACH, BOOSTED, host(backing())),
+    (DELETE, BOOSTED, host(backing())),
+    (FORMAT, cycle(), host(backing(), disk())),
+    (AttachCacheSet(SET, SERIAL, flush=False), cycle(), host(backing(), REGISTERED)),
+    (EnterPhase1(flush=False), BOOSTED, host(cached(), FORMATTED)),
+    (EnterPhase2(), BOOSTED, host(cached(), FORMATTED)),
+    (SetFlush(running=True), BOOSTED, host(cached(), FORMATTED)),
+    (DetachCacheSet(SET), BOOSTED, host(drained(), FORMATTED)),
+    (RELEASE, BOOSTED, host(backing(), REGISTERED)),
+]
+
+
+@pytest.mark.parametrize(("action", "of", "view"), ALLOWED, ids=lambda v: type(v).__name__)
+def test_a_healthy_action_passes(action: Action, of: Cycle | None, view: HostView | None) -> None:
+    decide(action, of, view)
+
+
+FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
+    ("no cycle bought this", CREATE, None, None),
+    ("no cycle bought this", replace(CREATE, token="other"), UNBOUGHT, None),
+    ("has its volume already", CREATE, cycle(), None),
+    ("larger than the cap", replace(CREATE, spec=LARGER), UNBOUGHT, None),
+    ("not this cycle's", DETACH, None, host(backing())),
+    ("not this cycle's", replace(DELETE, volume_id=VolumeId("vol-other")), BOOSTED, host(backing())),
+    ("its cache set is attached", DETACH, BOOSTED, host(cached(), FORMATTED)),
+    ("its cache set is attached", DELETE, BOOSTED, host(drained(), FORMATTED)),
+    ("state is unknown", DETACH, BOOSTED, None),
+    ("state is unknown", DELETE, BOOSTED, host(None)),
+    ("its cache is missing", DELETE, BOOSTED, host(MISSING)),
+    ("its cache is missing", DETACH, BOOSTED, host(MISSING, disk())),
+    ("still carries a cache set", DETACH, BOOSTED, host(backing(), REGISTERED)),
+    ("still carries a cache set", DELETE, BOOSTED, host(backing(), disk(held=True))),
+    ("not the volume of this cycle", FORMAT, None, host(backing(), disk())),
+    ("not the volume of this cycle", replace(FORMAT, serial=Serial("other")), cycle(), host(backing(), disk())),
+    ("may hold data", FORMAT, BOOSTED, host(backing(), disk())),
+    ("state is unknown", FORMAT, cycle(), None),
+    ("has a cache set", FORMAT, cycle(), host(cached(), disk())),
+    ("is not this cycle's", AttachCacheSet(OTHER_SET, SERIAL, flush=False), cycle(), host(backing())),
+    ("is not this cycle's", EnterPhase1(flush=True), BOOSTED, host(cached(cache_set=OTHER_SET))),
+    ("is not this cycle's", EnterPhase2(), BOOSTED, host(backing())),
+    ("is not this cycle's", SetFlush(running=True), BOOSTED, None),
+    ("not drained", DetachCacheSet(SET), BOOSTED, host(cached(cache_mode=CacheMode.NONE), FORMATTED)),
+    ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(cache_mode=CacheMode.WRITEBACK), FORMATTED)),
+    ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),
+    ("is not this cycle's", DetachCacheSet(OTHER_SET), BOOSTED, host(drained(), FORMATTED)),
+    ("state is unknown", RELEASE, BOOSTED, None),
+    ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
+]
+
+
+@pytest.mark.parametrize(("rule", "action", "of", "view"), FORBIDDEN, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_dangerous_action_is_thrown_away(rule: str, action: Action, of: Cycle | None, view: HostView | None) -> None:
+    with pytest.raises(InvariantError, match=rule):
+        decide(action, of, view)
+
+
+def test_a_disk_that_is_gone_or_blank_may_leave() -> None:
+    assert why_not_let_go(SERIAL, host(backing())) == ""
+    assert why_not_let_go(SERIAL, host(backing(), disk())) == ""

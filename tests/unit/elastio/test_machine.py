@@ -1,0 +1,338 @@
+"""The table: every pair of it happens, no other can, and the same input gives the same decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from elastio.actions import (
+    Action,
+    AttachVolume,
+    CreateVolume,
+    DescribeVolume,
+    DetachVolume,
+    Lane,
+    ListVolumes,
+    Outcome,
+    TuneBacking,
+    Value,
+    Verdict,
+)
+from elastio.errors import InvariantError
+from elastio.events import DETECTORS, Event, Seen
+from elastio.machine import TRANSITIONS, decide
+from elastio.model import CacheMode, CacheState, Request, RequestKind, VolumeSpec, VolumeState
+from elastio.observation import Decision, Observation
+from elastio.policy import Policy
+from elastio.sim.run import Simulation
+from elastio.state import AgentState, Marks, Pace, Phase, Trigger
+from elastio.units import GIB
+
+from . import state_machine_page
+from .simulated import BURST
+from .simulated import machine as simulated
+from .state_machine_page import PAGE, page
+from .values import (
+    HIGH,
+    NOW,
+    OTHER_SET,
+    POLICY,
+    QUIET,
+    SERIAL,
+    SET,
+    VOLUME_ID,
+    backing,
+    busy_sample,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+    volume,
+)
+
+CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
+BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 15)
+UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
+FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
+MISSING = host(backing(state=CacheState.DIRTY, running=False))
+
+
+def asked(kind: RequestKind) -> tuple[Request, ...]:
+    return (Request(kind),)
+
+
+def failed(verdict: Verdict) -> tuple[Outcome, ...]:
+    return (Outcome(CREATE, verdict, error="no"),)
+
+
+# What shows each event in each phase.
+SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
+    (Phase.IDLE, Event.BOOST_WANTED): (
+        state(Phase.IDLE, load=HIGH),
+        seen(host(backing()), sample=busy_sample()),
+    ),
+    (Phase.IDLE, Event.ORPHAN_FOUND): (
+        state(Phase.IDLE, owned=(volume(VolumeState.AVAILABLE),)),
+        seen(host(backing())),
+    ),
+    (Phase.ATTACHING, Event.CACHE_ATTACHED): (
+        state(Phase.ATTACHING, cycle()),
+        seen(host(cached(), FORMATTED)),
+    ),
+    (Phase.ATTACHING, Event.BOOST_REFUSED): (
+        state(Phase.ATTACHING, UNBOUGHT),
+        seen(host(backing()), outcomes=failed(Verdict.REFUSED)),
+    ),
+    (Phase.ATTACHING, Event.BOOST_ABANDONED): (
+        state(Phase.ATTACHING, cycle(started_at=NOW - POLICY.attach_deadline_s - 1)),
+        seen(host(backing(), disk())),
+    ),
+    (Phase.ATTACHING, Event.BOOST_WITHDRAWN): (
+        state(Phase.ATTACHING, cycle()),
+        seen(host(backing(), disk()), requests=asked(RequestKind.FLUSH)),
+    ),
+    (Phase.BOOSTING, Event.WENT_QUIET): (
+        state(Phase.BOOSTING, cycle(marks=Marks(boosted=NOW - 60)), load=QUIET),
+        seen(host(cached(), FORMATTED)),
+    ),
+    (Phase.BOOSTING, Event.CACHE_LEFT): (
+        state(Phase.BOOSTING, cycle(marks=BOOSTED)),
+        seen(host(backing(), disk())),
+    ),
+    (Phase.FLUSHING, Event.LOAD_RETURNED): (
+        state(Phase.FLUSHING, cycle(marks=BOOSTED), load=HIGH),
+        seen(host(cached(cache_mode=CacheMode.NONE), FORMATTED), sample=busy_sample()),
+    ),
+    (Phase.FLUSHING, Event.CACHE_LEFT): (
+        state(Phase.FLUSHING, cycle(marks=BOOSTED)),
+        seen(host(backing(), disk())),
+    ),
+    (Phase.FLUSHING, Event.DRAINED): (
+        state(Phase.FLUSHING, cycle(marks=BOOSTED)),
+        seen(host(drained(), FORMATTED)),
+    ),
+    (Phase.DETACHING, Event.DIRTIED): (
+        state(Phase.DETACHING, cycle(marks=BOOSTED)),
+        seen(host(cached(), FORMATTED)),
+    ),
+    (Phase.DETACHING, Event.RELEASED): (
+        state(Phase.DETACHING, cycle(marks=BOOSTED, volume=volume(VolumeState.GONE))),
+        seen(host(backing())),
+    ),
+    **{
+        (phase, Event.ENDANGERED): (state(phase, None if phase is Phase.IDLE else cycle(marks=BOOSTED)), seen(MISSING))
+        for phase in Phase
+        if phase is not Phase.FAULTED
+    },
+}
+
+
+@pytest.mark.parametrize("pair", TRANSITIONS, ids=lambda pair: f"{pair[0]}, {pair[1]}")
+def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
+    before, obs = SHOWN[pair]
+    assert before.phase is pair[0]
+    decision = decide(before, obs, POLICY)
+    assert decision.state.phase is TRANSITIONS[pair]
+    assert decision.reason
+
+
+def test_nothing_is_shown_that_is_not_in_the_table() -> None:
+    assert SHOWN.keys() == TRANSITIONS.keys()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [(p, e) for p in Phase for e in Event if (p, e) not in TRANSITIONS and e is not Event.REPAIRED],
+    ids=lambda pair: f"{pair[0]}, {pair[1]}",
+)
+def test_a_pair_that_is_not_in_the_table_raises(pair: tuple[Phase, Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    phase, event = pair
+    monkeypatch.setitem(DETECTORS, phase, lambda *_: Seen(event, "cannot be"))
+    with pytest.raises(KeyError):
+        decide(state(phase, None if phase is Phase.IDLE else cycle()), seen(host(backing(), disk())), POLICY)
+
+
+def test_only_a_repair_leads_out_of_faulted() -> None:
+    assert not any(phase is Phase.FAULTED for phase, _ in TRANSITIONS)
+    faulted = state(Phase.FAULTED, cycle(marks=BOOSTED), fault="the cache is missing")
+    decision = decide(faulted, seen(host(cached(), FORMATTED)), POLICY)
+    assert decision.state.phase is Phase.BOOSTING
+    assert decision.state.fault == ""
+
+
+def test_every_phase_can_be_reached_and_left() -> None:
+    assert {after for after in TRANSITIONS.values()} == set(Phase)
+    assert {before for before, _ in TRANSITIONS} == set(Phase) - {Phase.FAULTED}
+
+
+@pytest.mark.parametrize("pair", TRANSITIONS, ids=lambda pair: f"{pair[0]}, {pair[1]}")
+def test_the_same_input_gives_the_same_decision(pair: tuple[Phase, Event]) -> None:
+    before, obs = SHOWN[pair]
+    assert decide(before, obs, POLICY) == decide(before, obs, POLICY)
+
+
+def test_a_whole_run_can_be_decided_again() -> None:
+    asked_before: list[tuple[AgentState, Observation, Decision]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("elastio.loop.decide", recording(asked_before))
+        sim = simulated(BURST)
+        sim.run_for(60)
+    assert len(asked_before) > 60
+    for before, obs, decision in asked_before:
+        assert decide(before, obs, sim.policy) == decision
+
+
+def recording(kept: list[tuple[AgentState, Observation, Decision]]) -> Callable[..., Decision]:
+    def decide_and_keep(before: AgentState, obs: Observation, policy: Policy) -> Decision:
+        decision = decide(before, obs, policy)
+        kept.append((before, obs, decision))
+        return decision
+
+    return decide_and_keep
+
+
+# --- what the table does not say -------------------------------------------------------------------------------
+
+
+def test_an_inconsistent_device_is_left_to_an_operator() -> None:
+    view = host(backing(state=CacheState.INCONSISTENT))
+    decision = decide(state(Phase.IDLE), seen(view), POLICY)
+    assert decision.state.phase is Phase.FAULTED
+    assert "inconsistent" in decision.state.fault
+    again = decide(decision.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
+    assert again.state.phase is Phase.FAULTED
+    assert not again.answers[0].accepted
+
+
+def test_a_strange_cache_set_is_not_touched() -> None:
+    view = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
+    decision = decide(state(Phase.IDLE), seen(view), POLICY)
+    assert decision.state.phase is Phase.FAULTED
+    assert "did not attach it" in decision.state.fault
+    assert decision.actions == ()
+
+
+def test_a_volume_on_another_machine_is_left_to_an_operator() -> None:
+    before = state(Phase.DETACHING, cycle(marks=BOOSTED, volume=volume(VolumeState.ELSEWHERE)))
+    decision = decide(before, seen(host(backing())), POLICY)
+    assert decision.state.phase is Phase.FAULTED
+    assert "detach it there, then resume" in decision.state.fault
+    later = decide(decision.state, seen(host(backing())), POLICY)
+    assert later.actions == ()
+
+
+def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:
+    before = state(Phase.DETACHING, UNBOUGHT)
+    waiting = decide(before, seen(host(backing()), busy=frozenset({Lane.CLOUD})), POLICY)
+    assert waiting.state.phase is Phase.DETACHING
+    assert decide(before, seen(host(backing())), POLICY).state.phase is Phase.IDLE
+
+
+def test_an_agent_that_was_stopped_by_a_safety_rule_waits_for_an_operator() -> None:
+    stopped = state(Phase.FAULTED, cycle(marks=BOOSTED), fault="a rule", stopped=True)
+    view = host(cached(), FORMATTED)
+    waiting = decide(stopped, seen(view), POLICY)
+    assert waiting.state.phase is Phase.FAULTED
+    assert waiting.actions == ()
+    resumed = decide(stopped, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
+    assert resumed.state.phase is Phase.BOOSTING
+    assert not resumed.state.stopped
+
+
+def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing() -> None:
+    of = cycle(marks=BOOSTED, volume=volume(VolumeState.AVAILABLE))
+    missing = state(Phase.FAULTED, of, fault="a rule")
+    assert decide(missing, seen(MISSING), POLICY).actions == (AttachVolume(VOLUME_ID),)
+    assert decide(replace(missing, stopped=True), seen(MISSING), POLICY).actions == ()
+
+
+def test_a_broken_rule_stops_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = simulated((*BURST[:1], BURST[1], BURST[2]))
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
+    rule = "this must never happen"
+    with monkeypatch.context() as patch:
+        patch.setattr("elastio.loop.decide", raising(rule))
+        sim.run_for(1)
+    sim.run_for(60)
+    assert sim.phase is Phase.FAULTED
+    assert rule in sim.state.fault
+    assert sim.world.volumes_left() == 1
+    assert resume_and_settle(sim)
+
+
+def raising(rule: str) -> Callable[..., Decision]:
+    def decide_wrongly(*_: object) -> Decision:
+        raise InvariantError(rule)
+
+    return decide_wrongly
+
+
+def resume_and_settle(sim: Simulation) -> bool:
+    sim.ask(RequestKind.RESUME)
+    sim.run_until_settled()
+    return sim.world.volumes_left() == 0 and not sim.world.lost(power_cut=True)
+
+
+def test_before_the_first_look_every_request_is_answered() -> None:
+    decision = decide(AgentState(), seen(requests=asked(RequestKind.BOOST)), POLICY)
+    assert [a.accepted for a in decision.answers] == [False]
+    assert "just started" in decision.answers[0].text
+
+
+@pytest.mark.parametrize("kind", RequestKind)
+@pytest.mark.parametrize("phase", Phase)
+def test_every_request_is_answered_in_every_phase(phase: Phase, kind: RequestKind) -> None:
+    cached_yet = phase not in (Phase.IDLE, Phase.ATTACHING)
+    of = cycle(marks=BOOSTED if cached_yet else Marks(decided=NOW - 20))
+    view = host(cached(), FORMATTED) if cached_yet else host(backing(), disk())
+    before = state(phase, None if phase is Phase.IDLE else of, fault="x" if phase is Phase.FAULTED else "")
+    decision = decide(before, seen(view, requests=asked(kind)), POLICY)
+    assert len(decision.answers) == 1
+    assert decision.answers[0].text
+
+
+def test_an_orphan_does_not_teach_a_size() -> None:
+    orphan = cycle(trigger=Trigger.ORPHAN, marks=BOOSTED, volume=volume(VolumeState.GONE), peak_in_use_percent=3)
+    decision = decide(state(Phase.DETACHING, orphan, learned_size_bytes=7 * GIB), seen(host(backing())), POLICY)
+    assert decision.state.learned_size_bytes == 7 * GIB
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_wait_of_weeks_is_a_wait_like_any_other(verdict: Verdict) -> None:
+    of = cycle(marks=BOOSTED, volume=volume(VolumeState.DETACHING))
+    values: dict[Action, Value] = {
+        ListVolumes(): (volume(VolumeState.DETACHING),),
+        DescribeVolume(VOLUME_ID): volume(VolumeState.DETACHING),
+    }
+    values |= {DetachVolume(VOLUME_ID, SERIAL): None, TuneBacking(): None}
+    for action, value in values.items():
+        often = Pace(100_000, NOW - 1, "" if verdict is Verdict.DONE else "no")
+        before = state(Phase.DETACHING, of.with_pace(action, often), list_pace=often, tune_pace=often)
+        outcome = Outcome(action, verdict, value, error=often.error)
+        after = decide(before, seen(host(backing()), outcomes=(outcome,)), POLICY).state
+        assert after.phase is Phase.DETACHING
+        paces = [after.list_pace, after.tune_pace, *(after.cycle.pace.values() if after.cycle else ())]
+        assert all(p.again_at <= NOW + 60 for p in paces)
+
+
+def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
+    before = state(Phase.IDLE, list_pace=Pace(5000, NOW - 1))
+    failed_now = (Outcome(ListVolumes(), Verdict.RETRY, error="throttled"),)
+    after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
+    assert after.list_pace.again_at <= NOW + 2
+
+
+def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
+    looked = {"DescribeVolume": Pace(1, NOW - 1)}
+    of = cycle(marks=BOOSTED, volume=volume(VolumeState.ERROR), pace=looked)
+    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
+    assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
+
+
+def test_the_reference_page_shows_the_table() -> None:
+    assert PAGE.read_text() == page(), f"write it anew: python {state_machine_page.__file__}"

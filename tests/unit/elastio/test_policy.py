@@ -1,0 +1,137 @@
+"""When to boost, how big, and when to flush."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.model import Rates, Sample, Spend
+from elastio.policy import (
+    Caps,
+    is_flush_wanted,
+    is_load_high,
+    is_quiet,
+    learn_size,
+    next_size,
+    refusal,
+    utilization,
+    watch_load,
+)
+from elastio.state import LoadWatch
+from elastio.units import GIB, agbs
+
+from .values import POLICY, cycle
+
+
+def sample(mb_s: float, at: float = 10.0, read_mb_s: float = 0.0) -> Sample:
+    return Sample(at, 1.0, Rates(read_mb_s, mb_s))
+
+
+def watched(*mb_s: float) -> LoadWatch:
+    load = LoadWatch()
+    for second, rate in enumerate(mb_s, start=1):
+        load = watch_load(load, sample(rate, float(second)), POLICY)
+    return load
+
+
+# --- when ------------------------------------------------------------------------------------------------------
+
+
+def test_reads_and_writes_use_the_same_bandwidth() -> None:
+    assert utilization(sample(4, read_mb_s=6), POLICY) == pytest.approx(0.5)
+
+
+def test_load_at_the_threshold_counts_from_the_beginning_of_its_sample() -> None:
+    assert watched(0, 6, 6).above_since == 1.0
+
+
+def test_load_between_the_thresholds_is_what_it_was() -> None:
+    rising, falling = watched(0, 5.5), watched(10, 5.5)
+    assert (rising.above_since, rising.below_since) == (None, 0.0)
+    assert (falling.above_since, falling.below_since) == (0.0, None)
+
+
+def test_one_sample_below_the_release_threshold_ends_a_load() -> None:
+    assert watched(10, 4.9).above_since is None
+    assert watched(10, 4.9, 10).above_since == 2.0
+
+
+@pytest.mark.parametrize(("hold_s", "is_high"), [(0, True), (3, True), (4, False)])
+def test_the_load_must_last_for_the_hold_time(hold_s: float, is_high: bool) -> None:
+    assert is_load_high(LoadWatch(above_since=7.0), 10.0, replace(POLICY, hold_s=hold_s)) is is_high
+
+
+def test_quiet_is_the_inactivity_delay_without_load() -> None:
+    load = LoadWatch(below_since=10.0)
+    assert not is_quiet(load, 39.9, POLICY)
+    assert is_quiet(load, 40.0, POLICY)
+    assert not is_quiet(LoadWatch(above_since=10.0), 100.0, POLICY)
+
+
+# --- caps ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_refused_without_a_reason() -> None:
+    assert refusal(GIB, Spend(1000, 1e9, 1e9), POLICY) == ""
+
+
+@pytest.mark.parametrize(
+    ("caps", "spend", "words"),
+    [
+        (Caps(max_size_bytes=GIB), Spend(), "cache.max_size_gib"),
+        (Caps(max_boosts_per_day=2), Spend(boosts=2), "caps.max_boosts_per_day"),
+        (Caps(max_agbs_per_day=1000), Spend(), "caps.max_agbs_per_day"),
+        (Caps(max_cost_per_day=1.0), Spend(currency=1.0), "caps.max_cost_per_day"),
+    ],
+)
+def test_a_cap_that_is_reached_is_named(caps: Caps, spend: Spend, words: str) -> None:
+    assert words in refusal(2 * GIB, spend, replace(POLICY, caps=caps))
+
+
+def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:
+    least = agbs(80, GIB, POLICY.inactivity_delay_s)
+    policy = replace(POLICY, caps=Caps(max_agbs_per_day=1000 + least))
+    assert refusal(GIB, Spend(agbs=1000), policy) == ""
+    assert refusal(GIB, Spend(agbs=1001), policy) != ""
+
+
+# --- how big ---------------------------------------------------------------------------------------------------
+
+
+def test_the_first_cache_has_the_initial_size_and_later_ones_the_learned_one() -> None:
+    assert next_size(None, POLICY) == POLICY.initial_size_bytes
+    assert next_size(3 * GIB, POLICY) == 3 * GIB
+
+
+def test_no_cache_leaves_the_bounds() -> None:
+    assert next_size(1, POLICY) == POLICY.min_size_bytes
+    assert next_size(10**15, POLICY) == POLICY.caps.max_size_bytes
+
+
+def test_a_cache_that_was_not_used_up_shrinks_to_its_use() -> None:
+    # 28 % in use of 10 GiB, where 70 % can be used, and a tenth more.
+    used = cycle(peak_in_use_percent=28, cutoff_percent=70)
+    assert learn_size(used, POLICY) == 5 * GIB
+
+
+def test_a_cache_that_evicted_grows_by_what_it_evicted() -> None:
+    evicted = cycle(peak_in_use_percent=100, evicted_bytes=2 * GIB, cutoff_percent=70)
+    assert learn_size(evicted, POLICY) == 14 * GIB  # 10 + 2 / 0.7 x 1.1, in whole steps
+
+
+def test_a_learned_size_stays_within_the_bounds() -> None:
+    assert learn_size(cycle(peak_in_use_percent=0), POLICY) == POLICY.min_size_bytes
+    assert learn_size(cycle(evicted_bytes=10**15), POLICY) == POLICY.caps.max_size_bytes
+
+
+def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_eviction() -> None:
+    assert learn_size(cycle(peak_in_use_percent=100, cutoff_percent=70), POLICY) == 10 * GIB
+
+
+# --- how to flush ----------------------------------------------------------------------------------------------
+
+
+def test_phase_1_flushes_only_while_the_load_is_below_the_threshold() -> None:
+    assert not is_flush_wanted(LoadWatch(utilization=0.30), POLICY)
+    assert is_flush_wanted(LoadWatch(utilization=0.29), POLICY)

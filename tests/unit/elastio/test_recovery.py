@@ -1,0 +1,121 @@
+"""Where the agent stands after a start: what the kernel shows decides, what was remembered only names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.journal import shift
+from elastio.model import CacheMode, CacheState, HostView
+from elastio.recovery import cycle_of, phase_of, recover
+from elastio.state import AgentState, Marks, Pace, Phase, Trigger
+
+from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, volume
+
+FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
+ATTACHED = host(cached(), FORMATTED)
+
+
+def remembered(phase: Phase = Phase.IDLE, **changes: object) -> AgentState:
+    return replace(AgentState(phase=phase), **changes)  # type: ignore[arg-type]
+
+
+def recovered(state: AgentState, view: HostView | None) -> AgentState:
+    found = recover(state, seen(view), POLICY)
+    assert found is not None
+    assert found[0].recovered
+    assert found[1]
+    return found[0]
+
+
+def test_without_a_backing_device_nothing_is_known() -> None:
+    assert recover(remembered(), seen(None), POLICY) is None
+    assert recover(remembered(), seen(host(None)), POLICY) is None
+
+
+def test_no_cache_and_no_cycle_is_idle() -> None:
+    assert recovered(remembered(), host(backing())).phase is Phase.IDLE
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_an_attached_cache_is_in_the_phase_that_the_kernel_shows(phase: Phase) -> None:
+    state = recovered(remembered(phase, cycle=cycle()), ATTACHED)
+    assert state.phase is Phase.BOOSTING
+    assert state.cycle is not None
+    assert state.cycle.token == "token"
+
+
+def test_the_phase_follows_the_kernel() -> None:
+    assert phase_of(cached()) is Phase.BOOSTING
+    assert phase_of(cached(cache_mode=CacheMode.NONE)) is Phase.FLUSHING
+    assert phase_of(cached(cache_mode=CacheMode.WRITETHROUGH)) is Phase.FLUSHING
+    assert phase_of(drained(state=CacheState.NO_CACHE)) is Phase.DETACHING
+
+
+def test_a_flush_that_an_operator_forced_goes_on() -> None:
+    assert recovered(remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED).phase is Phase.FLUSHING
+    assert recovered(remembered(Phase.FLUSHING, cycle=cycle()), ATTACHED).phase is Phase.BOOSTING
+
+
+def test_a_cycle_that_never_boosted_goes_on_attaching() -> None:
+    assert recovered(remembered(Phase.ATTACHING, cycle=cycle()), host(backing())).phase is Phase.ATTACHING
+
+
+@pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED])
+def test_a_cycle_that_boosted_and_lost_its_cache_is_let_go(phase: Phase) -> None:
+    boosted = cycle(marks=Marks(boosted=NOW - 50))
+    assert recovered(remembered(phase, cycle=boosted), host(backing())).phase is Phase.DETACHING
+
+
+def test_a_purchase_without_an_outcome_is_in_doubt_from_the_start_on() -> None:
+    open_intent = cycle(volume_id=None, serial=None, cache_set=None, volume=None, doubt_at=NOW - 1e6)
+    state = recovered(remembered(Phase.ATTACHING, cycle=open_intent), host(backing()))
+    assert state.cycle is not None
+    assert state.cycle.doubt_at == NOW
+
+
+def test_what_the_old_agent_waited_for_means_nothing_to_the_new_one() -> None:
+    late = cycle(pace={"AttachVolume": Pace(9, NOW + 60)}, failure="old")
+    state = recovered(remembered(Phase.ATTACHING, cycle=late), host(backing()))
+    assert state.cycle is not None
+    assert (state.cycle.pace, state.cycle.failure) == ({}, "")
+
+
+def test_a_cache_that_nobody_remembers_waits_for_the_cloud_to_say_whose_it_is() -> None:
+    assert recover(remembered(), seen(ATTACHED), POLICY) is None
+
+
+def test_a_cache_on_a_volume_of_this_agent_is_taken_up() -> None:
+    state = recovered(remembered(owned=(volume(),)), ATTACHED)
+    assert state.phase is Phase.BOOSTING
+    assert state.cycle is not None
+    assert (state.cycle.trigger, state.cycle.cache_set, state.cycle.volume_id) == (Trigger.ORPHAN, SET, volume().id)
+    assert state.cycle.marks.boosted == NOW, "it may hold data: it must never be formatted"
+
+
+def test_a_cache_on_a_volume_of_somebody_else_is_a_fault() -> None:
+    strange = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, serial="other"))
+    state = recovered(remembered(owned=(volume(),)), strange)
+    assert state.phase is Phase.FAULTED
+    assert "not one of this agent's" in state.fault
+
+
+def test_a_cache_that_was_attached_before_its_outcome_was_written_is_the_cycles() -> None:
+    half = cycle(cache_set=None)
+    state = recovered(remembered(Phase.ATTACHING, cycle=half), ATTACHED)
+    assert state.cycle is not None
+    assert (state.phase, state.cycle.cache_set) == (Phase.BOOSTING, SET)
+
+
+def test_a_cycle_made_from_tags_runs_its_bill_from_the_clouds_own_time() -> None:
+    made = cycle_of(volume(), seen(None))
+    assert made.opened_wall == volume().created_wall
+    assert made.token == volume().token
+
+
+def test_nothing_remembered_lies_in_the_future_of_a_machine_that_boots_in_the_past() -> None:
+    marks = Marks(decided=10.0, created=11.0)
+    moved = shift(cycle(started_at=10.0, doubt_at=12.0, marks=marks), 1e9, NOW)
+    assert moved.marks == Marks(decided=NOW, created=NOW)
+    assert (moved.started_at, moved.doubt_at) == (NOW, NOW)

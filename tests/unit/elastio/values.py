@@ -1,0 +1,113 @@
+"""Values for tests of the core: one healthy machine, changed by keyword."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from elastio.model import (
+    BackingView,
+    CacheMode,
+    CacheSetUuid,
+    CacheState,
+    DiskView,
+    HostView,
+    Rates,
+    Sample,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+    VolumeState,
+)
+from elastio.observation import Observation
+from elastio.policy import Policy
+from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
+from elastio.units import GIB
+
+SET = CacheSetUuid("11111111-0000-4000-8000-000000000001")
+OTHER_SET = CacheSetUuid("22222222-0000-4000-8000-000000000002")
+SERIAL = Serial("vol00000000000000001")
+VOLUME_ID = VolumeId("vol-00000000000000001")
+POLICY = Policy(backing_bandwidth_mb_s=20, cache_bandwidth_mb_s=80, backing_uuid="uuid")
+NOW = 1000.0
+WALL = 1_767_225_600.0
+
+
+def backing(**changes: Any) -> BackingView:
+    """A tuned backing device without a cache."""
+    plain = BackingView(
+        running=True,
+        state=CacheState.NO_CACHE,
+        cache_mode=CacheMode.WRITEBACK,
+        cache_set=None,
+        dirty_bytes=0,
+        writeback_running=True,
+        tuned=True,
+        size_bytes=50 * GIB,
+    )
+    return replace(plain, **changes)
+
+
+def cached(**changes: Any) -> BackingView:
+    """In phase 1 with dirty data."""
+    plain = backing(cache_set=SET, state=CacheState.DIRTY, dirty_bytes=GIB)
+    return replace(plain, **changes)
+
+
+def drained(**changes: Any) -> BackingView:
+    """In phase 2, flushed to the end."""
+    plain = cached(state=CacheState.CLEAN, cache_mode=CacheMode.NONE, dirty_bytes=0, flush_full_speed=True)
+    return replace(plain, **changes)
+
+
+def disk(**changes: Any) -> DiskView:
+    """The cycle's disk, blank."""
+    plain = DiskView("vdc", SERIAL, 10 * GIB, cache_set=None, superblock=None, held=False)
+    return replace(plain, **changes)
+
+
+def host(view: BackingView | None, *disks: DiskView) -> HostView:
+    return HostView(at=NOW, boot_id="boot", backing=view, disks=disks)
+
+
+def volume(state: VolumeState = VolumeState.ATTACHED, **changes: Any) -> Volume:
+    plain = Volume(VOLUME_ID, SERIAL, state, 10 * GIB, 80, "token", "uuid", WALL - 100)
+    return replace(plain, **changes)
+
+
+def cycle(**changes: Any) -> Cycle:
+    """A cycle whose volume is bought, attached and formatted."""
+    plain = Cycle(
+        token="token",
+        trigger=Trigger.LOAD,
+        spec=VolumeSpec(10 * GIB, 80),
+        started_at=NOW - 20,
+        started_wall=WALL - 20,
+        volume_id=VOLUME_ID,
+        serial=SERIAL,
+        cache_set=SET,
+        volume=volume(),
+        seen=True,
+        opened_wall=WALL - 19,
+        marks=Marks(decided=NOW - 20, created=NOW - 19),
+    )
+    return replace(plain, **changes)
+
+
+def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
+    """A recovered agent that has listed its volumes."""
+    plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), listed_at=NOW - 1)
+    return replace(plain, **changes)
+
+
+def seen(view: HostView | None = None, **changes: Any) -> Observation:
+    return replace(Observation(now=NOW, wall=WALL, host=view), **changes)
+
+
+def busy_sample(mb_s: float = 20.0) -> Sample:
+    return Sample(NOW, 1.0, Rates(write_mb_s=mb_s))
+
+
+HIGH = LoadWatch(above_since=NOW - 5, utilization=1.0)
+QUIET = LoadWatch(below_since=NOW - 100, utilization=0.0)
