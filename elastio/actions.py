@@ -1,7 +1,7 @@
 """Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
 
 Each action is idempotent: doing it twice leaves what doing it once leaves. Reads (`ListVolumes`,
-`DescribeVolume`) are not journalled; every other action is, before it starts.
+`DescribeVolume`, `Identify`) are not journalled; every other action is, before it starts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from elastio.model import Bought, CacheSetUuid, Serial, Volume, VolumeId, VolumeSpec
+from elastio.model import Bought, CacheSetUuid, Identity, Serial, Volume, VolumeId, VolumeSpec
 
 
 class Lane(StrEnum):
@@ -60,6 +60,11 @@ class DescribeVolume:
 @dataclass(frozen=True, slots=True)
 class ListVolumes:
     """Look for every volume that carries this agent's tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identify:
+    """Ask the cloud who this machine is."""
 
 
 # --- the host --------------------------------------------------------------------------------------------
@@ -122,7 +127,9 @@ class ReleaseCacheDisk:
     cache_set: CacheSetUuid | None
 
 
-CloudAction: TypeAlias = CreateVolume | AttachVolume | DetachVolume | DeleteVolume | DescribeVolume | ListVolumes
+CloudAction: TypeAlias = (
+    CreateVolume | AttachVolume | DetachVolume | DeleteVolume | DescribeVolume | ListVolumes | Identify
+)
 HostAction: TypeAlias = (
     TuneBacking
     | FormatCache
@@ -135,8 +142,8 @@ HostAction: TypeAlias = (
 )
 Action: TypeAlias = CloudAction | HostAction
 
-CLOUD_ACTIONS = (CreateVolume, AttachVolume, DetachVolume, DeleteVolume, DescribeVolume, ListVolumes)
-READS = (DescribeVolume, ListVolumes)
+CLOUD_ACTIONS = (CreateVolume, AttachVolume, DetachVolume, DeleteVolume, DescribeVolume, ListVolumes, Identify)
+READS = (DescribeVolume, ListVolumes, Identify)
 
 
 def lane_of(action: Action) -> Lane:
@@ -159,7 +166,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-Value: TypeAlias = Bought | Volume | tuple[Volume, ...] | CacheSetUuid | None
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | None
 
 
 @dataclass(frozen=True, slots=True)

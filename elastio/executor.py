@@ -21,6 +21,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    Identify,
     Lane,
     ListVolumes,
     Outcome,
@@ -77,6 +78,8 @@ class Executor:
                 return Bought(provider.create(action.token, quote.spec, {}), quote)
             case DescribeVolume():
                 return self._provider().describe(action.volume_id)
+            case Identify():
+                return self._provider().identify()
             case ListVolumes():
                 return self._provider().list_owned()
             case FormatCache():

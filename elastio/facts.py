@@ -13,6 +13,7 @@ from elastio.actions import (
     DescribeVolume,
     DetachCacheSet,
     FormatCache,
+    Identify,
     Lane,
     ListVolumes,
     Outcome,
@@ -22,7 +23,7 @@ from elastio.actions import (
     is_read,
     lane_of,
 )
-from elastio.model import Bought, CacheMode, HostView, Volume, VolumeState
+from elastio.model import Bought, CacheMode, HostView, Identity, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, Pace, Phase, verb
@@ -60,6 +61,8 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
     if isinstance(outcome.action, ListVolumes):
         return _fold_list(state, outcome, obs, policy)
+    if isinstance(outcome.action, Identify):
+        return _fold_identity(state, outcome, obs)
     if isinstance(outcome.action, TuneBacking):
         return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
     cycle = state.cycle
@@ -76,6 +79,12 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
     return replace(state, cycle=cycle)
+
+
+def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
+    if isinstance(outcome.value, Identity):
+        return replace(state, identity=outcome.value)
+    return replace(state, identity_pace=Pace(state.identity_pace.tries + 1, obs.now + RETRY_MOST_S, outcome.error))
 
 
 def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:

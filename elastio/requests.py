@@ -48,6 +48,7 @@ class Requests:
         around = Surroundings(
             version=__version__,
             started_at=self._started_at,
+            identity=agent.state.identity,
             host=agent.view,
             sample=agent.last_sample,
             host_responsive=agent.host_responsive,

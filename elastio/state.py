@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.actions import Action
-from elastio.model import CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import CacheSetUuid, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 
 
 class Phase(StrEnum):
@@ -148,4 +148,6 @@ class AgentState:
     listed_at: float | None = None
     list_pace: Pace = NEVER_ASKED
     tune_pace: Pace = NEVER_ASKED
+    identity: Identity | None = None
+    identity_pace: Pace = NEVER_ASKED
     waiting_for: str = ""  # what stands in the way right now, for people

@@ -19,6 +19,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    Identify,
     ListVolumes,
     ReleaseCacheDisk,
     SetFlush,
@@ -89,6 +90,8 @@ def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     due = state.listed_at is None or obs.now - state.listed_at >= policy.reconcile_s
     if due:
         return _ask(ListVolumes(), state.list_pace, obs, "the cloud to list this agent's volumes")
+    if state.identity is None:
+        return _ask(Identify(), state.identity_pace, obs, "")
     return Plan()
 
 

@@ -16,6 +16,13 @@ from elastio_testbed.machine import DATA, Guest
 from elastio_testbed.run import Plan, open_endpoint
 
 CYCLE_S = 300.0
+NOISE, NOISE_MIB = "/var/tmp/noise", 20
+DD = "bs=1M iflag=fullblock conv=fsync status=none"
+
+
+def content(name: str, mib: int) -> str:
+    """A shell command that prints what is written for this name and size: the name, then noise."""
+    return f"(echo {name}; for i in $(seq {-(-mib // NOISE_MIB)}); do cat {NOISE}; done)"
 
 
 @dataclass(frozen=True)
@@ -27,10 +34,21 @@ class Lab:
     scaled: Scaled
 
     def burst(self, name: str, mib: int) -> None:
-        """Write a file of `mib` MiB in the background: as much load as the device takes."""
-        source = f"dd if=/dev/urandom of={DATA}/{name} bs=1M count={mib} conv=fsync status=none"
-        script = f"{source}; sha256sum {DATA}/{name} > {DATA}/{name}.sum"
+        """Write a file of `mib` MiB in the background: as much load as the device takes.
+
+        Noise that lies ready: an emulated processor makes it slower than the device takes it.
+        """
+        script = f"{content(name, mib)} | dd of={DATA}/{name} {DD}"
         self.guest.check(["systemd-run", f"--unit=burst-{name}", "sh", "-c", script])
+
+    def is_intact(self, name: str, mib: int) -> bool:
+        """Read back from the device, past the page cache; with the agent paused: reading is a load like any other."""
+        self.guest.check(["elastio", "pause"])
+        self.guest.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
+        code, _ = self.run("sh", "-c", f"{content(name, mib)} | cmp - {DATA}/{name}", timeout_s=300)
+        self.guest.wait_for(lambda s: s["load"]["utilization"] == 0, 60, "the reading to be over")
+        self.guest.check(["elastio", "resume"])
+        return code == 0
 
     def wait_for_phase(self, *phases: str, seconds: float = CYCLE_S) -> dict[str, Any]:
         return self.guest.wait_for(lambda s: s["phase"] in phases, seconds, f"phase {' or '.join(phases)}")
@@ -62,4 +80,5 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
         with guest.vm:
             guest.prepare(cloud)
+            guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
             yield Lab(guest, cloud, scaled)

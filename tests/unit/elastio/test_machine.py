@@ -13,6 +13,7 @@ from elastio.actions import (
     CreateVolume,
     DescribeVolume,
     DetachVolume,
+    Identify,
     Lane,
     ListVolumes,
     Outcome,
@@ -36,6 +37,7 @@ from .simulated import machine as simulated
 from .state_machine_page import PAGE, page
 from .values import (
     HIGH,
+    IDENTITY,
     NOW,
     OTHER_SET,
     POLICY,
@@ -336,3 +338,19 @@ def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> 
 
 def test_the_reference_page_shows_the_table() -> None:
     assert PAGE.read_text() == page(), f"write it anew: python {state_machine_page.__file__}"
+
+
+def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:
+    unknown = replace(state(Phase.IDLE), identity=None)
+    view = host(backing())
+    assert decide(unknown, seen(view), POLICY).actions == (Identify(),)
+
+    told = Outcome(Identify(), Verdict.DONE, IDENTITY)
+    known = decide(unknown, seen(view, outcomes=(told,)), POLICY)
+    assert known.state.identity == IDENTITY
+    assert known.actions == ()
+
+    silent = Outcome(Identify(), Verdict.RETRY, error="no answer")
+    waiting = decide(unknown, seen(view, outcomes=(silent,)), POLICY)
+    assert waiting.actions == ()
+    assert decide(waiting.state, replace(seen(view), now=NOW + 61), POLICY).actions == (Identify(),)

@@ -12,6 +12,7 @@ from elastio.model import (
     CacheState,
     DiskView,
     HostView,
+    Identity,
     Rates,
     Sample,
     Serial,
@@ -95,9 +96,12 @@ def cycle(**changes: Any) -> Cycle:
     return replace(plain, **changes)
 
 
+IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")
+
+
 def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
-    """A recovered agent that has listed its volumes."""
-    plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), listed_at=NOW - 1)
+    """A recovered agent that has listed its volumes and knows who it is."""
+    plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), listed_at=NOW - 1, identity=IDENTITY)
     return replace(plain, **changes)
 
 
