@@ -9,7 +9,7 @@ from tests.e2e.conftest import Lab
 pytestmark = pytest.mark.guest
 
 # Some seconds at the speed of the cache, and more than can flow back within the inactivity delay.
-MIB = 240
+MIB = 180
 
 
 def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(lab: Lab) -> None:
@@ -33,7 +33,10 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
 def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: Lab) -> None:
     bought = len(lab.cloud.volumes())
     lab.burst("before", MIB)
+    lab.wait_for_phase("boosting")
+    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 3)  # a flush that lasts
     lab.wait_for_phase("flushing")
+    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s)
     lab.burst("during", MIB)
     lab.wait_for_phase("boosting")
     assert len(lab.cloud.volumes()) == bought + 1
