@@ -37,6 +37,7 @@ class LedgerBooks:
         self._spend = Spend()
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
+        self._touched = float("-inf")  # the device was there all the way up to this moment
         try:
             self._ledger.record(cycle, cycle.quote, wall - now)
         except LedgerError as error:

@@ -1,6 +1,11 @@
-"""Bad input in the guest: one clear sentence, an exit code that is not 0, and nothing changed."""
+"""The commands in the guest: what they find on a healthy machine, and bad input.
+
+Bad input gets one clear sentence, an exit code that is not 0, and changes nothing.
+"""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -9,6 +14,32 @@ from tests.e2e.conftest import Lab
 pytestmark = pytest.mark.guest
 
 CONFIG = "/etc/elastio/elastio.toml"
+
+
+def test_doctor_finds_a_healthy_machine_fit(lab: Lab) -> None:
+    code, said = lab.run("elastio", "doctor", "--json", timeout_s=120)
+    findings = json.loads(said)
+    failed = [f for f in findings if f["verdict"] == "fail"]
+    assert (code, failed) == (0, [])
+    # Beyond the commands' own words: bcache with its cutoffs, the cloud and the daemon were all looked at.
+    assert {"bcache", "cutoffs", "kernel", "tools"} <= {f["name"] for f in findings}
+
+
+def test_init_finds_cloud_device_and_instance_by_itself(lab: Lab) -> None:
+    code, said = lab.run(
+        "elastio",
+        "init",
+        "--print",
+        "--provider",
+        "aws",
+        "--bandwidth",
+        "16.5",
+        "--cache-bandwidth",
+        "64",
+        timeout_s=120,
+    )
+    assert code == 0, said
+    assert f'backing_uuid = "{lab.guest.backing_uuid}"' in said
 
 
 def backing_node(lab: Lab) -> str:
