@@ -100,6 +100,7 @@ class Agent:
         seed: int | None = None,
     ) -> None:
         self.policy, self.state = policy, state
+        self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.last_error = ""
@@ -218,7 +219,7 @@ class Agent:
         inbox, self._inbox = self._inbox, Inbox()
         before = self.state
         try:
-            decision = decide(before, obs, self.policy)
+            decision = self.decide(before, obs, self.policy)
         except InvariantError as error:
             fault = f"a decision would have broken a safety rule and was thrown away: {error}"
             decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)

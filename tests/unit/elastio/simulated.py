@@ -60,7 +60,7 @@ def path(sim: Simulation) -> list[str]:
     return phases
 
 
-def at_rest(sim: Simulation, limit_s: float = 900.0) -> None:
+def assert_at_rest(sim: Simulation, limit_s: float = 900.0) -> None:
     """Run on until nothing is left to do; nothing may be lost or left then."""
     sim.run_until_settled(limit_s)
     assert sim.world.volumes_left() == 0

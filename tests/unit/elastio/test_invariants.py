@@ -55,7 +55,7 @@ FORMAT = FormatCache(SERIAL, 10 * GIB)
 RELEASE = ReleaseCacheDisk(SERIAL, 10 * GIB, SET)
 
 
-def decide(action: Action, of: Cycle | None, view: HostView | None) -> None:
+def check_decision(action: Action, of: Cycle | None, view: HostView | None) -> None:
     check(Decision(state(Phase.DETACHING, of), (action,)), seen(view), POLICY)
 
 
@@ -76,7 +76,7 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
 
 @pytest.mark.parametrize(("action", "of", "view"), ALLOWED, ids=lambda v: type(v).__name__)
 def test_a_healthy_action_passes(action: Action, of: Cycle | None, view: HostView | None) -> None:
-    decide(action, of, view)
+    check_decision(action, of, view)
 
 
 FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
@@ -115,7 +115,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
 @pytest.mark.parametrize(("rule", "action", "of", "view"), FORBIDDEN, ids=lambda v: v if isinstance(v, str) else "")
 def test_a_dangerous_action_is_thrown_away(rule: str, action: Action, of: Cycle | None, view: HostView | None) -> None:
     with pytest.raises(InvariantError, match=rule):
-        decide(action, of, view)
+        check_decision(action, of, view)
 
 
 def test_a_disk_that_is_gone_or_blank_may_leave() -> None:

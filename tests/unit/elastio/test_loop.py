@@ -10,7 +10,7 @@ from elastio.sim.workload import Stretch
 from elastio.state import Phase
 from elastio.units import GIB
 
-from .simulated import BURST, QUIET, STEADY, at_rest, bought, decisions, in_phase, machine, path
+from .simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path
 
 CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
 
@@ -21,7 +21,7 @@ CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
 def test_a_burst_is_ridden_on_a_cache_that_is_gone_afterwards() -> None:
     sim = machine()
     sim.run_for(15)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert path(sim) == CYCLE
     assert bought(sim) == [2 * GIB]
     assert sim.world.kernel.bcache.absorbed_bytes > 0
@@ -40,7 +40,7 @@ def test_the_application_gets_the_bandwidth_of_the_cache() -> None:
 def test_load_that_returns_while_flushing_boosts_on_the_same_volume() -> None:
     sim = machine((Stretch(2, 0), Stretch(15, 70), Stretch(7, 0), Stretch(8, 40), QUIET))
     sim.run_for(35)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert path(sim) == ["idle", "attaching", "boosting", "flushing", "boosting", "flushing", "detaching", "idle"]
     assert len(bought(sim)) == 1
 
@@ -48,7 +48,7 @@ def test_load_that_returns_while_flushing_boosts_on_the_same_volume() -> None:
 def test_the_second_cache_is_as_large_as_the_first_one_taught() -> None:
     sim = machine((*BURST[:2], Stretch(60, 0), *BURST[1:]), initial_size_bytes=8 * GIB)
     sim.run_for(90)
-    at_rest(sim)
+    assert_at_rest(sim)
     first, second = bought(sim)
     assert first == 8 * GIB
     assert second < first
@@ -59,7 +59,7 @@ def test_sizes_shrink_to_what_was_used_and_grow_by_what_was_evicted() -> None:
     bursts = [(Stretch(5, 0), Stretch(seconds, 78), Stretch(200, 0)) for seconds in (45, 20, 60, 60)]
     sim = machine((*itertools.chain(*bursts), QUIET), initial_size_bytes=10 * GIB)
     sim.run_for(1010)
-    at_rest(sim)
+    assert_at_rest(sim)
     sizes = [size / GIB for size in bought(sim)]
     assert sizes[0] == 10
     assert sizes[1] < sizes[0], "the first one was too large"
@@ -77,7 +77,7 @@ def test_a_load_below_the_threshold_buys_nothing() -> None:
 def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
     sim = machine((Stretch(2, 0), Stretch(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert any("the load was over before the cache was there" in d for d in decisions(sim))
     assert "boosting" not in path(sim)
     assert sim.state.failures == 0
@@ -93,7 +93,7 @@ def test_an_operator_boosts_ahead_of_a_load() -> None:
     assert answer.accepted
     assert "3.0 GiB" in answer.text
     in_phase(sim, Phase.BOOSTING)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert bought(sim) == [3 * GIB]
 
 
@@ -104,7 +104,7 @@ def test_a_boost_of_an_operator_outlives_a_restart_while_it_is_attached() -> Non
     sim.run_for(0.5)
     sim.start_agent()
     in_phase(sim, Phase.BOOSTING)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_forced_flush_ends_under_load() -> None:
@@ -165,7 +165,7 @@ def test_a_cache_above_the_cap_is_refused_with_its_reason() -> None:
 def test_the_cap_on_boosts_a_day_holds_against_any_load() -> None:
     sim = machine((*BURST[:2], Stretch(60, 0), Stretch(100, 60), QUIET), caps=Caps(max_boosts_per_day=1))
     sim.run_for(250)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert len(bought(sim)) == 1
     assert any("no boost: the cap of 1 boosts a day is reached" in d for d in decisions(sim))
 

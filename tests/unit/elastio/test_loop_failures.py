@@ -13,7 +13,7 @@ from elastio.sim.workload import Stretch
 from elastio.state import Phase
 from elastio.units import GIB
 
-from .simulated import QUIET, STEADY, at_rest, bought, decisions, in_phase, intents, machine, path
+from .simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path
 
 # --- a cloud that fails ----------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() ->
 def test_a_volume_that_ends_in_error_is_deleted() -> None:
     sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=volume_error")
     sim.run_for(22)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert any("is error" in d for d in decisions(sim))
 
 
@@ -78,7 +78,7 @@ def test_a_purchase_without_an_answer_leaves_exactly_one_volume(fault: str) -> N
     in_phase(sim, Phase.BOOSTING)
     assert len(bought(sim)) == 1
     sim.run_for(60)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 @pytest.mark.parametrize("fault", ["late_success:5", "late_success:50", "lose_reply", "hang"])
@@ -86,7 +86,7 @@ def test_a_boost_that_is_withdrawn_while_it_is_bought_leaves_nothing(fault: str)
     sim = machine((Stretch(2, 0), Stretch(2, 60), Stretch(30, 0), Stretch(60, 60), QUIET), f"create#1={fault}")
     sim.on_step = lambda: check_one(sim)
     sim.run_for(100)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def check_one(sim: Simulation) -> None:
@@ -121,7 +121,7 @@ def is_new(sim: Simulation, seen: list[float]) -> bool:
 def test_a_guest_that_does_not_let_go_is_waited_for() -> None:
     sim = machine(faults="detach#1=stuck_busy:120")
     sim.run_for(15)
-    at_rest(sim)
+    assert_at_rest(sim)
     assert intents(sim, "DeleteVolume") == 1
 
 
@@ -140,7 +140,7 @@ def test_a_volume_that_never_leaves_is_asked_for_ever_more_seldom() -> None:
     assert sim.phase is Phase.DETACHING
     assert points["before DetachVolume"] <= 260
     assert points["before DescribeVolume"] <= 600
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_detach_that_starves_says_what_it_waits_for() -> None:
@@ -152,7 +152,7 @@ def test_a_detach_that_starves_says_what_it_waits_for() -> None:
     assert sim.state.waiting_for == "an instant without I/O to finish the detach"
     assert sim.world.volumes_left() == 1
     sim.world.kernel.always_busy = False
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 # --- volumes that nobody remembers -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_forgotten_volume_is_released() -> None:
     sim.world.advance(5)
     sim.run_until(lambda: sim.phase is Phase.DETACHING, 700)
     assert "belongs to no cycle" in decisions(sim)[-1]
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_volume_in_use_is_taken_up_again_when_the_journal_is_lost() -> None:
@@ -178,14 +178,14 @@ def test_a_volume_in_use_is_taken_up_again_when_the_journal_is_lost() -> None:
     assert sim.state.cycle is not None
     assert sim.state.cycle.trigger == "orphan"
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_volume_of_somebody_else_is_never_touched() -> None:
     sim = machine()
     foreign = sim.world.provider.add_foreign_volume()
     sim.run_for(20)
-    at_rest(sim)
+    assert_at_rest(sim)
     sim.run_for(1300)
     assert sim.world.provider.volumes[foreign].deleted_at is None
     assert sim.world.provider.volumes[foreign].state is VolumeState.AVAILABLE
@@ -226,7 +226,7 @@ def test_a_cache_that_comes_back_ends_the_fault() -> None:
     in_phase(sim, Phase.BOOSTING)
     assert any("the cache is back" in d for d in decisions(sim))
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_power_cut_while_the_cache_is_missing_is_no_trap() -> None:
@@ -234,7 +234,7 @@ def test_a_power_cut_while_the_cache_is_missing_is_no_trap() -> None:
     sim.power_cut()
     sim.run_until(lambda: sim.phase in (Phase.BOOSTING, Phase.FLUSHING), 300)
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_missing_cache_that_nobody_remembers_is_taken_up_when_it_is_back() -> None:
@@ -248,7 +248,7 @@ def test_a_missing_cache_that_nobody_remembers_is_taken_up_when_it_is_back() -> 
         sim.world.provider.attach(volume.id)
     sim.run_until(lambda: sim.phase in (Phase.BOOSTING, Phase.FLUSHING), 300)
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 # --- the agent's own files and clocks --------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_a_wall_clock_that_jumps_changes_no_phase(seconds: float) -> None:
     sim.run_for(30)
     assert sim.phase is Phase.BOOSTING
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 @pytest.mark.parametrize("seconds", [-1e9, 1e6])
@@ -290,7 +290,7 @@ def test_a_machine_that_boots_with_a_wrong_time_waits_for_no_other_time(seconds:
     sim.world.clock.jump_wall(seconds)
     sim.power_cut()
     sim.run_for(30)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_settings_call_that_always_fails_keeps_no_volume() -> None:
@@ -300,7 +300,7 @@ def test_a_settings_call_that_always_fails_keeps_no_volume() -> None:
     sim.power_cut()
     sim.run_for(5)
     sim.ask(RequestKind.PAUSE)
-    at_rest(sim)
+    assert_at_rest(sim)
 
 
 def test_a_deadline_holds_on_a_machine_that_boots_in_the_past() -> None:

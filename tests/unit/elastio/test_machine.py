@@ -180,10 +180,10 @@ def test_the_same_input_gives_the_same_decision(pair: tuple[Phase, Event]) -> No
 
 def test_a_whole_run_can_be_decided_again() -> None:
     asked_before: list[tuple[AgentState, Observation, Decision]] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("elastio.loop.decide", recording(asked_before))
-        sim = simulated(BURST)
-        sim.run_for(60)
+    sim = simulated(BURST)
+    assert sim.agent is not None
+    sim.agent.decide = recording(asked_before)
+    sim.run_for(60)
     assert len(asked_before) > 60
     for before, obs, decision in asked_before:
         assert decide(before, obs, sim.policy) == decision
@@ -253,13 +253,14 @@ def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing
     assert decide(replace(missing, stopped=True), seen(MISSING), POLICY).actions == ()
 
 
-def test_a_broken_rule_stops_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_stops_the_agent() -> None:
     sim = simulated((*BURST[:1], BURST[1], BURST[2]))
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
     rule = "this must never happen"
-    with monkeypatch.context() as patch:
-        patch.setattr("elastio.loop.decide", raising(rule))
-        sim.run_for(1)
+    assert sim.agent is not None
+    sim.agent.decide = raising(rule)
+    sim.run_for(1)
+    sim.agent.decide = decide
     sim.run_for(60)
     assert sim.phase is Phase.FAULTED
     assert rule in sim.state.fault
