@@ -123,18 +123,6 @@ def measured_s(vm: VirtualMachine, argv: list[str]) -> float:
     return float(vm.agent.check(["sh", "-c", script, "sh", *argv], timeout_s=COMMAND_S))
 
 
-def test_a_pulled_disk_fails_the_writes_in_flight(vm: VirtualMachine, hot_disk: Path) -> None:
-    vm.plug(HOT_DISK, hot_disk, bytes_per_second=4 * MB)
-    device = device_of(vm.agent, HOT_DISK)
-    write = f"dd if=/dev/zero of={device} bs=1M oflag=direct 2> /run/dd.log"
-    shell(vm, f"systemd-run --unit=writer --service-type=exec sh -c '{write}'")
-    vm.pull(HOT_DISK, UNPLUG_S)
-    assert HOT_DISK not in vm.disks()
-    shell(vm, "while systemctl -q is-active writer; do sleep 0.1; done")
-    # EIO, or ENOSPC where the kernel has taken the size away by then.
-    assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
-
-
 def test_files_go_in_and_come_back_whole(vm: VirtualMachine) -> None:
     data = bytes(range(256)) * 10_000
     vm.agent.write_file("/etc/elastio-test/deep/file", data, 0o600)
@@ -173,3 +161,19 @@ def test_what_was_synced_outlives_a_power_cut(vm: VirtualMachine, hot_disk: Path
     assert shell(vm, "cat /mnt/file") == "kept"
     assert vm.shutdown(COMMAND_S) is True
     assert not vm.alive
+
+
+def test_a_pulled_disk_fails_the_writes_in_flight(vm: VirtualMachine, hot_disk: Path) -> None:
+    if not vm.alive:
+        vm.start(BOOT_S)
+    vm.plug(HOT_DISK, hot_disk, bytes_per_second=4 * MB)
+    device = device_of(vm.agent, HOT_DISK)
+    write = f"dd if=/dev/zero of={device} bs=1M oflag=direct 2> /run/dd.log"
+    shell(vm, f"systemd-run --unit=writer --service-type=exec sh -c '{write}'")
+    writes = f"awk '{{print $5}}' /sys/block/{device.removeprefix('/dev/')}/stat"
+    shell(vm, f"for i in $(seq 300); do [ $({writes}) -gt 0 ] && exit 0; sleep 0.1; done; exit 1")
+    vm.pull(HOT_DISK, UNPLUG_S)
+    assert HOT_DISK not in vm.disks()
+    shell(vm, "while systemctl -q is-active writer; do sleep 0.1; done")
+    # EIO, or ENOSPC where the kernel has taken the size away by then.
+    assert "error writing" in vm.agent.read_file("/run/dd.log").decode()
