@@ -20,6 +20,7 @@ def build_cloud_image(path: Path, cache: Path | None = None) -> None:
     the image is registered with boot mode `uefi`. Raises ImageError; `path` then stays as it was.
     """
     guest = build_guest_image(cache=cache)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="elastio-cloud-", dir=path.parent) as work:
         disk, esp, finished = (Path(work) / name for name in ("disk.raw", "esp.raw", "disk.qcow2"))
         _make_esp(esp, guest.bootloader)
