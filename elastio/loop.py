@@ -230,19 +230,20 @@ class Agent:
         self._act(decision, obs)
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
+        """Journal and books stand apart: a bill is written down even while the journal cannot be."""
         try:
             if decision.reason:
                 self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
-            for cycle in decision.records:
-                self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
-                self._spend_at = float("-inf")
-            if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
-                self._books.listed(_tokens(decision.state), wall=obs.wall)
-            learned = decision.state.learned_size_bytes
-            if learned is not None and learned != before.learned_size_bytes:
-                self._books.learned(learned)
         except JournalError as error:
             self.last_error = str(error)
+        for cycle in decision.records:
+            self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
+            self._spend_at = float("-inf")
+        if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
+            self._books.listed(_tokens(decision.state), wall=obs.wall)
+        learned = decision.state.learned_size_bytes
+        if learned is not None and learned != before.learned_size_bytes:
+            self._books.learned(learned)
 
     def _act(self, decision: Decision, obs: Observation) -> None:
         """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""

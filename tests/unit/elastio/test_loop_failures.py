@@ -8,6 +8,7 @@ import pytest
 
 from elastio.errors import JournalError
 from elastio.model import RequestKind, VolumeSpec, VolumeState
+from elastio.sim.records import MemoryBooks
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Phase
@@ -269,6 +270,17 @@ def test_without_a_journal_no_effect_starts() -> None:
     assert "the disk is full" in sim.agent.last_error
     broken[0] = False
     in_phase(sim, Phase.BOOSTING)
+
+
+def test_a_cycle_is_in_the_books_even_if_its_decision_is_not_in_the_journal() -> None:
+    def point(name: str) -> None:
+        if name.startswith("before decision"):
+            raise JournalError("cannot write the journal: the disk is full")
+
+    sim = machine(STEADY, point=point)
+    in_phase(sim, Phase.ATTACHING)
+    assert isinstance(sim.books, MemoryBooks)
+    assert list(sim.books.rows) == [sim.state.cycle.token if sim.state.cycle else ""]
 
 
 @pytest.mark.parametrize("seconds", [-86_400, 86_400])
