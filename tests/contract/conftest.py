@@ -25,6 +25,8 @@ BEYOND_INSTANCE = VolumeSpec(10 * GIB, 700.0)  # an m7i.4xlarge has 625 MB/s
 TOO_FAST_FOR_ALL = VolumeSpec(10 * GIB, 1e6)
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
 SETTLE_S = 30.0
+# A call to the endpoint is answered in milliseconds; a machine busy with other things may need a second.
+CREATION_S = 5.0
 
 
 class Cloud(Protocol):
@@ -42,6 +44,9 @@ class Cloud(Protocol):
 
     def spoil(self, call: str, kind: str) -> None:
         """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, but not answered)."""
+
+    def dawdle(self) -> None:
+        """The next volume is not ready before several calls have been answered."""
 
     def paid(self) -> set[VolumeId]:
         """What the account pays for."""
@@ -80,6 +85,9 @@ class Ec2Cloud:
         }[kind]
         self.endpoint.faults.replace([fault])
 
+    def dawdle(self) -> None:
+        self.endpoint.faults.replace([Fault(FaultKind.SLOW, "CreateVolume", seconds=CREATION_S)])
+
     def paid(self) -> set[VolumeId]:
         return {VolumeId(row.id) for row in self.endpoint.live_volumes()}
 
@@ -110,6 +118,9 @@ class SimCloud:
             "lost": sim_faults.Kind.LOSE_REPLY,
         }
         self.provider.calls.faults = sim_faults.FaultPlan([sim_faults.Fault(call, kinds[kind])])
+
+    def dawdle(self) -> None:
+        """Nothing to do: the simulator's clock stands still between calls."""
 
     def paid(self) -> set[VolumeId]:
         return {volume.id for volume in self.provider.existing()}
