@@ -166,7 +166,15 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | None
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A new cache set, and how long the kernel took to register it once its superblock was written."""
+
+    cache_set: CacheSetUuid
+    register_s: float
+
+
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Formatted | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.actions import (
+    AttachVolume,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
     FormatCache,
+    Formatted,
     Identify,
     Lane,
     ListVolumes,
@@ -123,8 +125,11 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case DescribeVolume():
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
-        case FormatCache() if isinstance(outcome.value, str):
-            return replace(cycle, cache_set=outcome.value).marked(formatted=obs.now)
+        case AttachVolume():
+            return cycle.marked(asked=obs.now)
+        case FormatCache() if isinstance(outcome.value, Formatted):
+            done = replace(cycle, cache_set=outcome.value.cache_set)
+            return done.marked(formatted=obs.now - outcome.value.register_s, registered=obs.now)
         case ReleaseCacheDisk():
             return cycle.marked(released=obs.now)
         case DeleteVolume():

@@ -219,7 +219,7 @@ def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, pol
         spec=VolumeSpec(size, policy.cache_bandwidth_mb_s, policy.cache_iops),
         started_at=obs.now,
         started_wall=obs.wall,
-        marks=Marks(decided=obs.now),
+        marks=Marks(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),
         pace={"CreateVolume": Pace(0, start)},
     )
     return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)

@@ -68,7 +68,9 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
     used = utilization(sample, policy)
     begun = sample.at - sample.seconds
     if used >= policy.utilization_threshold:
-        return LoadWatch(load.above_since if load.above_since is not None else begun, None, used)
+        if load.above_since is None:
+            return LoadWatch(begun, None, used, sample.at)
+        return LoadWatch(load.above_since, None, used, load.crossed_at)
     if used < policy.release_threshold:
         return LoadWatch(None, load.below_since if load.below_since is not None else begun, used)
     return replace(load, utilization=used)

@@ -44,10 +44,13 @@ NEVER_ASKED = Pace()
 class Marks:
     """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet."""
 
+    crossed: float | None = None  # the end of the sample that showed the load
     decided: float | None = None
     created: float | None = None  # the cloud accepted the purchase
+    asked: float | None = None  # the cloud accepted the attachment
     appeared: float | None = None  # the kernel shows the disk
-    formatted: float | None = None
+    formatted: float | None = None  # the superblock is written
+    registered: float | None = None  # the kernel knows the cache set
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
     clean: float | None = None
@@ -118,11 +121,15 @@ def verb(action: Action | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
-    """Since when utilization has been at or above UT, and below the release threshold; None: it is not."""
+    """Since when utilization has been at or above UT, and below the release threshold; None: it is not.
+
+    `crossed_at` is the end of the sample that showed the stretch of load first.
+    """
 
     above_since: float | None = None
     below_since: float | None = None
     utilization: float = 0.0
+    crossed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,12 +95,9 @@ class BcacheHost:
         if registered:
             return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
         blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run)
-        blockdev.require_exclusive(disk.node)
         if blockdev.signatures(disk, self._run):
             blockdev.wipe(disk, self._run)
-        cache_set = self._make_cache(disk, self._block_size(backing))
-        self._register(disk, cache_set)
-        return cache_set
+        return self._make_cache(disk, self._block_size(backing))
 
     def _require_disk(self, serial: Serial) -> blockdev.Disk:
         disk = blockdev.find(self.sysfs, serial)
@@ -140,14 +137,16 @@ class BcacheHost:
                 return CacheSetUuid(line.split()[-1])
         raise HostError(f"make-bcache did not name the set on {disk.name}")
 
-    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         """Directly: udev would do it too, up to 1.2 s later. The loser of that race is told EINVAL or EBUSY."""
-        refused = ""
+        disk, refused = self._require_disk(serial), ""
+        link = f"sys/block/{disk.name}/bcache/set"
+        if self.sysfs.link(link) == cache_set:
+            return
         try:
             self.sysfs.write("sys/fs/bcache/register_quiet", str(disk.node))
         except HostError as error:
             refused = str(error)
-        link = f"sys/block/{disk.name}/bcache/set"
         if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
             raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
 
@@ -237,8 +236,12 @@ class BcacheHost:
             raise HostError(f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s")
 
     def _wipe(self, disk: blockdev.Disk) -> None:
-        blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
-        blockdev.require_exclusive(disk.node)
-        blockdev.wipe(disk, self._run)
+        """Starts no program where the superblock shows what the disk is: the volume is paid until this is done."""
+        written = superblock.read(disk.node)
+        if written is None or written.role is not superblock.Role.CACHE:
+            blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
+            return
+        blockdev.require_free(self.sysfs, disk)
+        superblock.erase(disk.node)
         if superblock.read(disk.node) is not None:
             raise HostError(f"the superblock on {disk.name} is still there after wiping it")

@@ -29,7 +29,8 @@ class HostTimes:
 
     look: float = 0.02
     tune: float = 0.05
-    format: float = 0.5
+    format: float = 0.3
+    register: float = 0.2
     phase: float = 0.02
     detach: float = 0.1
     release: float = 0.4
@@ -59,8 +60,11 @@ class SimHost:
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
-        times = self._times
-        return self._do("format_cache", times.format, lambda fault: self._format(serial, size_bytes, fault))
+        return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))
+
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        """See `ports.CacheHost`. Raises HostError when the disk does not carry that cache set."""
+        self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
 
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
         """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
@@ -149,7 +153,7 @@ class SimHost:
             bcache.pace = Pace.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
 
-    def _format(self, serial: Serial, size_bytes: int, fault: Fault | None) -> CacheSetUuid:
+    def _format(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         disk = self._kernel.disk(serial)
         check_disk(disk, size_bytes)
         backing = self._backing_device()
@@ -157,13 +161,15 @@ class SimHost:
             raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
         self._require_not_the_last_cache(disk)
         if disk.superblock is None:
-            self._kernel.format(serial)
-            disk.registered = fault is None or fault.kind is not Kind.HALF
-        elif not disk.registered:
-            self._kernel.register(serial)
-        if disk.superblock is None:
-            raise HostError(f"disk {disk.name} shows no superblock after it was formatted")
+            return self._kernel.format(serial)
         return disk.superblock
+
+    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        disk = self._kernel.disk(serial)
+        if disk.superblock != cache_set:
+            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}")
+        if not disk.registered:
+            self._kernel.register(serial)
 
     def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
         disk = self._kernel.disk(serial)

@@ -194,12 +194,11 @@ class SimKernel:
     # --- what root can do ------------------------------------------------------------------------------------
 
     def format(self, serial: Serial) -> CacheSetUuid:
-        """make-bcache and registration. The verification is the host's business."""
+        """make-bcache. The verification is the host's business."""
         disk = self.disk(serial)
         cache_set = CacheSetUuid(self.new_uuid())
         disk.superblock, disk.signature = cache_set, None
         disk.content = CacheContent(disk.size_bytes, self.settings.block_bytes)
-        disk.registered = True
         return cache_set
 
     def register(self, serial: Serial) -> None:

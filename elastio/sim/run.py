@@ -169,7 +169,7 @@ class Simulation:
 
     def _open_lanes(self) -> Lanes:
         world = self.world
-        executor = Executor(world.host, lambda: world.provider)
+        executor = Executor(world.host, lambda: world.provider, seconds=lambda: world.meter.seconds)
 
         def look(serials: Look) -> HostView | str:
             try:

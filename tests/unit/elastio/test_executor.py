@@ -16,6 +16,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    Formatted,
     ListVolumes,
     Outcome,
     ReleaseCacheDisk,
@@ -85,9 +86,9 @@ class Machine:
     def formatted(self) -> tuple[Volume, CacheSetUuid]:
         volume = self.plugged()
         self.done(TuneBacking())
-        cache_set = self.done(FormatCache(volume.serial, volume.size_bytes)).value
-        assert isinstance(cache_set, str)
-        return volume, CacheSetUuid(cache_set)
+        made = self.done(FormatCache(volume.serial, volume.size_bytes)).value
+        assert isinstance(made, Formatted)
+        return volume, made.cache_set
 
     def boosted(self) -> tuple[Volume, CacheSetUuid]:
         volume, cache_set = self.formatted()

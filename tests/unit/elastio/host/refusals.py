@@ -40,7 +40,7 @@ def two_disks(tree: Tree) -> Refusal:
 
 
 def foreign_signature(tree: Tree) -> Refusal:
-    tree.cache_disk()
+    tree.cache_disk(content=b"XFSB")
     tree.programs.foreign = "xfs"
     return NotOursError, "vdc carries xfs"
 

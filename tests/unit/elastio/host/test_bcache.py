@@ -9,6 +9,7 @@ import pytest
 from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost, wait_for
 from elastio.host.superblock import Role, read
+from tests.fixtures.caches import make_cache
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Kernel, Tree
 
 from .refusals import assert_untouched, leaf_writes
@@ -49,7 +50,7 @@ def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) ->
 def test_nothing_ever_writes_writearound(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     host.tune_backing()
-    host.attach_cache_set(host.format_cache(SERIAL, CACHE_BYTES), SERIAL, flush=False)
+    host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush=False)
     host.enter_phase2()
     host.enter_phase1(flush=True)
     assert "writearound" not in [value for _, value in tree.kernel.writes]
@@ -100,7 +101,7 @@ def ready(tree: Tree, host: BcacheHost) -> Tree:
     """The backing device is tuned, the cache formatted: what is there when the attach begins."""
     host.tune_backing()
     tree.cache_disk()
-    host.format_cache(SERIAL, CACHE_BYTES)
+    make_cache(host, SERIAL, CACHE_BYTES)
     tree.kernel.writes.clear()
     return tree
 
@@ -180,7 +181,7 @@ def test_a_whole_cycle_leaves_the_device_as_it_was(tree: Tree, host: BcacheHost)
     host.tune_backing()
     start = host.look(()).backing
     tree.cache_disk()
-    host.attach_cache_set(host.format_cache(SERIAL, CACHE_BYTES), SERIAL, flush=True)
+    host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush=True)
     host.enter_phase2()
     host.detach_cache_set(SET_UUID)
     tree.detached()

@@ -9,6 +9,7 @@ import pytest
 from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
 from elastio.units import MIB
+from tests.fixtures.caches import make_cache
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes
 
 from . import refusals
@@ -17,10 +18,10 @@ from .refusals import Refusal, assert_untouched
 
 def test_formats_with_the_block_size_of_the_backing_device(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
-    assert host.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+    assert make_cache(host, SERIAL, CACHE_BYTES) == SET_UUID
     node = str(tree.kernel.path("dev/vdc"))
     assert tree.programs.ran[-1] == ["make-bcache", "-C", "-w", "512", "-b", "524288", node]
-    assert tree.programs.changing == ["make-bcache"]
+    assert [argv[0] for argv in tree.programs.ran] == ["make-bcache"]
     assert tree.kernel.writes == [("sys/fs/bcache/register_quiet", node)]
 
 
@@ -42,9 +43,9 @@ def test_a_small_cache_has_smaller_buckets(tree: Tree, host: BcacheHost, size_mi
 
 def test_formatting_again_keeps_the_set_that_served_nobody(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
-    host.format_cache(SERIAL, CACHE_BYTES)
+    make_cache(host, SERIAL, CACHE_BYTES)
     ran, written = len(tree.programs.ran), len(tree.kernel.writes)
-    assert host.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+    assert make_cache(host, SERIAL, CACHE_BYTES) == SET_UUID
     assert (len(tree.programs.ran), len(tree.kernel.writes)) == (ran, written)
 
 
@@ -65,14 +66,14 @@ def test_udev_may_have_registered_it_first(tree: Tree, host: BcacheHost) -> None
         return text
 
     raced = BcacheHost(host.backing_uuid, tree.kernel, run, lambda condition, _: condition())  # type: ignore[arg-type]
-    assert raced.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+    assert make_cache(raced, SERIAL, CACHE_BYTES) == SET_UUID
 
 
 def test_a_set_that_does_not_appear_is_an_error_with_the_reason(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     tree.kernel.refuses.add("register_quiet")
     with pytest.raises(HostError, match=rf"vdc did not become cache set {SET_UUID} within 10 s. .*Invalid argument"):
-        host.format_cache(SERIAL, CACHE_BYTES)
+        make_cache(host, SERIAL, CACHE_BYTES)
 
 
 FORMAT_REFUSALS = [

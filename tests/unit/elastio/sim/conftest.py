@@ -14,6 +14,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.host import SimCounters, SimHost
 from elastio.sim.kernel import KernelSettings, SimKernel
 from elastio.units import KIB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 STEP_S = 0.05
@@ -75,7 +76,7 @@ class Machine:
     def boost(self, *, flush: bool = False) -> CacheSetUuid:
         self.host.tune_backing()
         disk = self.plug()
-        cache_set = self.host.format_cache(CACHE, disk.size_bytes)
+        cache_set = make_cache(self.host, CACHE, disk.size_bytes)
         self.host.attach_cache_set(cache_set, CACHE, flush=flush)
         self.run(1.0)
         return cache_set

@@ -12,6 +12,7 @@ from elastio.model import CacheMode, CacheState, Serial
 from elastio.sim.bcache import Pace
 from elastio.sim.kernel import KernelSettings
 from elastio.units import KIB, MB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 CACHE = Serial("vol00000000000000001")
@@ -147,7 +148,7 @@ def test_attaching_behind_a_full_untuned_queue_takes_12_seconds(machine: Any) ->
     machine.app.writes.extend(range(10_000))
     machine.run(5.0)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
     machine.host.attach_cache_set(cache_set, CACHE, flush=False)
     assert machine.host.calls.seconds == pytest.approx(12.0)
     machine.run(11.9)
@@ -161,7 +162,7 @@ def test_attaching_under_load_with_a_bounded_queue_takes_under_half_a_second(mac
     machine.app.writes.extend(range(10_000))
     machine.run(5.0)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
     machine.host.attach_cache_set(cache_set, CACHE, flush=False)
     assert 0.3 <= machine.host.calls.seconds <= 0.5
 
@@ -172,7 +173,7 @@ def test_a_change_of_cache_mode_delays_the_attachment_behind_it(machine: Any) ->
     machine.run(5.0)
     machine.kernel.set_mode(CacheMode.NONE)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
     machine.host.attach_cache_set(cache_set, CACHE, flush=False)
     assert machine.host.calls.seconds == pytest.approx(1.2)
 
@@ -306,7 +307,7 @@ def test_a_disk_in_use_is_not_unplugged(machine: Any) -> None:
 def test_no_second_cache_set_is_attached(machine: Any) -> None:
     machine.boost()
     other = machine.plug(Serial("vol00000000000000002"))
-    cache_set = machine.host.format_cache(other.serial, other.size_bytes)
+    cache_set = make_cache(machine.host, other.serial, other.size_bytes)
     with pytest.raises(HostError, match="attached already"):
         machine.kernel.attach(cache_set, flush=False)
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from elastio.model import CacheState, Serial
 from elastio.units import KIB, MB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 CACHE = Serial("vol00000000000000001")
@@ -62,7 +63,7 @@ class KernelRules(RuleBasedStateMachine):
         if CACHE not in self.kernel.disks:
             self.machine.plug()
         self.machine.host.tune_backing()
-        self.cache_set = self.machine.host.format_cache(CACHE, 16 * MIB)
+        self.cache_set = make_cache(self.machine.host, CACHE, 16 * MIB)
         self.machine.host.attach_cache_set(self.cache_set, CACHE, flush=flush)
 
     @precondition(lambda self: self.bcache.cache_set is not None)

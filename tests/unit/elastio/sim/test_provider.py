@@ -15,6 +15,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimProvider, open_provider
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB
+from tests.fixtures.caches import make_cache
 
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
@@ -96,7 +97,7 @@ def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
 def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
     world = world_with()
     volume = attached(world)
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
     world.provider.detach(volume.id)
     wait_for(world, volume, VolumeState.BUSY)
     world.advance(30.0)
@@ -179,7 +180,7 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     world = world_with()
     volume = attached(world)
     world.host.tune_backing()
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
     world.host.attach_cache_set(cache_set, volume.serial, flush=False)
     world.advance(1.0)
     world.kernel.bcache.written(7, 1, world.kernel.bcache.route(7))

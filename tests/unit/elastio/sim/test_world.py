@@ -10,6 +10,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, constant
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, agbs
+from tests.fixtures.caches import make_cache
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def boosted(world: SimWorld, *, flush: bool = False) -> None:
     world.advance(5.0)
     world.provider.attach(volume.id)
     world.advance(5.0)
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
     world.host.attach_cache_set(cache_set, volume.serial, flush=flush)
     world.advance(1.0)
 
