@@ -125,13 +125,13 @@ class Executor:
             case TuneBacking():
                 host.tune_backing()
             case AttachCacheSet():
-                host.attach_cache_set(action.cache_set, action.serial, flush=action.flush)
+                host.attach_cache_set(action.cache_set, action.serial, flush_mb_s=action.flush_mb_s)
             case EnterPhase1():
-                host.enter_phase1(flush=action.flush)
+                host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():
                 host.enter_phase2()
             case SetFlush():
-                host.set_flush(running=action.running)
+                host.set_flush(action.mb_s)
             case DetachCacheSet():
                 host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio import governor
 from elastio.actions import (
     AttachVolume,
     CreateVolume,
@@ -25,10 +26,11 @@ from elastio.actions import (
     is_read,
     lane_of,
 )
-from elastio.model import Bought, CacheMode, HostView, Identity, Volume, VolumeState
+from elastio.model import Bought, CacheMode, HostView, Identity, Sample, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, Pace, Phase, verb
+from elastio.units import MB
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
 SETTLE_S = 5.0
@@ -51,10 +53,21 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     for outcome in obs.outcomes:
         state = _fold_outcome(state, outcome, obs, policy)
     if obs.sample is not None:
-        state = replace(state, load=watch_load(state.load, obs.sample, policy))
+        state = _fold_sample(state, obs.sample, obs.host, policy)
     if state.cycle is not None and obs.host is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase))
     return state
+
+
+def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
+    backing = host.backing if host else None
+    wanted = governor.pace(sample, backing, policy)
+    state = replace(state, load=watch_load(state.load, sample, policy), flush_mb_s=wanted)
+    pressed = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
+    if state.cycle is None or not pressed or wanted is governor.EVERYTHING:
+        return state
+    more = int(governor.flushed_mb_s(sample) * sample.seconds * MB)
+    return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
 
 
 # --- outcomes --------------------------------------------------------------------------------------------

@@ -128,6 +128,7 @@ class BackingView:
     tuned: bool
     size_bytes: int
     flush_full_speed: bool = False  # the phase-2 rate settings are in force
+    flush_limit_mb_s: float | None = None  # of background flushing, where one is in force
     adaptive_name: str = ""  # bcacheN, once it runs
     disk_name: str = ""  # the whole disk the backing device is or lies on
     available_percent: int | None = None

@@ -116,27 +116,17 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
 def learn_size(cycle: Cycle, policy: Policy) -> int:
     """Bytes for the next cycle, from what this one used.
 
-    Nothing was evicted: shrink to what was used. Something was: grow by it. bcache counts buckets, not bytes, and
-    stops absorbing at the cutoff, so both are divided by the share of the cache that can be dirty.
+    Nothing was evicted: shrink to what was used. Something was, or had to be flushed lest it was: grow by it.
+    bcache counts buckets, not bytes, and stops absorbing at the cutoff, so both are divided by the share of the
+    cache that can be dirty.
     """
     size = cycle.sold.size_bytes
     cutoff = policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
-    if cycle.evicted_bytes > 0:
-        wanted = size + cycle.evicted_bytes / cutoff * policy.headroom
+    missing = cycle.evicted_bytes + cycle.pressed_bytes
+    if missing > 0:
+        wanted = size + missing / cutoff * policy.headroom
     else:
         used = size * cycle.peak_in_use_percent / 100
         wanted = min(size, used / cutoff * policy.headroom)
     steps = -(-int(wanted) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
-
-
-# --- how to flush ----------------------------------------------------------------------------------------
-
-
-def is_flush_wanted(load: LoadWatch, policy: Policy) -> bool:
-    """Phase 1: flush only while the application leaves the device alone.
-
-    The guest's scheduler cannot see a cap that the provider enforces, so background flushing during a burst takes
-    bandwidth from the application on the cache volume and on the backing volume.
-    """
-    return load.utilization < policy.utilization_threshold

@@ -87,7 +87,8 @@ class Cycle:
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
     cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
-    evicted_bytes: int = 0
+    evicted_bytes: int = 0  # not absorbed, because the cache was full
+    pressed_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
     flush_started_dirty_bytes: int = 0
     failure: str = ""
 
@@ -144,6 +145,7 @@ class AgentState:
     phase: Phase = Phase.IDLE
     cycle: Cycle | None = None
     load: LoadWatch = field(default_factory=LoadWatch)
+    flush_mb_s: float | None = 0.0  # the pace of background flushing that the last sample asked for (None: no limit)
     recovered: bool = False
     paused: bool = False
     fault: str = ""

@@ -77,14 +77,14 @@ class BcacheHost:
         backing = self._backing()
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
 
-    def enter_phase1(self, *, flush: bool) -> None:
-        tuning.phase1(self.sysfs, self._require_attached().directory, flush=flush)
+    def enter_phase1(self, *, flush_mb_s: float | None) -> None:
+        tuning.phase1(self.sysfs, self._require_attached().directory, flush_mb_s=flush_mb_s)
 
     def enter_phase2(self) -> None:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
-    def set_flush(self, *, running: bool) -> None:
-        self.sysfs.ensure(f"{self._require_attached().directory}/writeback_running", int(running))
+    def set_flush(self, mb_s: float | None) -> None:
+        tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
 
     # --- a new cache -------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class BcacheHost:
         if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
             raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
 
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         backing, disk = self._backing(), self._require_disk(serial)
         directory = backing.directory
         if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
@@ -167,7 +167,7 @@ class BcacheHost:
             self.sysfs.write(f"{directory}/attach", cache_set)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
-        tuning.phase1(self.sysfs, directory, flush=flush)
+        tuning.phase1(self.sysfs, directory, flush_mb_s=flush_mb_s)
 
     # --- taking it away ------------------------------------------------------------------------------------
 

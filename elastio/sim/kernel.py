@@ -208,11 +208,11 @@ class SimKernel:
             raise HostError(f"disk {serial} carries no bcache superblock")
         self._register(disk)
 
-    def attach(self, cache_set: CacheSetUuid, *, flush: bool) -> float:
+    def attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> float:
         """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
         now = self.clock.elapsed()
         if self.bcache.cache_set == cache_set and not self.bcache.detaching:
-            self.bcache.writeback_running = flush
+            self.bcache.set_background(flush_mb_s)
             return 0.0
         if self._attaching is not None and self._attaching[0] == cache_set:
             return max(0.0, self._attaching[1] - now)
@@ -224,7 +224,7 @@ class SimKernel:
             raise HostError(f"no cache set {cache_set} is registered")
         done_at = self._write_superblock()
         self._attaching = (cache_set, done_at)
-        self.later(done_at - now, lambda: self._end_attach(cache_set, flush=flush))
+        self.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
         return done_at - now
 
     def set_mode(self, mode: CacheMode) -> None:
@@ -307,7 +307,7 @@ class SimKernel:
         self._superblock_free_at = max(self._superblock_free_at, self.clock.elapsed()) + wait
         return self._superblock_free_at
 
-    def _end_attach(self, cache_set: CacheSetUuid, *, flush: bool) -> None:
+    def _end_attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> None:
         if self._attaching is None or self._attaching[0] != cache_set:
             return
         self._attaching = None
@@ -316,7 +316,7 @@ class SimKernel:
             return
         self.traffic.cache.read = self.traffic.cache.written = 0
         self.bcache.link(cache_set, disk.content)
-        self.bcache.writeback_running = flush
+        self.bcache.set_background(flush_mb_s)
 
     def _finish_detach(self) -> None:
         if not self.bcache.detach_written:

@@ -46,6 +46,7 @@ FULL = Cycle(
     peak_dirty_bytes=1,
     peak_in_use_percent=2,
     evicted_bytes=3,
+    pressed_bytes=5,
     flush_started_dirty_bytes=4,
     cutoff_percent=5,
     failure="no luck",

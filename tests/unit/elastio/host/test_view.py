@@ -76,7 +76,7 @@ def test_shows_a_device_without_cache(tree: Tree) -> None:
         writeback_running=True,
         tuned=False,
         size_bytes=BACKING_BYTES,
-        flush_full_speed=True,
+        flush_limit_mb_s=0.004096,  # the kernel's default floor
         adaptive_name="bcache0",
         disk_name="vdb",
     )

@@ -73,11 +73,11 @@ class Machine:
         self.kernel.plug(disk)
         return disk
 
-    def boost(self, *, flush: bool = False) -> CacheSetUuid:
+    def boost(self, *, flush_mb_s: float | None = False) -> CacheSetUuid:
         self.host.tune_backing()
         disk = self.plug()
         cache_set = make_cache(self.host, CACHE, disk.size_bytes)
-        self.host.attach_cache_set(cache_set, CACHE, flush=flush)
+        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
         self.run(1.0)
         return cache_set
 

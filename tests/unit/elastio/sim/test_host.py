@@ -57,11 +57,11 @@ def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> Non
     machine.plug()
     machine.host.format_cache(CACHE, SIZE)
     with pytest.raises(NotOursError):
-        machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush=False)
+        machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush_mb_s=0.0)
 
 
 def test_attaching_starts_phase_1_with_the_flush_as_asked(machine: Any) -> None:
-    cache_set = machine.boost(flush=False)
+    cache_set = machine.boost(flush_mb_s=0.0)
     backing = machine.host.look(()).backing
     assert (backing.cache_set, backing.cache_mode) == (cache_set, CacheMode.WRITEBACK)
     assert (backing.writeback_running, backing.flush_full_speed, backing.tuned) == (False, False, True)
@@ -71,7 +71,7 @@ def test_attaching_twice_changes_nothing(machine: Any) -> None:
     cache_set = machine.boost()
     machine.write(range(10), 1.0)
     dirty = machine.dirty
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.run(1.0)
     assert machine.dirty == dirty > 0
 
@@ -81,7 +81,7 @@ def test_phases_show_in_the_view_and_can_be_reversed(machine: Any) -> None:
     machine.host.enter_phase2()
     backing = machine.host.look(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
-    machine.host.enter_phase1(flush=True)
+    machine.host.enter_phase1(flush_mb_s=None)
     backing = machine.host.look(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, False)
     assert backing.writeback_running
@@ -104,8 +104,8 @@ def test_a_cache_that_takes_writes_is_not_detached(machine: Any) -> None:
 def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
     for change in (
         machine.host.enter_phase2,
-        lambda: machine.host.enter_phase1(flush=True),
-        lambda: machine.host.set_flush(running=True),
+        lambda: machine.host.enter_phase1(flush_mb_s=None),
+        lambda: machine.host.set_flush(None),
     ):
         with pytest.raises(HostError, match="no cache set is attached"):
             change()
@@ -165,7 +165,7 @@ def test_a_cache_that_is_still_detaching_is_not_released(machine: Any) -> None:
 def test_a_disk_that_an_attachment_waits_for_is_not_released(machine: Any) -> None:
     machine.plug()
     cache_set = make_cache(machine.host, CACHE, SIZE)
-    machine.kernel.attach(cache_set, flush=False)
+    machine.kernel.attach(cache_set, flush_mb_s=0.0)
     with pytest.raises(DeviceBusyError):
         machine.host.release_cache_disk(CACHE, SIZE, cache_set)
 
@@ -237,7 +237,7 @@ def test_a_late_effect_does_not_change_what_another_call_took(make_machine: Call
     machine.plug()
     cache_set = make_cache(machine.host, CACHE, SIZE)
     with pytest.raises(HostError):
-        machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+        machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.clock.advance(4.0)
     machine.host.look(())
     assert machine.host.calls.seconds == pytest.approx(0.02)

@@ -181,7 +181,7 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     volume = attached(world)
     world.host.tune_backing()
     cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
-    world.host.attach_cache_set(cache_set, volume.serial, flush=False)
+    world.host.attach_cache_set(cache_set, volume.serial, flush_mb_s=0.0)
     world.advance(1.0)
     world.kernel.bcache.written(7, 1, world.kernel.bcache.route(7))
     world.vanish()

@@ -26,7 +26,7 @@ def test_static_runs_end_when_the_published_ones_did(profile: Profile, mb_s: flo
     assert run.agbs == pytest.approx(agbs(mb_s, 50 * GB, run.completion_s + run.dump_s[0]))
 
 
-def boosted(world: SimWorld, *, flush: bool = False) -> None:
+def boosted(world: SimWorld, *, flush_mb_s: float | None = False) -> None:
     """Buy, attach and format a cache, as an agent would."""
     world.host.tune_backing()
     volume = world.provider.create("t1", VolumeSpec(4 * GIB, 128.0), {})
@@ -34,7 +34,7 @@ def boosted(world: SimWorld, *, flush: bool = False) -> None:
     world.provider.attach(volume.id)
     world.advance(5.0)
     cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
-    world.host.attach_cache_set(cache_set, volume.serial, flush=flush)
+    world.host.attach_cache_set(cache_set, volume.serial, flush_mb_s=flush_mb_s)
     world.advance(1.0)
 
 
