@@ -5,8 +5,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 # Programs of the laboratory and of the checks; each package is installed only where missing.
-PACKAGES := python3-venv qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs util-linux \
-            udev libudev1 iproute2 systemd ca-certificates
+PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
+            util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract

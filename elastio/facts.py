@@ -190,6 +190,7 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
 
 
 def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
+    cycle = _based(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and phase is Phase.ATTACHING:
         cycle = cycle.marked(appeared=host.at)
@@ -205,5 +206,13 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
-        evicted_bytes=max(cycle.evicted_bytes, backing.overflow_bytes or 0),
+        evicted_bytes=max(cycle.evicted_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)),
     )
+
+
+def _based(cycle: Cycle, host: HostView) -> Cycle:
+    """The kernel counts from its boot on, the cycle from its beginning: what was there before is not its own."""
+    shown = host.backing.overflow_bytes if host.backing else None
+    if shown is None or (cycle.overflow_base is not None and cycle.overflow_base <= shown):
+        return cycle
+    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: it was booted anew

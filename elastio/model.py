@@ -115,7 +115,7 @@ class BackingView:
 
     `cache_set` follows the `cache` link, the only proof of attachment: `state` says "no cache" before a detach is
     finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's buckets
-    that can be allocated at once. `overflow_bytes` counts, since the cache was attached, what was written in
+    that can be allocated at once. `overflow_bytes` counts, since some time in this boot, what was written in
     writeback mode and not absorbed; None where the kernel cannot be asked.
     """
 

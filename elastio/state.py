@@ -87,6 +87,7 @@ class Cycle:
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
     cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
+    overflow_base: int | None = None  # what the kernel's counter showed before the cache was attached
     evicted_bytes: int = 0  # not absorbed, because the cache was full
     pressed_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
     flush_started_dirty_bytes: int = 0

@@ -16,6 +16,7 @@ from elastio.units import MIB
 
 SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
 SIGNED_BYTES = 2 * MIB
+SIGNED_TAIL_BYTES = MIB
 # A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
 SHORTEST_SERIAL = 16
 
@@ -82,15 +83,17 @@ def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
 def is_blank(disk: Disk) -> bool:
     """Only zeros where a signature can be: at both ends. False for a disk that cannot be read.
 
-    libblkid looks for filesystems, RAID members and partition tables within SIGNED_BYTES of either end. Reading
-    that much takes a few hundredths of a second, and starting a program several tenths on a slow processor.
+    libblkid looks for filesystems, RAID members and partition tables within SIGNED_BYTES of the begin and
+    SIGNED_TAIL_BYTES of the end. Reading that much takes some hundredths of a second, and starting a program several
+    tenths on a slow processor.
     """
     try:
         descriptor = os.open(disk.node, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            ends = (0, max(0, disk.size_bytes - SIGNED_BYTES))
-            return all(_is_zero(os.pread(descriptor, SIGNED_BYTES, at)) for at in ends)
+            head = os.pread(descriptor, SIGNED_BYTES, 0)
+            tail = os.pread(descriptor, SIGNED_TAIL_BYTES, max(0, disk.size_bytes - SIGNED_TAIL_BYTES))
+            return _is_zero(head) and _is_zero(tail)
         finally:
             os.close(descriptor)
     except OSError:
@@ -113,19 +116,24 @@ def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
         raise HostError(f"wipefs answered what is not understood about {disk.name}: it was not touched") from error
 
 
-def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> None:
-    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache."""
+def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> tuple[str, ...]:
+    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache.
+
+    Returns the signatures that it has.
+    """
     if disk.size_bytes != size_bytes:
         raise NotOursError(
             f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
         )
     require_free(sysfs, disk)
-    foreign = [s for s in signatures(disk, run) if s != "bcache"]
+    found = signatures(disk, run)
+    foreign = [s for s in found if s != "bcache"]
     if foreign:
         raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
     written = superblock.read(disk.node)
     if written is not None and written.role is superblock.Role.BACKING:
         raise NotOursError(f"disk {disk.name} is itself a backing device of bcache: it was not touched")
+    return found
 
 
 def require_free(sysfs: Sysfs, disk: Disk) -> None:

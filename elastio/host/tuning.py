@@ -44,8 +44,19 @@ def is_tuned(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> 
         and parse_size(sysfs.read(f"{directory}/sequential_cutoff")) == 0
         and sysfs.read(f"{directory}/io_error_limit") == str(IO_ERROR_LIMIT)
         and (cache_set is not None or sysfs.shown(f"{directory}/cache_mode") == "writeback")
-        and (cache_set is None or _is_set_tuned(sysfs, cache_set))
+        and (cache_set is None or (_is_set_tuned(sysfs, cache_set) and _is_cache_queue_tuned(sysfs, cache_set)))
     )
+
+
+def cache_disk(sysfs: Sysfs, cache_set: str) -> str | None:
+    """The disk of an attached cache set, or None while it comes or goes."""
+    device = sysfs.target(f"sys/fs/bcache/{cache_set}/cache0")
+    return device.rsplit("/", 2)[-2] if device is not None and device.count("/") > 1 else None
+
+
+def _is_cache_queue_tuned(sysfs: Sysfs, cache_set: str) -> bool:
+    disk = cache_disk(sysfs, cache_set)
+    return disk is None or _is_queue_tuned(sysfs, disk, CACHE_REQUESTS)
 
 
 def _is_queue_tuned(sysfs: Sysfs, disk: str, requests: int) -> bool:
@@ -67,8 +78,12 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None
         sysfs.ensure(f"{directory}/cache_mode", "writeback")
         sysfs.ensure(f"{directory}/writeback_delay", 1)
         sysfs.ensure(f"{directory}/writeback_percent", 0)
-    else:
-        tune_set(sysfs, cache_set)
+        return
+    tune_set(sysfs, cache_set)
+    # Only now: choosing a scheduler takes a tenth of a second or two, and the boost does not wait for it.
+    cache = cache_disk(sysfs, cache_set)
+    if cache is not None:
+        tune_queue(sysfs, cache, CACHE_REQUESTS, CACHE_REQUEST_KB)
 
 
 def tune_queue(sysfs: Sysfs, disk: str, requests: int, request_kb: int) -> None:

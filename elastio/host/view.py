@@ -101,7 +101,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
-        overflow_bytes=overflow.read(sysfs) if cache_set else None,
+        overflow_bytes=overflow.read(sysfs),
     )
 
 

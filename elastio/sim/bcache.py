@@ -86,7 +86,7 @@ class Bcache:
             cache.dirty.clear()
             cache.clean.clear()
         self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
-        self.writeback_running, self.detaching, self.overflow_bytes = True, False, 0
+        self.writeback_running, self.detaching = True, False
 
     def unlink(self) -> None:
         """Take the cache off; the superblock is left as it is."""

@@ -133,7 +133,7 @@ class SimHost:
             disk_name="vdb",
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
-            overflow_bytes=bcache.overflow_bytes if cache else None,
+            overflow_bytes=bcache.overflow_bytes,
         )
 
     def _disk(self, disk: SimDisk) -> DiskView:

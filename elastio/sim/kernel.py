@@ -179,6 +179,7 @@ class SimKernel:
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         self.bcache.unlink()
+        self.bcache.overflow_bytes = 0
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):

@@ -47,6 +47,7 @@ FULL = Cycle(
     peak_in_use_percent=2,
     evicted_bytes=3,
     pressed_bytes=5,
+    overflow_base=6,
     flush_started_dirty_bytes=4,
     cutoff_percent=5,
     failure="no luck",

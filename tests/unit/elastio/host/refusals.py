@@ -16,6 +16,11 @@ def leaf_writes(kernel: Kernel) -> list[tuple[str, str]]:
 def assert_untouched(tree: Tree) -> None:
     assert tree.kernel.writes == []
     assert tree.programs.changing == []
+    for name, content in tree.kernel.laid.items():
+        node = tree.kernel.path(f"dev/{name}")
+        if node.exists():
+            with node.open("rb") as file:
+                assert file.read(len(content)) == content
 
 
 def another_size(tree: Tree) -> Refusal:

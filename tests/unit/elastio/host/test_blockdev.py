@@ -13,6 +13,7 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
 from elastio.host.blockdev import (
     SIGNED_BYTES,
+    SIGNED_TAIL_BYTES,
     Disk,
     find,
     is_blank,
@@ -204,7 +205,7 @@ def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "is_found"),
-    [(0, True), (SIGNED_BYTES - 1, True), (-1, True), (-SIGNED_BYTES, True), (SIGNED_BYTES, False)],
+    [(0, True), (SIGNED_BYTES - 1, True), (-1, True), (-SIGNED_TAIL_BYTES, True), (SIGNED_BYTES, False)],
     ids=["first byte", "end of the head", "last byte", "begin of the tail", "in between"],
 )
 def test_a_disk_is_blank_without_a_program_when_both_ends_are_zero(tree: Tree, offset: int, is_found: bool) -> None:
