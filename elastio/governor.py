@@ -6,10 +6,14 @@ from what both volumes were measured to have left:
 
 - the application is quiet: everything, at idle I/O class; the kernel's own scheduler keeps small requests quick;
 - the application works, and leaves bandwidth on both volumes: that much, less a margin;
-- the application saturates the cache volume: nothing. A sample in which both together saturate it tells nothing
-  about what the application alone would take, and counts as this;
+- the application saturates the cache volume: what was bought on top for this (the drain bandwidth), and no more. A
+  sample in which both together saturate it tells nothing about what the application alone would take, and counts
+  as this;
 - the cache is nearly full of dirty data: as much as the backing volume takes, whatever it costs the application.
   Beyond the kernel's cutoff every write would go at the backing volume's speed, which costs it far more.
+
+A paced flush runs at normal I/O class, a few requests at a time; the application's queue is deep, so it loses no more
+than the pace.
 """
 
 from __future__ import annotations
@@ -36,13 +40,16 @@ def pace(sample: Sample, backing: BackingView | None, policy: Policy) -> float |
         return EVERYTHING
     if backing is not None and is_nearly_full(backing, policy):
         return policy.backing_bandwidth_mb_s
-    if sample.cache.total_mb_s >= SATURATED * policy.cache_bandwidth_mb_s:
-        return NOTHING
     flushed = flushed_mb_s(sample)
-    spare_on_cache = TARGET * policy.cache_bandwidth_mb_s - (sample.cache.total_mb_s - flushed)
     spare_on_backing = policy.backing_bandwidth_mb_s - (sample.backing.total_mb_s - flushed)
-    spare = min(spare_on_cache, spare_on_backing)
+    spare = min(_spare_on_cache(sample, flushed, policy), spare_on_backing)
     return spare if spare >= LEAST * policy.backing_bandwidth_mb_s else NOTHING
+
+
+def _spare_on_cache(sample: Sample, flushed: float, policy: Policy) -> float:
+    bought, used = policy.bought_bandwidth_mb_s, sample.cache.total_mb_s
+    measured = 0.0 if used >= SATURATED * bought else TARGET * bought - (used - flushed)
+    return max(measured, policy.drain_bandwidth_mb_s)
 
 
 def flushed_mb_s(sample: Sample) -> float:

@@ -216,7 +216,7 @@ def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, pol
     cycle = Cycle(
         token=token,
         trigger=trigger,
-        spec=VolumeSpec(size, policy.cache_bandwidth_mb_s, policy.cache_iops),
+        spec=VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops),
         started_at=obs.now,
         started_wall=obs.wall,
         marks=Marks(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),

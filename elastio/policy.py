@@ -27,6 +27,10 @@ class Caps:
 class Policy:
     """The settings of every decision.
 
+    `cache_bandwidth_mb_s` is what a cache gives to applications; `drain_bandwidth_mb_s` is bought on top of it, so
+    that dirty data flows back while applications write at full speed. With the backing volume's bandwidth b on top of
+    B, a saturating burst leaves 1 - b/B of its data to be held: a smaller cache for a shorter time, which together cost
+    less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
     `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
     not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
     that carry another `backing_uuid` are another agent's.
@@ -34,6 +38,7 @@ class Policy:
 
     backing_bandwidth_mb_s: float
     cache_bandwidth_mb_s: float
+    drain_bandwidth_mb_s: float = 0.0
     utilization_threshold: float = 0.30
     release_threshold: float = 0.25
     hold_s: float = 0.0
@@ -50,6 +55,11 @@ class Policy:
     reconcile_s: float = 600.0
     backing_uuid: str = ""
     caps: Caps = Caps()
+
+    @property
+    def bought_bandwidth_mb_s(self) -> float:
+        """Of a cache volume."""
+        return self.cache_bandwidth_mb_s + self.drain_bandwidth_mb_s
 
 
 # --- when ------------------------------------------------------------------------------------------------
@@ -96,7 +106,7 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
         )
     if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
         return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
-    least = agbs(policy.cache_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
+    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
     if caps.max_agbs_per_day is not None and spend.agbs + least > caps.max_agbs_per_day:
         return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be passed (caps.max_agbs_per_day)"
     if caps.max_cost_per_day is not None and spend.currency >= caps.max_cost_per_day:

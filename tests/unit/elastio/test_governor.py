@@ -57,6 +57,24 @@ def test_a_volume_that_both_saturate_belongs_to_the_application() -> None:
     assert governor.pace(sample(72.0, flush=20.0), cached(available_percent=90), SMALL) == governor.NOTHING
 
 
+@pytest.mark.parametrize(
+    ("seen", "mb_s"),
+    [
+        (sample(115.0), 20.0),
+        (sample(95.0, flush=20.0), 20.0),
+        (sample(10.0), 20.0),
+        (sample(95.0, miss=15.0), 5.0),
+        (sample(0.0), None),
+    ],
+    ids=["saturated", "saturated by both", "light load", "what the backing volume takes", "idle"],
+)
+def test_what_was_bought_for_flushing_is_used_while_the_application_saturates_the_rest(
+    seen: Sample, mb_s: float | None
+) -> None:
+    with_drain = replace(SMALL, drain_bandwidth_mb_s=20.0)
+    assert governor.pace(seen, cached(available_percent=90), with_drain) == pytest.approx(mb_s)
+
+
 @pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])
 def test_flushes_before_the_cache_is_full_even_if_it_costs_the_application(available: int | None, mb_s: float) -> None:
     backing = cached(available_percent=available, cutoff_percent=70)
