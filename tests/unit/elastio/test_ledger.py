@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import elastio.ledger
+import elastio.ledger_file
 from elastio.errors import LedgerError
-from elastio.ledger import GAP_S, MIGRATIONS, Ledger
+from elastio.ledger import GAP_S, Ledger
+from elastio.ledger_file import MIGRATIONS
 from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.report import CycleRow
 from elastio.state import Cycle, Marks, Trigger
@@ -370,7 +371,7 @@ def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: py
     with Ledger(path) as ledger:
         ledger.record(CLOSED, QUOTE, BOOT)
         ledger.set_learned_size("dev", GB)
-    monkeypatch.setattr(elastio.ledger, "MIGRATIONS", NEXT)
+    monkeypatch.setattr(elastio.ledger_file, "MIGRATIONS", NEXT)
     with pytest.raises(LedgerError, match="older elastio"):
         Ledger(path, read_only=True)
     with Ledger(path) as ledger:
@@ -386,7 +387,7 @@ def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.Mo
         ledger.set_learned_size("dev", GB)
     broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
     with monkeypatch.context() as patch:
-        patch.setattr(elastio.ledger, "MIGRATIONS", broken)
+        patch.setattr(elastio.ledger_file, "MIGRATIONS", broken)
         with pytest.raises(LedgerError, match="nowhere"):
             Ledger(path)
     with Ledger(path) as ledger:

@@ -24,10 +24,8 @@ from elastio.report import (
     day_start,
     local_day,
     split_days,
-    to_csv,
-    to_dict,
-    to_text,
 )
+from elastio.report_views import to_csv, to_dict, to_text
 
 GB = 10**9
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp()
