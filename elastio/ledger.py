@@ -225,12 +225,19 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
 
 def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
     gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
+    decide_s = _between(marks, "crossed", "decided")
+    known = "registered" in marks  # the first release did not mark it, nor what crossed the threshold
+    boosted_s = _between(marks, "appeared", "boosted") if known else None
     return Steps(
+        decide_s=decide_s,
         create_s=_between(marks, "decided", "created"),
-        appear_s=_between(marks, "created", "appeared"),
+        attach_volume_s=_between(marks, "created", "asked"),
+        appear_s=_between(marks, "asked", "appeared"),
         format_s=_between(marks, "appeared", "formatted"),
-        attach_s=_between(marks, "formatted", "boosted"),
-        boost_s=_between(marks, "decided", "boosted"),
+        register_s=_between(marks, "formatted", "registered"),
+        attach_set_s=_between(marks, "registered", "boosted"),
+        boost_s=_between(marks, "crossed" if "crossed" in marks else "decided", "boosted"),
+        own_s=None if boosted_s is None else boosted_s + (decide_s or 0.0),
         flush_s=_between(marks, "quiet", "clean"),
         attached_s=_between(marks, "boosted", gone),
     )

@@ -20,13 +20,21 @@ from elastio.units import agbs
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight."""
+    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight.
 
-    create_s: float | None = None  # decision to purchase accepted
+    The first seven follow each other. Three of them are the cloud's: create, attach volume, appear. `own_s` is the
+    others' sum: what the agent and the kernel took.
+    """
+
+    decide_s: float | None = None  # end of the sample that crossed the threshold to the decision
+    create_s: float | None = None  # to the purchase accepted
+    attach_volume_s: float | None = None  # to the attachment accepted: the volume had to become available before
     appear_s: float | None = None  # to the disk in the kernel
     format_s: float | None = None
-    attach_s: float | None = None  # to writeback mode
-    boost_s: float | None = None  # the four together
+    register_s: float | None = None
+    attach_set_s: float | None = None  # to writeback mode
+    boost_s: float | None = None  # all of them; from the decision on where no sample crossed the threshold
+    own_s: float | None = None
     flush_s: float | None = None  # phase 2, the last one
     attached_s: float | None = None  # cache set in front of the backing device
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime, tzinfo
+from statistics import median
 from textwrap import shorten
 from typing import Any
 
-from elastio.report import Cost, PhaseLine, Report
+from elastio.report import Cost, PhaseLine, Report, Steps
 from elastio.units import GIB, format_duration
 
-SHOWN_PHASES, SHOWN_DAYS = 12, 7
+SHOWN_PHASES, SHOWN_BOOSTS, SHOWN_DAYS = 12, 5, 7
+_STEPS = tuple(f.name for f in fields(Steps))
+_BOOST_STEPS = _STEPS[: _STEPS.index("own_s") + 1]
+_STEP_HEADS = (
+    *("boost begun (s)", "decide", "create", "attach volume", "appear", "format", "register", "attach set"),
+    *("total", "own share"),
+)
 _COST_HEADS = ("backing AGBs", "cache AGBs", "total AGBs", "cost", "% slow", "% fast")
 _COST_KEYS = (
     *("backing_agbs", "cache_agbs", "total_agbs", "static_slow_agbs", "static_fast_agbs"),
@@ -35,11 +42,11 @@ def to_dict(report: Report) -> dict[str, Any]:
 
 def to_csv(report: Report) -> str:
     """One table with a head: a row for each phase, each day and the VM, told apart by `kind`."""
-    heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS)
+    heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS, *_STEPS)
     out, data = io.StringIO(), to_dict(report)
     writer = csv.DictWriter(out, heads, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"kind": "phase", "name": p["token"], **p} for p in data["phases"])
+    writer.writerows({"kind": "phase", "name": p["token"], **p, **p["steps"]} for p in data["phases"])
     writer.writerows({"kind": "day", "name": d["day"], **d} for d in data["days"])
     writer.writerow({"kind": "vm", "name": "total", **data["vm"]})
     return out.getvalue()
@@ -52,6 +59,7 @@ def to_text(report: Report) -> str:
     shown, days = report.phases[-SHOWN_PHASES:], report.days[-SHOWN_DAYS:]
     heads = ("phase begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
     lines = table(heads, [_phase_cells(p, report.tz) for p in shown], len(report.phases) - len(shown))
+    lines += _breakdown(report)
     cells = [(d.day.isoformat(), str(d.boosts), format_duration(d.cost.seconds), *_costs(d.cost)) for d in days]
     boosts = str(sum(d.boosts for d in report.days))
     cells.append(("VM total", boosts, format_duration(report.vm.seconds), *_costs(report.vm)))
@@ -61,6 +69,27 @@ def to_text(report: Report) -> str:
     if report.vm.unpriced_phases:
         lines.append(f"No price is known for {report.vm.unpriced_phases} phase(s): they are missing from `cost`.")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _breakdown(report: Report) -> list[str]:
+    """The last boosts step by step, and the median of all of the period."""
+    boosts = [p.row for p in report.phases if p.row.steps.boost_s is not None]
+    if not boosts:
+        return []
+    shown = boosts[-SHOWN_BOOSTS:]
+    cells = [(_begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
+    if len(boosts) > 1:
+        cells.append((f"median of {len(boosts)}", *_step_cells([row.steps for row in boosts])))
+    return table(_STEP_HEADS, cells, len(boosts) - len(shown))
+
+
+def _step_cells(steps: Sequence[Steps]) -> tuple[str, ...]:
+    columns = ([s for step in steps if (s := getattr(step, name)) is not None] for name in _BOOST_STEPS)
+    return tuple(f"{median(column):.2f}" if column else "-" for column in columns)
+
+
+def _begun(wall: float, tz: tzinfo) -> str:
+    return datetime.fromtimestamp(wall, tz).strftime("%m-%d %H:%M:%S")
 
 
 def _phase_dict(phase: PhaseLine, tz: tzinfo) -> dict[str, Any]:
@@ -76,7 +105,7 @@ def _cost_dict(cost: Cost) -> dict[str, Any]:
 
 def _phase_cells(phase: PhaseLine, tz: tzinfo) -> tuple[str, ...]:
     row = phase.row
-    begun = datetime.fromtimestamp(row.started_wall, tz).strftime("%m-%d %H:%M:%S")
+    begun = _begun(row.started_wall, tz)
     note = row.failure or ("open" if row.is_open else "")
     bill = (format_duration(phase.billed_s), *_costs(phase.cost)) if row.opened_wall is not None else ("-",) * 7
     what = (f"{row.sold_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")

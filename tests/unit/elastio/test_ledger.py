@@ -23,7 +23,9 @@ GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
 START = BOOT + 1000.0
 QUOTE = Quote(VolumeSpec(12 * GB, 128.0), "USD", 3.6, 60.0, "a price list")  # 0.001 USD a second
-DECIDED = Cycle("token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(decided=1000.0))
+DECIDED = Cycle(
+    "token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(crossed=999.5, decided=1000.0)
+)
 
 
 def volume(token: str = "token-1", uuid: str = "dev") -> Volume:
@@ -34,7 +36,7 @@ BOUGHT = replace(
     DECIDED, volume_id=VolumeId("vol-1"), serial=Serial("vol1"), volume=volume(), opened_wall=START + 1
 ).marked(created=1002.0)
 BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, evicted_bytes=GB).marked(
-    appeared=1003.5, formatted=1003.75, boosted=1004.0
+    asked=1002.5, appeared=1003.5, formatted=1003.625, registered=1003.75, boosted=1004.0
 )
 CLOSED = replace(BOOSTED, closed_wall=START + 101).marked(
     quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
@@ -95,7 +97,7 @@ def test_cycle_picked_up_by_its_tags_keeps_what_the_row_knew(ledger: Ledger) -> 
     row = only(ledger)
     assert (row.trigger, row.started_wall, row.wanted_size_bytes) == ("load", START, 10 * GB)
     assert (row.price_per_hour, row.peak_dirty_bytes) == (3.6, 5 * GB)
-    assert (row.steps.create_s, row.steps.boost_s) == (2.0, 4.0)
+    assert (row.steps.create_s, row.steps.boost_s) == (2.0, 4.5)
 
 
 def test_sold_size_survives_a_record_without_the_volume(ledger: Ledger) -> None:
@@ -153,8 +155,32 @@ def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
 def test_steps_are_the_differences_of_the_marks(ledger: Ledger) -> None:
     ledger.record(CLOSED, QUOTE, BOOT)
     steps = only(ledger).steps
-    assert (steps.create_s, steps.appear_s, steps.format_s, steps.attach_s) == (2.0, 1.5, 0.25, 0.25)
-    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.0, 30.0, 90.0)
+    assert (steps.decide_s, steps.create_s, steps.attach_volume_s, steps.appear_s) == (0.5, 2.0, 0.5, 1.0)
+    assert (steps.format_s, steps.register_s, steps.attach_set_s) == (0.125, 0.125, 0.25)
+    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.5, 30.0, 90.0)
+
+
+def test_own_share_is_all_but_the_clouds_steps(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert steps.own_s == 0.5 + 0.125 + 0.125 + 0.25
+    assert steps.boost_s == steps.own_s + 2.0 + 0.5 + 1.0
+
+
+def test_a_boost_that_no_sample_asked_for_begins_with_its_decision(ledger: Ledger) -> None:
+    asked = replace(CLOSED, trigger=Trigger.OPERATOR, marks=replace(CLOSED.marks, crossed=None))
+    ledger.record(asked, QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert (steps.decide_s, steps.boost_s, steps.own_s) == (None, 4.0, 0.5)
+
+
+def test_boosts_of_the_first_release_show_the_steps_that_it_marked(ledger: Ledger) -> None:
+    marks = replace(CLOSED.marks, crossed=None, asked=None, registered=None)
+    ledger.record(replace(CLOSED, marks=marks), QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert (steps.create_s, steps.format_s, steps.boost_s) == (2.0, 0.125, 4.0)
+    unknown = (steps.decide_s, steps.attach_volume_s, steps.appear_s, steps.register_s, steps.attach_set_s, steps.own_s)
+    assert unknown == (None,) * 6
 
 
 def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
@@ -168,7 +194,7 @@ def test_steps_span_a_reboot(ledger: Ledger) -> None:
     after = replace(BOOSTED, closed_wall=START + 3000).marked(quiet=20.0, clean=50.0, deleted=70.0)
     ledger.record(after, None, BOOT + 2000)
     steps = only(ledger).steps
-    assert (steps.attach_s, steps.flush_s) == (0.25, 30.0)
+    assert (steps.attach_set_s, steps.flush_s) == (0.25, 30.0)
     assert steps.attached_s == 2070.0 - 1004.0
 
 
