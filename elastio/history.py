@@ -6,7 +6,7 @@ adaptive device, hence what applications did. Where two runs do not touch, nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastio.model import Sample
@@ -133,8 +133,15 @@ class History:
     samples: Mapping[str, tuple[SampleRun, ...]]
 
 
-def phases(cycles: Iterable[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastPhase, ...]:
-    """The phases of every device in their order. Volumes that no cycle knew were no phase of anything."""
+def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastPhase, ...]:
+    """The phases of every device in their order. Volumes that no cycle knew were no phase of anything.
+
+    A cycle that was refused its volume does not say for which device: it is that of the others, if they have one.
+    """
+    devices = {c.device_uuid for c in cycles if c.device_uuid}
+    if len(devices) == 1:
+        (only,) = devices
+        cycles = [replace(c, device_uuid=only) for c in cycles]
     found: list[PastPhase] = []
     last: dict[str, tuple[float, float | None]] = {}
     begun_at = {c.token: _begun(c, loads.get(c.token)) for c in cycles if c.trigger != Trigger.ORPHAN}

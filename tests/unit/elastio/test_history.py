@@ -157,6 +157,12 @@ def test_a_burst_that_was_refused_a_volume_is_a_phase_without_one() -> None:
     assert (only.bought_bytes, only.failure, only.load_s) == (0, "quota", 20)
 
 
+def test_a_refused_burst_counts_for_the_only_device() -> None:
+    refused = cycle("b", 300, "", opened_wall=None, closed_wall=None, failure="quota")
+    found = phases([cycle("a", 0), refused, cycle("c", 1000)], {})
+    assert [(p.device_uuid, p.period_s) for p in found] == [("dev", None), ("dev", 300), ("dev", 700)]
+
+
 def test_devices_have_phases_of_their_own() -> None:
     found = phases([cycle("a", 0), cycle("x", 100, "other"), cycle("b", 500)], {})
     assert [(p.device_uuid, p.period_s) for p in found] == [("dev", None), ("other", None), ("dev", 500)]
