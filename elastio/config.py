@@ -105,6 +105,12 @@ class AgentSection:
     socket_group: str = _key(
         Text("members of this group may use the control socket; empty: root only", "group"), "elastio"
     )
+    history_days: float = _key(
+        Number("samples of throughput are kept this long, for reports and forecasts", above=0, most=3650), 30.0
+    )
+    history_rows: int = _key(
+        Whole("most samples kept; a sample of load is a row, a quiet hour is one", least=1000), 500_000
+    )
     log_level: str = _key(Text("least severe messages that are logged", "choice", LOG_LEVELS), "info")
 
 

@@ -190,6 +190,15 @@ class Sample:
     cache: Rates = field(default_factory=Rates)
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The next burst as a forecaster expects it: when it begins, how much it writes, how sure that is (0 to 1)."""
+
+    begins_at: float
+    written_bytes: int
+    confidence: float
+
+
 # --- money -----------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastio.model import Sample, Spend
-from elastio.state import Cycle, LoadWatch
-from elastio.units import GIB, agbs
+from elastio.model import Forecast, Sample, Spend
+from elastio.state import Cycle, LoadWatch, Trigger
+from elastio.units import GIB, MB, agbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Policy:
     less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
     `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
     not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
-    that carry another `backing_uuid` are another agent's.
+    that carry another `backing_uuid` are another agent's. `lead_s` is how long before a forecast burst the cache is
+    bought, `least_confidence` how sure the forecast must be.
     """
 
     backing_bandwidth_mb_s: float
@@ -53,6 +54,8 @@ class Policy:
     attach_deadline_s: float = 180.0
     start_spread_s: float = 0.0
     reconcile_s: float = 600.0
+    lead_s: float = 60.0
+    least_confidence: float = 0.8
     backing_uuid: str = ""
     caps: Caps = Caps()
 
@@ -91,6 +94,30 @@ def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.above_since is not None and now - load.above_since >= policy.hold_s
 
 
+def is_boost_wanted(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
+    """What asks for a boost now, or None. The one place that decides when to boost.
+
+    A load that is there; else a sure enough forecast whose burst begins within the lead time. A burst that should
+    have begun and did not is left to the load: it is too late to be ahead of it.
+    """
+    if is_load_high(load, now, policy):
+        return Trigger.LOAD
+    if forecast is None or not forecast.confidence >= policy.least_confidence:
+        return None
+    return Trigger.FORECAST if 0 <= forecast.begins_at - now <= policy.lead_s else None
+
+
+def chance_until(forecast: Forecast, policy: Policy) -> float:
+    """Until when a boost ahead of this burst is kept: its end at the cache's speed, and the inactivity delay."""
+    seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
+    return forecast.begins_at + seconds + policy.inactivity_delay_s
+
+
+def has_chance(cycle: Cycle, now: float) -> bool:
+    """The burst that this cycle was bought ahead of may still come."""
+    return cycle.chance_until is not None and now < cycle.chance_until
+
+
 def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
     """Utilization has been below the release threshold for the inactivity delay."""
     return load.below_since is not None and now - load.below_since >= policy.inactivity_delay_s
@@ -121,6 +148,17 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
     """Bytes to buy for the next cycle: what past phases taught, else the initial size; within the bounds."""
     wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
     return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
+
+
+def forecast_size(forecast: Forecast, learned_size_bytes: int | None, policy: Policy) -> int:
+    """Bytes to buy ahead of this burst: room for all that it writes, or what was learned if that is more."""
+    wanted = _in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
+    return max(wanted, next_size(learned_size_bytes, policy))
+
+
+def _in_steps(wanted_bytes: float, policy: Policy) -> int:
+    steps = -(-int(wanted_bytes) // policy.size_step_bytes)
+    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
 
 
 def learn_size(cycle: Cycle, policy: Policy) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from elastio.model import CacheSetUuid, HostView, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec
+from elastio.model import CacheSetUuid, Forecast, HostView, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec
 
 
 class VolumeProvider(Protocol):
@@ -113,3 +113,23 @@ class Clock(Protocol):
     def wall(self) -> float:
         """Seconds since the epoch."""
         ...
+
+
+class Forecaster(Protocol):
+    """Expects the next burst of one adaptive device, for example from `elastio.history`."""
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        """What is known at once; `now` is CLOCK_BOOTTIME. Asked by the loop every few seconds: never blocks.
+
+        Whatever takes longer is computed elsewhere, and asked for here. None: no burst is expected. May raise
+        ElastioError, which counts as None.
+        """
+        ...
+
+
+class NoForecast:
+    """Knows nothing: the utilization threshold alone decides."""
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        """See `Forecaster`."""
+        return None

@@ -25,6 +25,7 @@ class Phase(StrEnum):
 class Trigger(StrEnum):
     LOAD = "load"
     OPERATOR = "operator"
+    FORECAST = "forecast"  # ahead of a load that is expected
     ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
 
 
@@ -80,6 +81,7 @@ class Cycle:
     seen: bool = False  # the cloud has shown it at least once after its creation
     doubt_at: float | None = None
     forced: bool = False
+    chance_until: float | None = None  # bought ahead of a burst: no lack of load ends it before
     opened_wall: float | None = None
     closed_wall: float | None = None
     marks: Marks = field(default_factory=Marks)

@@ -38,6 +38,7 @@ FULL = Cycle(
     quote=QUOTE,
     seen=True,
     doubt_at=101.0,
+    chance_until=300.0,
     forced=True,
     opened_wall=1101.0,
     closed_wall=1201.0,
