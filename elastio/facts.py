@@ -36,7 +36,8 @@ from elastio.units import MB
 SETTLE_S = 5.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
-LOOK_FIRST_S = 0.25
+LOOK_FIRST_S = 0.2
+LOOK_GROWTH = 1.3
 LOOK_MOST_S = 3.0
 # What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
 PATIENT_LOOKS = 40
@@ -115,7 +116,11 @@ def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
 
 
 def _look_delay_s(tries: int) -> float:
-    return min(LOOK_FIRST_S * 1.5 ** min(tries, MANY_TRIES), LOOK_MOST_S) if tries < PATIENT_LOOKS else LOOK_LATER_S
+    return (
+        min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
+        if tries < PATIENT_LOOKS
+        else LOOK_LATER_S
+    )
 
 
 def _retry_delay_s(tries: int) -> float:

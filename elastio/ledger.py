@@ -95,7 +95,7 @@ class Ledger:
             "minimum_s": quote.minimum_s if quote else None,
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,
-            "evicted_bytes": cycle.evicted_bytes,
+            "evicted_bytes": cycle.missing_bytes,
             "failure": cycle.failure,
         }
         with self.file.write() as db:

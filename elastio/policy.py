@@ -170,9 +170,8 @@ def learn_size(cycle: Cycle, policy: Policy) -> int:
     """
     size = cycle.sold.size_bytes
     cutoff = policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
-    missing = cycle.evicted_bytes + cycle.pressed_bytes
-    if missing > 0:
-        wanted = size + missing / cutoff * policy.headroom
+    if cycle.missing_bytes > 0:
+        wanted = size + cycle.missing_bytes / cutoff * policy.headroom
     else:
         used = size * cycle.peak_in_use_percent / 100
         wanted = min(size, used / cutoff * policy.headroom)

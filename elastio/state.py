@@ -107,6 +107,11 @@ class Cycle:
         return replace(self, pace={**self.pace, verb(action): pace})
 
     @property
+    def missing_bytes(self) -> int:
+        """What a cache that was large enough would have held besides."""
+        return self.evicted_bytes + self.pressed_bytes
+
+    @property
     def sold(self) -> VolumeSpec:
         """What was really bought: sizes and speeds are sold in steps."""
         if self.volume is None:

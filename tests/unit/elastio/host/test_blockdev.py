@@ -24,6 +24,7 @@ from elastio.host.blockdev import (
     signatures,
 )
 from elastio.model import Serial
+from elastio.units import MIB
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
 
 
@@ -209,7 +210,7 @@ def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
     ids=["first byte", "end of the head", "last byte", "begin of the tail", "in between"],
 )
 def test_a_disk_is_blank_without_a_program_when_both_ends_are_zero(tree: Tree, offset: int, is_found: bool) -> None:
-    tree.cache_disk(size_bytes=8 * SIGNED_BYTES)
+    tree.cache_disk(size_bytes=8 * MIB)
     cache = disk(tree)
     with cache.node.open("r+b") as file:
         file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
