@@ -14,7 +14,7 @@ from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import Guest
-from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.trial import Plan, open_endpoint
 
 SETTLE_S = 30
 

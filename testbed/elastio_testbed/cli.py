@@ -30,6 +30,7 @@ def main() -> None:
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
 @click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
+@click.option("--side-by-side", is_flag=True, help="All set-ups at once, started so that their dumps do not meet.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
 @click.option("--png", "png_path", type=click.Path(path_type=Path), help="Draw the picture here.")
 def run_command(
@@ -38,6 +39,7 @@ def run_command(
     scale: float,
     bandwidth: float | None,
     vms: int,
+    side_by_side: bool,
     json_path: Path | None,
     png_path: Path | None,
 ) -> None:
@@ -50,7 +52,7 @@ def run_command(
     began = time.monotonic()
     try:
         result, evidence = run(
-            Plan(experiment, setups, scale, factor, vms),
+            Plan(experiment, setups, scale, factor, vms, side_by_side=side_by_side),
             lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
         )
     except (HypervisorError, ImageError) as error:

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result
-from elastio_testbed.run import Evidence
+from elastio_testbed.trial import Evidence
 
 SECTOR_MB = 512 / 1e6
 COLOURS = {"application": "#1b4f8f", "backing volume": "#b3541e", "cache volume": "#2e7d4f"}

@@ -56,6 +56,7 @@ class Result:
     vms: int
     accelerator: str
     setups: tuple[SetupResult, ...]
+    side_by_side: bool = False
 
     def of(self, setup: Setup) -> SetupResult | None:
         return next((s for s in self.setups if s.setup is setup), None)
@@ -80,6 +81,7 @@ class Result:
             "bandwidth": self.bandwidth,
             "vms": self.vms,
             "accelerator": self.accelerator,
+            "side_by_side": self.side_by_side,
             "setups": {s.setup.value: asdict(s) for s in self.setups},
             **self.comparison(),
         }
