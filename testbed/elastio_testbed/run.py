@@ -1,21 +1,26 @@
-"""Runs an experiment: every set-up on fresh guests, one after the other or side by side."""
+"""Runs an experiment: every set-up on fresh guests, one after the other or side by side, as often as asked."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 
+from elastio_testbed.conditions import observe
+from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
-from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
+from elastio_testbed.measured import measured
 from elastio_testbed.result import Result, SetupResult
+from elastio_testbed.simulated import simulate
 from elastio_testbed.stagger import overlap_s, starts
 from elastio_testbed.together import Job, run_together
 from elastio_testbed.trial import Evidence, Plan, Say, Trial, open_endpoint
 
-__all__ = ["Evidence", "Plan", "open_endpoint", "run"]
+__all__ = ["Evidence", "Plan", "Progress", "open_endpoint", "run"]
 
 # The longest call into a guest that a set-up may be in when another one fails.
 CALL_S = 180.0
@@ -23,26 +28,47 @@ CALL_S = 180.0
 Concluded = tuple[SetupResult, Evidence]
 
 
-def run(plan: Plan, say: Say) -> tuple[Result, dict[Setup, Evidence]]:
-    """Every set-up of the plan. Raises HypervisorError or ImageError; guests and volumes are gone then, too."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands after a repetition: all results so far, and the raw records of every repetition."""
+
+    evaluation: Evaluation
+    evidence: tuple[dict[Setup, Evidence], ...]
+
+
+def run(plan: Plan, say: Say) -> Iterator[Progress]:
+    """After each repetition all that is known so far: what is done is not lost when a later one fails.
+
+    Raises HypervisorError or ImageError; guests and volumes are gone then, too.
+    """
     image = build_guest_image()
-    done = _side_by_side(plan, image, say) if plan.side_by_side else _in_turn(plan, image, say)
-    results = tuple(result for result, _ in done)
-    outcome = Result(plan.experiment, plan.scale, plan.bandwidth, plan.vms, accelerator(), results, plan.side_by_side)
-    return outcome, {result.setup: evidence for result, evidence in done}
+    conditions = observe("")
+    results: tuple[Result, ...] = ()
+    records: tuple[dict[Setup, Evidence], ...] = ()
+    for n in range(plan.repeat):
+        if plan.repeat > 1:
+            say(f"{plan.experiment}: repetition {n + 1} of {plan.repeat}")
+        done, kernel = _side_by_side(plan, image, say) if plan.side_by_side else _in_turn(plan, image, say)
+        conditions = replace(conditions, kernel=kernel)
+        results = (*results, Result(tuple(result for result, _ in done)))
+        records = (*records, {result.setup: evidence for result, evidence in done})
+        journal = [line for record in records for evidence in record.values() for line in evidence.journal]
+        models = simulate(plan.scaled(), plan.setups, plan.vms, measured(journal))
+        yield Progress(Evaluation(plan, conditions, results, models), records)
 
 
-def _in_turn(plan: Plan, image: GuestImage, say: Say) -> list[Concluded]:
-    done = []
+def _in_turn(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
+    done, kernel = [], ""
     for setup in plan.setups:
         with Trial(plan, setup, image, say) as trial:
             trial.prepare()
             _live(trial, threading.Event())
+            kernel = trial.kernel()
             done.append(trial.conclude())
-    return done
+    return done, kernel
 
 
-def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> list[Concluded]:
+def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
     """Boots and conclusions are a load: all guests boot before the first starts, none is verified before all ended."""
     starts_s = starts(plan.scaled(), plan.setups)
     both_s = overlap_s(plan.scaled(), starts_s)
@@ -58,7 +84,7 @@ def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> list[Concluded]:
             run_together(jobs, max(starts_s.values()) + max(trial.limit_s() for trial in trials), CALL_S)
         except TimeoutError as error:
             raise HypervisorError(f"side by side: {error}") from error
-        return [trial.conclude() for trial in trials]
+        return [trial.conclude() for trial in trials], trials[0].kernel()
 
 
 def _live(trial: Trial, cancelled: threading.Event) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
+from elastio_testbed.bound import Bandwidths, dumped_by_phase, phase_bound_agbs
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
+from elastio_testbed.ec2.rows import VolumeRow
 from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
@@ -27,6 +31,9 @@ PATIENCE = 4.0
 IDLE_AGAIN_S = 600.0
 SETTLE_S = 60.0
 CALLS_S = 120.0  # the last calls into a guest
+JOURNAL = "/var/lib/elastio/journal.jsonl"
+# Of a phase's times those that are no steps on the way to writeback mode.
+NO_STEPS = {"boost_s", "flush_s", "attached_s"}
 # What one MiB/s of the cloud's API is bought as: 125 is the least that gp3 sells.
 API_MIB_S = 125
 
@@ -59,6 +66,7 @@ class Evidence:
     volumes: list[dict[str, Any]] = field(default_factory=list)
     dumps: list[dict[str, Any]] = field(default_factory=list)
     serial: str = ""
+    journal: list[dict[str, Any]] = field(default_factory=list)  # the agent's, of every guest
     cost_report: str = ""  # what `elastio report` prints in the first guest
 
 
@@ -178,11 +186,23 @@ class Trial:
         reports = []
         if self.setup is Setup.ADAPTIVE:
             evidence.decisions = first.decisions()
+            evidence.journal = [record for guest in self.guests for record in _journal(guest)]
             reports = [guest.report() for guest in self.guests]
             evidence.cost_report = first.check(["elastio", "report"], timeout_s=60)
         result = self._result(dumps, reports)
         self.say(f"completed in {result.completion_s:.1f} s, {result.agbs:.0f} AGBs")
         return result, evidence
+
+    def _phases(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Phase]:
+        """The boosts of one guest's ledger, with what the application dumped during each."""
+        rows = [row for row in report["phases"] if row["steps"]["boost_s"] is not None]
+        spans = [(_epoch(row["begun"]), _epoch(row["closed"] or row["begun"])) for row in rows]
+        volumes = {volume.id: volume for volume in self.endpoint.volumes()}
+        dumped = dumped_by_phase(spans, dumps)
+        return [
+            _phase(vm, row, volumes.get(row["volume_id"]), size, self.scaled)
+            for row, size in zip(rows, dumped, strict=True)
+        ]
 
     def _result(self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]]) -> SetupResult:
         scaled, guests = self.scaled, self.guests
@@ -202,9 +222,7 @@ class Trial:
             dumps_s=tuple(round(d["ended"] - d["began"], 3) for d in dumps[0]),
             checksums_ok=all(v["ok"] for v in verified),
             volumes_left=left,
-            phases=tuple(
-                _phase(p) for report in reports for p in report["phases"] if p["steps"]["boost_s"] is not None
-            ),
+            phases=tuple(p for n, report in enumerate(reports) for p in self._phases(guests[n].name, report, dumps[n])),
             checksums={
                 f"{g.name}/{k}": c for g, v in zip(guests, verified, strict=True) for k, c in v["checksums"].items()
             },
@@ -212,10 +230,31 @@ class Trial:
         )
 
 
+def _journal(guest: Guest) -> list[dict[str, Any]]:
+    text = guest.vm.agent.read_file(JOURNAL).decode()
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def cloud_s(history: Sequence[tuple[float, str]]) -> float | None:
+    """Seconds that the cloud took to create and then to attach a volume, from its history; None if it did not."""
+    first: dict[str, float] = {}
+    for at, state in history:
+        first.setdefault(state, at)
+    needed = ("creating", "available", "in-use/attaching", "in-use/attached")
+    if any(state not in first for state in needed):
+        return None
+    created, available, attaching, attached = (first[state] for state in needed)
+    return round(available - created + attached - attaching, 3)
+
+
 def _is_at_rest(status: dict[str, Any], cancelled: threading.Event) -> bool:
     if cancelled.is_set():
         raise CancelledError
     return status["phase"] == "idle" and status["owned"] == [] and status["cycle"] is None
+
+
+def _epoch(iso: str) -> float:
+    return datetime.fromisoformat(iso).timestamp()
 
 
 def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
@@ -247,14 +286,20 @@ def _volume_rows(endpoint: Ec2Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _phase(row: dict[str, Any]) -> Phase:
+def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, scaled: Scaled) -> Phase:
     steps = row["steps"]
+    speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
     return Phase(
+        vm=vm,
         size_gb=round(row["sold_size_bytes"] / GB, 4),
         attach_s=steps["boost_s"],
         attached_s=steps["attached_s"],
         dirty_peak_gb=round(row["peak_dirty_bytes"] / GB, 4),
         evicted_gb=round(row["evicted_bytes"] / GB, 4),
         flush_s=steps["flush_s"],
-        steps_s={name: steps[f"{name}_s"] for name in ("create", "appear", "format", "attach")},
+        steps_s={name.removesuffix("_s"): value for name, value in steps.items() if name not in NO_STEPS},
+        cloud_s=cloud_s(volume.history) if volume else None,
+        dumped_gb=round(dumped / GB, 4),
+        cache_agbs=round(row["cache_agbs"], 3),
+        cache_agbs_bound=round(phase_bound_agbs(dumped, speed), 3),
     )
