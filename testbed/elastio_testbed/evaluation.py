@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from typing import Any
 
+from elastio.units import MB
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result, SetupResult
@@ -18,6 +19,8 @@ PER_SETUP = (
     *("completion_s", "total_s", "agbs", "cache_agbs", "app_write_mb_s"),
     *("cache_agbs_bound", "cache_agbs_ratio", "cache_agbs_ratio_later"),
 )
+# A slow volume that nothing but its own cap holds back is written at nearly that.
+KEPT_UP = 0.85
 RATIOS = ("overhead_vs_fast_pct", "agbs_vs_fast_pct", "agbs_vs_slow_pct")
 
 
@@ -34,6 +37,16 @@ class Evaluation:
     def shown(self) -> int:
         """The repetition that stands for all: the one whose overhead is nearest to the median."""
         return nearest_to_median(r.comparison()["overhead_vs_fast_pct"] for r in self.repetitions)
+
+    @property
+    def disturbed(self) -> tuple[int, ...]:
+        """Numbers, from 1, of repetitions in which the machine and not the volume held static-slow back.
+
+        Their figures say nothing about storage. They are kept and counted all the same, and named.
+        """
+        least = KEPT_UP * self.plan.scaled().backing_bytes_s / MB
+        slow = [r.of(Setup.STATIC_SLOW) for r in self.repetitions]
+        return tuple(n for n, found in enumerate(slow, 1) if found is not None and found.app_write_mb_s < least)
 
     def over(self, setup: Setup, read: Callable[[SetupResult], float | None]) -> Spread | None:
         """A figure of one set-up over the repetitions."""
@@ -84,6 +97,7 @@ class Evaluation:
             **self.conditions.to_json(),
             **medians,
             "shown": self.shown,
+            "disturbed": list(self.disturbed),
             "setups": self.repetitions[self.shown].to_json()["setups"] if self.repetitions else {},
             "summary": self.summary(),
             "simulated": {setup.value: asdict(model) for setup, model in self.simulated.items()},
@@ -121,7 +135,23 @@ def to_text(evaluation: Evaluation) -> str:
     )
     head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(_HEADS, _WIDTHS, strict=True))
     rows = [_row(evaluation, setup) for setup in plan.setups]
-    return "\n".join([title, head, *rows, *_sentences(evaluation)])
+    return "\n".join([title, head, *rows, *_sentences(evaluation), *_disturbance(evaluation)])
+
+
+def _disturbance(evaluation: Evaluation) -> list[str]:
+    said = disturbance(evaluation.disturbed)
+    return [said] if said else []
+
+
+def disturbance(numbers: Sequence[int]) -> str:
+    """What has to be said of disturbed repetitions; nothing of none."""
+    if not numbers:
+        return ""
+    listed = ", ".join(map(str, numbers))
+    return (
+        f"Disturbed: repetition {listed}. The machine was too busy with other work: static-slow was written at less "
+        f"than {KEPT_UP:.0%} of its volume's bandwidth. Its figures say nothing about storage."
+    )
 
 
 def _row(evaluation: Evaluation, setup: Setup) -> str:

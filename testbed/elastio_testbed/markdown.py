@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elastio_testbed.evaluation import disturbance
 from elastio_testbed.tables import Table, all_tables, conditions
 
 
@@ -25,9 +26,11 @@ def _line(cells: Sequence[str]) -> str:
 
 def section(document: Mapping[str, Any]) -> str:
     """All tables of one result, under a sentence with its conditions."""
-    said = ", ".join(f"{name} {text}" for name, text in conditions(document).rows)
-    heading = f"### `{document['experiment']}` at scale {document['scale']:g}\n\n{said[0].upper()}{said[1:]}."
-    return "\n\n".join([heading, *map(to_markdown, all_tables(document))])
+    under = ", ".join(f"{name} {text}" for name, text in conditions(document).rows)
+    heading = f"### `{document['experiment']}` at scale {document['scale']:g}\n\n{under[0].upper()}{under[1:]}."
+    said = disturbance(document["disturbed"])
+    warning = [f"> {said}"] if said else []
+    return "\n\n".join([heading, *warning, *map(to_markdown, all_tables(document))])
 
 
 def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:

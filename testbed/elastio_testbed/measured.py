@@ -39,7 +39,9 @@ def measured(journal: Iterable[Mapping[str, Any]]) -> Measured:
     host = replace(
         TYPICAL.host,
         tune=of(TYPICAL.host.tune, "TuneBacking"),
-        format=of(TYPICAL.host.format, "FormatCache"),
+        # One operation of the agent, two of the host.
+        format=of(TYPICAL.host.format + TYPICAL.host.register, "FormatCache") / 2,
+        register=of(TYPICAL.host.format + TYPICAL.host.register, "FormatCache") / 2,
         phase=of(TYPICAL.host.phase, "EnterPhase1", "EnterPhase2", "SetFlush"),
         detach=of(TYPICAL.host.detach, "DetachCacheSet"),
         release=of(TYPICAL.host.release, "ReleaseCacheDisk"),

@@ -7,6 +7,7 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+from elastio_testbed.evaluation import disturbance
 from elastio_testbed.published import SOURCE, published
 from elastio_testbed.series import from_json
 from elastio_testbed.svg import picture
@@ -23,6 +24,7 @@ def page(document: Document) -> str:
     title = f"{document['experiment']}, scale {document['scale']:g}"
     body = [
         f"<header><p class='kind'>elastio &middot; evaluation</p><h1>{escape(title)}</h1>{_lead(document)}</header>",
+        _warning(document),
         _cards(document),
         _picture(document),
         _boosts(document),
@@ -48,6 +50,11 @@ def _lead(document: Document) -> str:
         f"Published: {SOURCE}, at its own scale."
     )
     return f"<p class='lead'>{escape(said)}</p>"
+
+
+def _warning(document: Document) -> str:
+    said = disturbance(document["disturbed"])
+    return f"<p class='warning' role='note'>{escape(said)}</p>" if said else ""
 
 
 # --- the figures on top ----------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ class Trial:
         volumes = {volume.id: volume for volume in self.endpoint.volumes()}
         dumped = dumped_by_phase(spans, dumps)
         return [
-            _phase(vm, row, volumes.get(row["volume_id"]), size, self.scaled)
+            _phase(vm, row, volumes.get(row["volume_id"]), size, self.scaled, self.endpoint.scale)
             for row, size in zip(rows, dumped, strict=True)
         ]
 
@@ -263,14 +263,15 @@ def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
 
 
 def _cache_agbs(endpoint: Ec2Endpoint) -> float:
-    """What the cloud saw: every volume from its creation to its end."""
-    total = 0.0
-    for volume in endpoint.volumes():
-        size = volume.size_gib * endpoint.scale.gib_bytes
-        ended = volume.deleted_at if volume.deleted_at is not None else time.time()
-        bandwidth = volume.throughput_mib_s * endpoint.scale.mib_s_bytes / 1e6
-        total += agbs(bandwidth, size, ended - volume.created_at)
-    return total
+    """What the cloud saw, of every volume that there ever was."""
+    return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
+
+
+def volume_agbs(volume: VolumeRow, scale: Scale) -> float:
+    """From its creation to its end, or until now."""
+    ended = volume.deleted_at if volume.deleted_at is not None else time.time()
+    bandwidth = volume.throughput_mib_s * scale.mib_s_bytes / 1e6
+    return agbs(bandwidth, volume.size_gib * scale.gib_bytes, ended - volume.created_at)
 
 
 def _volume_rows(endpoint: Ec2Endpoint) -> list[dict[str, Any]]:
@@ -286,7 +287,7 @@ def _volume_rows(endpoint: Ec2Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, scaled: Scaled) -> Phase:
+def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
     steps = row["steps"]
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
     return Phase(
@@ -300,6 +301,6 @@ def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, 
         steps_s={name.removesuffix("_s"): value for name, value in steps.items() if name not in NO_STEPS},
         cloud_s=cloud_s(volume.history) if volume else None,
         dumped_gb=round(dumped / GB, 4),
-        cache_agbs=round(row["cache_agbs"], 3),
+        cache_agbs=round(volume_agbs(volume, scale) if volume else row["cache_agbs"], 3),
         cache_agbs_bound=round(phase_bound_agbs(dumped, speed), 3),
     )

@@ -56,6 +56,15 @@ def test_the_text_says_wrong_when_a_byte_was_wrong_once() -> None:
     assert "WRONG" in to_text(evaluation(repetition(), wrong))
 
 
+def test_a_repetition_in_which_the_machine_held_the_slow_volume_back_is_named() -> None:
+    held_back = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.8 * 16.5),))
+    kept_up = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.97 * 16.5),))
+    assert evaluation(kept_up, held_back).disturbed == (2,)
+    assert "Disturbed: repetition 2." in to_text(evaluation(kept_up, held_back))
+    assert "Disturbed" not in to_text(evaluation(kept_up))
+    assert document(kept_up, held_back)["disturbed"] == [2]
+
+
 def test_the_text_compares_each_set_up_with_the_static_ones() -> None:
     text = to_text(evaluation(CALM))
     assert "static-slow  completes +20.0 % later than static-fast" in text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from elastio_testbed.markdown import MarkError, rewritten, section, sections
+from elastio_testbed.page import page
 from elastio_testbed.tables import all_tables, caches, completion, cost, latency, model, spread
 
 from .documents import document, repetition
@@ -73,6 +74,13 @@ def test_markdown_has_every_table_with_its_note() -> None:
         assert table.note in text
     assert "Linux" not in text
     assert "guest kernel 6.12.0-test" in text
+
+
+def test_markdown_and_page_warn_of_a_disturbed_repetition() -> None:
+    found = {**document(), "disturbed": [1]}
+    assert "> Disturbed: repetition 1." in section(found)
+    assert "<p class='warning'" in page(found)
+    assert "Disturbed" not in section(document())
 
 
 def test_results_of_one_experiment_share_a_part() -> None:
