@@ -37,13 +37,14 @@ class GuestImage:
     digest: str
 
 
-def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None) -> GuestImage:
+def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False) -> GuestImage:
     """Return the image of `checkout`, building what the cache lacks; needs root, and the network once.
 
+    `tools`: with the applications of the larger experiments; an image of its own, the everyday one does not grow.
     Raises ImageError when a step fails; the cache then keeps only the finished layers.
     """
     cache = cache or cache_directory()
-    debian = debian_root(cache)
+    debian = debian_root(cache, tools=tools)
     sources = [checkout / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
     directory = cached(cache / f"guest-{digest}", lambda unfinished: _build(unfinished, debian, checkout, cache))
