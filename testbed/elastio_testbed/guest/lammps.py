@@ -9,6 +9,7 @@ A checkpoint ends when all its files are fsynced; LAMMPS itself leaves them to t
 right afterwards, out of the page cache, within the compute time.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -60,6 +61,11 @@ class Lammps:
     def __exit__(self, *failure: object) -> None:
         self._process.kill()
         self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            # Closing flushes: what a LAMMPS that ended was still to be told has nobody to go to.
+            with contextlib.suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
 
     def tell(self, commands: str) -> list[str]:
         """What it prints while it carries the commands out. Raises LammpsError."""
