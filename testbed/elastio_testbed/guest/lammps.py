@@ -1,7 +1,7 @@
 """LAMMPS melts a Lennard-Jones crystal and writes checkpoints: restart and dump files, all of them LAMMPS's own.
 
 For the command line see reporting.py. SPEC: `cells` of the lattice (x, y, z), `checkpoints` (for each the dump files:
-name -> columns; a restart file always comes with them), `steps` before each checkpoint but the first, `compute_s` (the
+name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first, `compute_s` (the
 least time between the end of a checkpoint and the beginning of the next), `patience_s` for one answer of LAMMPS,
 `record` (where `run` leaves for `verify` what it wrote).
 
@@ -93,14 +93,14 @@ def energy_in(said: list[str]) -> tuple[float, int]:
     return float(words[1]), int(words[2])
 
 
-def restart_file(spec: dict[str, Any], number: int) -> str:
-    return os.path.join(spec["directory"], f"{number}.restart")
+def restart_file(spec: dict[str, Any], number: int, copy: int = 0) -> str:
+    return os.path.join(spec["directory"], f"{number}.{copy}.restart")
 
 
 def checkpoint_commands(spec: dict[str, Any], number: int) -> tuple[str, list[str]]:
     """LAMMPS commands for one checkpoint, and the files they make."""
-    restart = restart_file(spec, number)
-    commands, files = [f"write_restart {restart}"], [restart]
+    files = [restart_file(spec, number, copy) for copy in range(spec["restarts"])]
+    commands = [f"write_restart {path}" for path in files]
     for name, columns in spec["checkpoints"][number].items():
         path = os.path.join(spec["directory"], f"{number}.{name}.bin")
         commands.append(f"write_dump all custom {path} {columns}")

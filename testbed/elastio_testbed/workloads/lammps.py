@@ -16,6 +16,7 @@ Files = tuple[tuple[str, str], ...]
 DOUBLE_BYTES = 8
 # A restart file has per atom: its own length, position, tag, type, mask, image flags, velocity.
 RESTART_VALUES = 11
+RESTARTS = 2  # one and its copy
 # Each dump file and its columns. Measured: a file has 8 bytes per atom and column, and some hundred more.
 EVERY_TIME = (
     ("positions", "id type x y z"),
@@ -23,17 +24,23 @@ EVERY_TIME = (
     ("forces", "id type fx fy fz"),
     ("unwrapped", "id type xu yu zu"),
     ("images", "id type ix iy iz"),
+    ("scaled", "id type xs ys zs"),
+    ("scaled-unwrapped", "id type xsu ysu zsu"),
+    ("state", "id type mass x y z ix iy iz vx vy vz fx fy fz"),
 )
 # The published first dump is a third larger than the others.
-FIRST_TIME = (("scaled", "id type xs ys zs"), ("lattice", "id type mass proc xsu ysu zsu"))
+FIRST_TIME = (
+    ("first-positions", "id type mass x y z xs ys zs xu yu zu"),
+    ("first-motion", "id type mass vx vy vz fx fy fz ix iy iz"),
+)
 ATOMS_PER_CELL = 4  # of a face-centred cubic lattice
 # Measured with half neighbour lists up to 2.5 + 0.3: 163 MB for 500,000 atoms, and what a restart file is packed in.
 MEMORY_BYTES_PER_ATOM = 520
 
 
 def values_per_atom(files: Files) -> int:
-    """Doubles that one checkpoint holds of each atom: its restart file and these dump files."""
-    return RESTART_VALUES + sum(len(columns.split()) for _, columns in files)
+    """Doubles that one checkpoint holds of each atom: its restart files and these dump files."""
+    return RESTARTS * RESTART_VALUES + sum(len(columns.split()) for _, columns in files)
 
 
 def cells_for(atoms: float) -> tuple[int, int, int]:
@@ -50,10 +57,11 @@ class Lammps:
     """The published input, sized so that a checkpoint has the scaled bytes.
 
     `steps` of real computing lie before each checkpoint but the first, the same in every set-up; the rest of the scaled
-    compute time is waited out. The published 30 would take longer than that time under emulation.
+    compute time is waited out. The published 30 would take longer than that time under emulation, and so would as many
+    atoms as fill a checkpoint with only what a restart needs: more than that is kept of each atom.
     """
 
-    steps: int = 2
+    steps: int = 1
     every_time: Files = EVERY_TIME
     first_time: Files = FIRST_TIME
     program: str = "lammps"
@@ -72,6 +80,7 @@ class Lammps:
         return {
             "cells": self.cells(scaled),
             "checkpoints": [dict(self.every_time + self.first_time), *later],
+            "restarts": RESTARTS,
             "steps": self.steps,
             "compute_s": scaled.compute_each_s,
             "patience_s": 300 + 4 * (scaled.compute_each_s + max(scaled.dumps_bytes) / scaled.backing_bytes_s),

@@ -21,14 +21,15 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def spec(directory: Path) -> dict[str, Any]:
     files = {"positions": "id type x y z"}
-    return {"directory": str(directory), "checkpoints": [{**files, "scaled": "id type xs ys zs"}, files]}
+    return {"directory": str(directory), "restarts": 2, "checkpoints": [{**files, "scaled": "id type xs ys zs"}, files]}
 
 
-def test_a_checkpoint_is_a_restart_file_and_its_dump_files(tmp_path: Path) -> None:
+def test_a_checkpoint_is_its_restart_files_and_its_dump_files(tmp_path: Path) -> None:
     commands, files = lammps.checkpoint_commands(spec(tmp_path), 0)
-    assert files == [f"{tmp_path}/0.restart", f"{tmp_path}/0.positions.bin", f"{tmp_path}/0.scaled.bin"]
+    assert files == [f"{tmp_path}/0.{rest}" for rest in ("0.restart", "1.restart", "positions.bin", "scaled.bin")]
     assert commands.splitlines() == [
-        f"write_restart {tmp_path}/0.restart",
+        f"write_restart {tmp_path}/0.0.restart",
+        f"write_restart {tmp_path}/0.1.restart",
         f"write_dump all custom {tmp_path}/0.positions.bin id type x y z",
         f"write_dump all custom {tmp_path}/0.scaled.bin id type xs ys zs",
     ]
@@ -61,7 +62,7 @@ def test_a_lammps_that_says_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_file_with_another_byte_than_written_is_found(tmp_path: Path) -> None:
-    good, bad = tmp_path / "0.restart", tmp_path / "0.positions.bin"
+    good, bad = tmp_path / "0.0.restart", tmp_path / "0.positions.bin"
     for path in (good, bad):
         path.write_bytes(bytes(range(256)) * 10_000)
     written = {path.name: reporting.checksum(str(path)) for path in (good, bad)}
