@@ -1,9 +1,9 @@
 """LAMMPS melts a Lennard-Jones crystal and writes checkpoints: restart and dump files, all of them LAMMPS's own.
 
 For the command line see reporting.py. SPEC: `cells` of the lattice (x, y, z), `checkpoints` (for each the dump files:
-name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first, `compute_s` (the
-least time between the end of a checkpoint and the beginning of the next), `patience_s` for one answer of LAMMPS,
-`record` (where `run` leaves for `verify` what it wrote).
+name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first,
+`compute_s` (the least time between the end of a checkpoint and the beginning of the next), `patience_s` for one answer
+of LAMMPS, `record` (where `run` leaves for `verify` what it wrote).
 
 A checkpoint ends when all its files are fsynced; LAMMPS itself leaves them to the page cache. Their checksums are taken
 right afterwards, out of the page cache, within the compute time.
