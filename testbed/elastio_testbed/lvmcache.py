@@ -10,6 +10,7 @@ from elastio_testbed.experiment import Scaled
 if TYPE_CHECKING:
     from elastio_testbed.machine import Guest
 
+FAST_SERIAL = "fast"  # how the serial of the fast volume ends
 GROUP, DATA_VOLUME, FAST_VOLUME = "lab", "data", "fast"
 # What device-mapper calls the device on which the filesystem lies, `-` doubled or not: neither name has one.
 MAPPED_NAME = f"{GROUP}-{DATA_VOLUME}"

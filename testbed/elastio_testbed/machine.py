@@ -12,7 +12,7 @@ from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, VirtualMachine
 from elastio_testbed.image import GuestImage
-from elastio_testbed.lvmcache import LvmCache
+from elastio_testbed.lvmcache import FAST_SERIAL, LvmCache
 
 HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
 DATA = "/data"
@@ -35,7 +35,7 @@ class Guest:
         self.serial = f"{name}backing"[:20]
         # Without a cap while the filesystem is made: that is not part of any experiment.
         disks = [_new_disk(folder, self.serial, scaled.backing_bytes)]
-        self.lvmcache = LvmCache(f"{name}fast"[:20], scaled) if setup is Setup.LVMCACHE else None
+        self.lvmcache = LvmCache(f"{name}{FAST_SERIAL}", scaled) if setup is Setup.LVMCACHE else None
         if self.lvmcache:
             disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
         self.own_disks = len(disks)

@@ -12,10 +12,12 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from elastio_testbed.experiment import Setup
+from elastio_testbed.lvmcache import FAST_SERIAL, MAPPED_NAME
 from elastio_testbed.result import Result
 from elastio_testbed.run import Evidence
 
 SECTOR_MB = 512 / 1e6
+CACHED = (Setup.ADAPTIVE, Setup.LVMCACHE)
 COLOURS = {"application": "#1b4f8f", "backing volume": "#b3541e", "cache volume": "#2e7d4f"}
 PHASE_COLOURS = {
     "attaching": "#f2d28b",
@@ -33,7 +35,7 @@ def draw(result: Result, evidence: dict[Setup, Evidence], path: Path) -> None:
     figure, axes = plt.subplots(rows, 1, sharex=True, figsize=(11, 2.3 * rows + 0.8), squeeze=False)
     panels = list(axes[:, 0])
     for panel, setup in zip(panels, setups, strict=False):
-        _throughput(panel, evidence[setup], adaptive=setup is Setup.ADAPTIVE)
+        _throughput(panel, evidence[setup], cached=setup in CACHED)
         done = result.of(setup)
         done_s = f", completed in {done.completion_s:.0f} s" if done else ""
         panel.set_title(f"{setup}{done_s}", loc="left", fontsize=10)
@@ -58,16 +60,16 @@ def _origin(evidence: Evidence) -> float:
     return float(evidence.dumps[0]["began"]) if evidence.dumps else float(evidence.timeline[0]["t"])
 
 
-def rates(evidence: Evidence, *, adaptive: bool) -> dict[str, list[tuple[float, float]]]:
+def rates(evidence: Evidence, *, cached: bool) -> dict[str, list[tuple[float, float]]]:
     """Throughput (MB/s, reads and writes) per role over time. A static volume is the application's own."""
     series: dict[str, list[tuple[float, float]]] = {}
     for before, after in zip(evidence.timeline, evidence.timeline[1:], strict=False):
         seconds = after["t"] - before["t"]
         if seconds <= 0:
             continue
-        totals = dict.fromkeys(COLOURS, 0.0) if adaptive else {"application": 0.0}
+        totals = dict.fromkeys(COLOURS, 0.0) if cached else {"application": 0.0}
         for name, counts in after["disks"].items():
-            role = _role(name, after["serials"].get(name, ""), evidence.serial, adaptive=adaptive)
+            role = _role(name, after["serials"].get(name, ""), evidence.serial, cached=cached)
             if role and name in before["disks"]:
                 moved = sum(counts) - sum(before["disks"][name])
                 totals[role] += max(0.0, moved) * SECTOR_MB / seconds
@@ -76,17 +78,17 @@ def rates(evidence: Evidence, *, adaptive: bool) -> dict[str, list[tuple[float, 
     return series
 
 
-def _role(name: str, serial: str, backing: str, *, adaptive: bool) -> str:
-    if name.startswith("bcache"):
+def _role(name: str, serial: str, backing: str, *, cached: bool) -> str:
+    if name.startswith("bcache") or serial == MAPPED_NAME:
         return "application"
     if serial == backing:
-        return "backing volume" if adaptive else "application"
-    return "cache volume" if serial.startswith("vol") else ""
+        return "backing volume" if cached else "application"
+    return "cache volume" if serial.startswith("vol") or serial.endswith(FAST_SERIAL) else ""
 
 
-def _throughput(panel: Axes, evidence: Evidence, *, adaptive: bool) -> None:
+def _throughput(panel: Axes, evidence: Evidence, *, cached: bool) -> None:
     origin = _origin(evidence)
-    for role, points in rates(evidence, adaptive=adaptive).items():
+    for role, points in rates(evidence, cached=cached).items():
         times, values = [t - origin for t, _ in points], [v for _, v in points]
         panel.plot(times, values, label=role, color=COLOURS[role], linewidth=1.1)
     panel.set_xlim(left=-2)

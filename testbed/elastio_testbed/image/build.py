@@ -14,8 +14,8 @@ from elastio_testbed.image.tools import run
 ROOT_LABEL = "elastio-root"
 # Sparse: only what is written takes space.
 _ROOT_SIZE = "4G"
-# Each change of the checkout makes another one, of some 600 MB.
-_KEPT_IMAGES = 6
+# Each change of the checkout makes another one, of some 600 MB, or 950 MB with the tools.
+_KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _SOURCES = ("elastio", "providers", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
 _BUILDER = Path(__file__).parent
