@@ -31,7 +31,7 @@ PACKAGES = (
     "openssh-server",
     "sudo",
 )
-# Real applications of the experiments, and LVM: 360 MB that only their own image has.
+# Real applications of the experiments, and LVM: 330 MB that only their own image has.
 TOOLS = ("lammps", "bonnie++", "lvm2")
 # Raised when what is done below changes while the package list does not.
 _RECIPE = 1
