@@ -31,6 +31,7 @@ class Bonnie:
     seeks: int = 8192
     program: str = "bonnie"
     needs_tools: bool = True
+    is_checkpointing: bool = False
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {

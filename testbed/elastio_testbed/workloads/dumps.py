@@ -18,6 +18,7 @@ class Dumps:
     ranks: int = 2
     program: str = "workload"
     needs_tools: bool = False
+    is_checkpointing: bool = True
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {"ranks": self.ranks, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}

@@ -15,7 +15,8 @@ class Workload(Protocol):
     """One application, sized for a guest by a scaled experiment.
 
     `program` is a module of `elastio_testbed.guest` that understands `run SPEC REPORT` and `verify SPEC`, as told in
-    `guest/reporting.py`. `needs_tools`: it uses packages that the everyday guest image lacks.
+    `guest/reporting.py`. `needs_tools`: it uses packages that the everyday guest image lacks. `is_checkpointing`: it
+    computes without I/O and writes dumps of the experiment's sizes, one after the other, and nothing else.
     """
 
     @property
@@ -23,6 +24,9 @@ class Workload(Protocol):
 
     @property
     def needs_tools(self) -> bool: ...
+
+    @property
+    def is_checkpointing(self) -> bool: ...
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         """What the program in the guest is told, beside `directory` and `seed`."""

@@ -66,6 +66,7 @@ class Lammps:
     first_time: Files = FIRST_TIME
     program: str = "lammps"
     needs_tools: bool = True
+    is_checkpointing: bool = True
 
     def cells(self, scaled: Scaled) -> tuple[int, int, int]:
         """Sized by the checkpoints that come again and again; the first follows from its additional files."""
