@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from elastio_testbed.evaluation import to_text
-from elastio_testbed.experiment import EXPERIMENTS, Setup
+from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
@@ -31,7 +31,15 @@ def main() -> None:
 
 @main.command(name="run")
 @click.argument("experiment", type=click.Choice(sorted(EXPERIMENTS)))
-@click.option("--setup", type=click.Choice([*(s.value for s in Setup), ALL]), default=ALL, show_default=True)
+@click.option(
+    "--setup",
+    "setups",
+    type=click.Choice([*(s.value for s in Setup), ALL]),
+    multiple=True,
+    default=[ALL],
+    show_default=True,
+    help="May be given more than once; `all` are the three published ones.",
+)
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
 @click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
@@ -42,7 +50,7 @@ def main() -> None:
 @click.option("--html", "html_path", type=click.Path(path_type=Path), help="Write a page that needs nothing else here.")
 def run_command(
     experiment: str,
-    setup: str,
+    setups: tuple[str, ...],
     json_path: Path | None,
     png_path: Path | None,
     html_path: Path | None,
@@ -51,8 +59,7 @@ def run_command(
 ) -> None:
     """Run EXPERIMENT with one or all storage set-ups and compare them. Files are written after every repetition."""
     factor = bandwidth if bandwidth is not None else (1.0 if accelerator() == "kvm" else UNDER_EMULATION)
-    setups = tuple(Setup) if setup == ALL else (Setup(setup),)
-    plan = Plan(experiment, setups, bandwidth=factor, **options)
+    plan = Plan(experiment, chosen_setups(setups), bandwidth=factor, **options)
     began = time.monotonic()
     progress = None
     try:
@@ -152,6 +159,12 @@ def read_result(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or not document.get("repetitions"):
         raise click.ClickException(f"{path} is not a result of `elastio-testbed run`: it has no repetitions")
     return document
+
+
+def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
+    """What `--setup` asks for, each once, in the order in which set-ups are compared."""
+    wanted = {setup for word in words for setup in (PUBLISHED if word == ALL else (Setup(word),))}
+    return tuple(setup for setup in Setup if setup in wanted)
 
 
 @main.command()

@@ -35,8 +35,9 @@ class SetupResult:
     """One set-up of one run.
 
     `completion_s` runs from the end of the initial dump to the end of the last dump, as the published completion times
-    do; `total_s` includes the initial dump. AGBs cover `total_s` for the data volume and, for the adaptive set-up, the
-    life of every cache volume as the cloud saw it. `volumes_left` counts at the cloud's API and at the hypervisor.
+    do; `total_s` includes the initial dump. AGBs cover `total_s` for the data volume and for a cache volume that is
+    there all the time (lvmcache), and the life of every cache volume that the cloud saw (adaptive). `volumes_left`
+    counts at the cloud's API and at the hypervisor.
     """
 
     setup: Setup
@@ -51,6 +52,8 @@ class SetupResult:
     phases: tuple[Phase, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
     ledger_cache_agbs: float | None = None
+    # What the workload itself measured, for each dump of the first VM; the keys are the workload's.
+    figures: tuple[dict[str, float], ...] = ()
 
     @property
     def cache_agbs_bound(self) -> float | None:

@@ -41,7 +41,7 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
 
     Raises HypervisorError or ImageError; guests and volumes are gone then, too.
     """
-    image = build_guest_image()
+    image = build_guest_image(tools=plan.needs_tools)
     conditions = observe("")
     results: tuple[Result, ...] = ()
     records: tuple[dict[Setup, Evidence], ...] = ()

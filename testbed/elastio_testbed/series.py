@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from elastio_testbed.experiment import Setup
+from elastio_testbed.lvmcache import MAPPED_NAME
 from elastio_testbed.trial import Evidence
 
 SECTOR_MB = 512 / 1e6
@@ -80,8 +81,7 @@ def rates_of(
             role = role_of(name, after["serials"].get(name, ""), backing, is_static=is_static)
             if role in totals and name in before["disks"]:
                 rate = max(0, sum(counts) - sum(before["disks"][name])) * SECTOR_MB / seconds
-                # The application's device may be stacked: what passes several layers is the same data.
-                totals[role] = max(totals[role], rate) if role == APPLICATION else totals[role] + rate
+                totals[role] += rate
         for role, rate in totals.items():
             series.setdefault(role, []).append((after["t"], rate))
     return series
@@ -90,10 +90,12 @@ def rates_of(
 def role_of(name: str, serial: str, backing: str, *, is_static: bool) -> str:
     """What a disk of the guest is to the experiment; empty for the root disk.
 
-    bcache and device-mapper show the application's own device; every other disk with a serial is a cache.
+    bcache, or the device that LVM maps, is the application's own; every other disk with a serial is a cache.
     """
-    if name.startswith(("bcache", "dm-")):
+    if name.startswith("bcache") or serial == MAPPED_NAME:
         return APPLICATION
+    if name.startswith("dm-"):
+        return ""
     if serial == backing:
         return APPLICATION if is_static else BACKING
     return CACHE if serial else ""

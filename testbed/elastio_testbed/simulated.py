@@ -54,7 +54,9 @@ def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measur
 
 
 def profile_of(scaled: Scaled) -> Profile | None:
-    """The application as the simulator describes it; None if its dumps after the first differ."""
+    """The application as the simulator describes it; None if it does not only compute and dump, or dumps differ."""
+    if not scaled.experiment.workload.is_checkpointing:
+        return None
     first, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
         return None
@@ -76,7 +78,8 @@ def _adaptive(scaled: Scaled, profile: Profile, took: Measured) -> Simulated:
     cloud = cloud_times(scaled.time, took.call_s)
     settings = WorldSettings(kernel=kernel, cloud=cloud, host=took.host, size_step_bytes=scaled.unit_bytes)
     world = SimWorld(settings)
-    simulation = Simulation(world, policy_of(scaled, kernel.backing_uuid))
+    policy = policy_of(scaled, kernel.backing_uuid)
+    simulation = Simulation(world, policy, sample_interval_s=scaled.sample_interval_s)
     limit_s = patience_s(scaled)
     # As in a guest: the agent is at rest and the device tuned before the application starts.
     simulation.run_until_settled(limit_s)

@@ -15,8 +15,8 @@ from elastio_testbed.experiment import Scaled, Setup
 # A dump takes longer than its size over the bandwidth: fsync, the file system, the wait for a cache.
 SLACK = 1.05
 SLACK_S = 2.0
-# How finely starts are tried: parts of two iterations of the slowest set-up.
-PARTS = 160
+# How finely starts are tried: parts of one iteration of the slowest set-up.
+PARTS = 80
 ROUNDS = 8
 
 Spans = tuple[tuple[float, float], ...]
@@ -33,9 +33,11 @@ class Busy:
 def busy(scaled: Scaled, setup: Setup) -> Busy:
     """From the earliest a dump can begin to the latest it should end: what is uncertain adds up from dump to dump."""
     speed = scaled.backing_bytes_s if setup is Setup.STATIC_SLOW else scaled.cache_bytes_s
+    # What a workload moves beside its dumps, it moves around them.
+    times = scaled.experiment.workload.moved_bytes(scaled) / sum(scaled.dumps_bytes)
     earliest = latest = 0.0
     dumps, flushes = [], []
-    for size in scaled.dumps_bytes:
+    for size in (dump * times for dump in scaled.dumps_bytes):
         end = latest + size / speed * SLACK + SLACK_S
         dumps.append((earliest, end))
         flushes.append((end, end + scaled.inactivity_delay_s + size / scaled.backing_bytes_s))
@@ -53,7 +55,7 @@ def starts(scaled: Scaled, setups: Sequence[Setup]) -> dict[Setup, float]:
     """
     work = {setup: busy(scaled, setup) for setup in setups}
     longest = max((b[0] - a[0] for w in work.values() for a, b in pairwise(w.dumps)), default=0.0)
-    tries = [2 * longest * part / PARTS for part in range(PARTS)]
+    tries = [longest * part / PARTS for part in range(PARTS * len(setups))]
     chosen: dict[Setup, float] = {}
     for setup in setups:
         chosen[setup] = _best(work, chosen, setup, tries) if chosen else 0.0

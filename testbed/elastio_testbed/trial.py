@@ -56,6 +56,11 @@ class Plan:
     def scaled(self) -> Scaled:
         return Scaled(EXPERIMENTS[self.experiment], self.scale, self.bandwidth)
 
+    @property
+    def needs_tools(self) -> bool:
+        """Whether the everyday image will not do. All set-ups of a run use one image, or they would not compare."""
+        return EXPERIMENTS[self.experiment].workload.needs_tools or Setup.LVMCACHE in self.setups
+
 
 @dataclass(slots=True)
 class Evidence:
@@ -78,7 +83,7 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
 
 def patience_s(scaled: Scaled) -> float:
     """How long a workload may take before it is given up."""
-    slowest = sum(scaled.dumps_bytes) / scaled.backing_bytes_s
+    slowest = scaled.experiment.workload.moved_bytes(scaled) / scaled.backing_bytes_s
     return PATIENCE * (slowest + scaled.experiment.compute_s * scaled.time) + 120
 
 
@@ -209,8 +214,9 @@ class Trial:
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
         completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
         cache = _cache_agbs(self.endpoint)
+        cache += sum(agbs(scaled.cache_bytes_s / 1e6, guest.fixed_cache_bytes, total_s) for guest in guests)
         backing = sum(agbs(guest.cap_bytes_s / 1e6, scaled.backing_bytes, total_s) for guest in guests)
-        left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - 1 for guest in guests)
+        left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - guest.own_disks for guest in guests)
         verified = [guest.verify() for guest in guests]
         return SetupResult(
             setup=self.setup,
@@ -227,6 +233,7 @@ class Trial:
                 f"{g.name}/{k}": c for g, v in zip(guests, verified, strict=True) for k, c in v["checksums"].items()
             },
             ledger_cache_agbs=round(sum(r["vm"]["cache_agbs"] for r in reports), 3) if reports else None,
+            figures=tuple(d.get("figures", {}) for d in dumps[0]),
         )
 
 
@@ -259,7 +266,9 @@ def _epoch(iso: str) -> float:
 
 def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     every = [d for guest in dumps for d in guest]
-    return float(sum(d["bytes"] for d in every) / sum(d["ended"] - d["began"] for d in every) / 1e6)
+    # A workload whose dumps are not writing alone says how long they wrote.
+    seconds = sum(d.get("write_s", d["ended"] - d["began"]) for d in every)
+    return float(sum(d["bytes"] for d in every) / seconds / 1e6)
 
 
 def _cache_agbs(endpoint: Ec2Endpoint) -> float:
