@@ -15,8 +15,8 @@ from elastio_testbed.experiment import Scaled, Setup
 # A dump takes longer than its size over the bandwidth: fsync, the file system, the wait for a cache.
 SLACK = 1.05
 SLACK_S = 2.0
-# How finely starts are tried: parts of two iterations of the slowest set-up.
-PARTS = 160
+# How finely starts are tried: parts of one iteration of the slowest set-up.
+PARTS = 80
 ROUNDS = 8
 
 Spans = tuple[tuple[float, float], ...]
@@ -53,7 +53,7 @@ def starts(scaled: Scaled, setups: Sequence[Setup]) -> dict[Setup, float]:
     """
     work = {setup: busy(scaled, setup) for setup in setups}
     longest = max((b[0] - a[0] for w in work.values() for a, b in pairwise(w.dumps)), default=0.0)
-    tries = [2 * longest * part / PARTS for part in range(PARTS)]
+    tries = [longest * part / PARTS for part in range(PARTS * len(setups))]
     chosen: dict[Setup, float] = {}
     for setup in setups:
         chosen[setup] = _best(work, chosen, setup, tries) if chosen else 0.0
