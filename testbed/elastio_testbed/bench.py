@@ -14,7 +14,7 @@ from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import Guest
-from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.trial import Plan, open_endpoint
 
 SETTLE_S = 30
 
@@ -33,6 +33,8 @@ def footprint(seconds: float) -> dict[str, Any]:
         guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
         stack.enter_context(guest.vm)
         guest.prepare(endpoint)
+        guest.write_config(endpoint, sample_interval_s="1")
+        guest.check(["systemctl", "restart", "elastiod"], timeout_s=90)
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()
         guest.vm.agent.write_file("/opt/testbed/footprint.py", program)
         guest.check(["systemctl", "stop", "recorder"])

@@ -94,6 +94,11 @@ def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
     assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
 
 
+def test_a_disk_that_shows_only_when_the_attachment_ends_does_show() -> None:
+    world = SimWorld(WorldSettings(cloud=CloudTimes(shows_after=1.0)))
+    assert attached(world).serial in world.kernel.disks
+
+
 def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
     world = world_with()
     volume = attached(world)
@@ -163,6 +168,11 @@ def test_sizes_are_sold_in_gib_and_the_quote_says_so() -> None:
     assert quote.spec.size_bytes == 10 * GIB
     assert quote.price_per_hour > 0
     assert world.provider.create("t1", VolumeSpec(10 * GB, 128.0), {}).size_bytes == 10 * GIB
+
+
+def test_an_account_may_sell_sizes_in_other_steps() -> None:
+    world = SimWorld(WorldSettings(size_step_bytes=9 * 2**20))
+    assert world.provider.quote(VolumeSpec(10 * 2**20, 100.0)).spec.size_bytes == 18 * 2**20
 
 
 def test_the_bill_runs_from_purchase_to_deletion() -> None:
