@@ -116,11 +116,9 @@ def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
 
 
 def _look_delay_s(tries: int) -> float:
-    return (
-        min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
-        if tries < PATIENT_LOOKS
-        else LOOK_LATER_S
-    )
+    if tries >= PATIENT_LOOKS:
+        return LOOK_LATER_S
+    return min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
 
 
 def _retry_delay_s(tries: int) -> float:

@@ -185,6 +185,23 @@ def bench(seconds: float, json_path: Path | None) -> None:
 
 
 @main.command()
+@click.option("--scale", type=click.FloatRange(0.01, 10), default=0.25, show_default=True, help="Of time and data.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
+def sizing(scale: float, json_path: Path | None) -> None:
+    """Measure how near the size that is learned for a burst comes to the smallest that does not spill."""
+    from elastio_testbed.sizing import measure  # noqa: PLC0415
+
+    plan = Plan("cm1", (Setup.ADAPTIVE,), scale=scale, bandwidth=1.0 if accelerator() == "kvm" else UNDER_EMULATION)
+    try:
+        found = measure(plan, build_guest_image(), lambda text: click.echo(text, err=True)).as_dict()
+    except (HypervisorError, ImageError) as error:
+        raise click.ClickException(str(error)) from error
+    if json_path is not None:
+        write_text(json_path, json.dumps(found, indent=2) + "\n")
+    click.echo(json.dumps(found, indent=2))
+
+
+@main.command()
 @click.option("--cloud", "cloud_path", type=click.Path(path_type=Path), help="Also leave a bootable qcow2 here.")
 def image(cloud_path: Path | None) -> None:
     """Build the guest image, unless it is there already."""
