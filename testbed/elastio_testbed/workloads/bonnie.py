@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from elastio.units import MIB
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
 PASSES = 4
 # Less than this and the benchmark's own six processes are in want.
 LEAST_MEMORY_MIB = 48
+
+
+def first_and_rest(runs: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """The figures of the first run, and the means of those after it, as the publication shows them.
+
+    `runs` are a set-up's `figures`. A figure that a run does not have is left out of the mean.
+    """
+    if not runs:
+        return {}, {}
+    names = sorted({name for run in runs[1:] for name in run})
+    return dict(runs[0]), {name: fmean(run[name] for run in runs[1:] if name in run) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import pytest
 
 from elastio_testbed.experiment import EXPERIMENTS, Scaled
 from elastio_testbed.workloads import Bonnie, Lammps, lammps
+from elastio_testbed.workloads.bonnie import first_and_rest
 
 LAMMPS, BONNIE = EXPERIMENTS["lammps"], EXPERIMENTS["bonnie"]
 SCALES = [(1.0, 1.0), (1.0, 0.5), (0.25, 0.5), (0.06, 0.5)]
@@ -59,6 +60,12 @@ def test_bonnies_random_reads_are_scaled_with_its_data() -> None:
     assert whole["seeks"] == 8192
     assert part["seeks"] == 1024
     assert part["pause_s"] == pytest.approx(30)
+
+
+def test_the_first_run_stands_apart_from_the_mean_of_the_rest() -> None:
+    runs = [{"write_mb_s": 100.0}, {"write_mb_s": 60.0, "seeks_per_s": 90.0}, {"write_mb_s": 70.0}]
+    assert first_and_rest(runs) == ({"write_mb_s": 100.0}, {"write_mb_s": 65.0, "seeks_per_s": 90.0})
+    assert first_and_rest(runs[:1]) == ({"write_mb_s": 100.0}, {})
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
