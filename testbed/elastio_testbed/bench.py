@@ -30,11 +30,9 @@ def footprint(seconds: float) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-bench-", dir="/var/tmp")))
         endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
+        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
         stack.enter_context(guest.vm)
         guest.prepare(endpoint)
-        guest.write_config(endpoint, sample_interval_s="1")
-        guest.check(["systemctl", "restart", "elastiod"], timeout_s=90)
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()
         guest.vm.agent.write_file("/opt/testbed/footprint.py", program)
         guest.check(["systemctl", "stop", "recorder"])

@@ -29,8 +29,19 @@ INSTANCE_TYPE = "m5.4xlarge"
 class Guest:
     """A virtual machine with one data volume, static or adaptive."""
 
-    def __init__(self, image: GuestImage, folder: Path, name: str, setup: Setup, scaled: Scaled) -> None:
+    def __init__(
+        self,
+        image: GuestImage,
+        folder: Path,
+        name: str,
+        setup: Setup,
+        scaled: Scaled,
+        *,
+        sample_interval_s: float | None = None,
+    ) -> None:
+        """Describe the guest; nothing runs yet. The agent samples at the pace of `scaled` unless told otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
+        self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
         self.serial = f"{name}backing"[:20]
         # Without a cap while the filesystem is made: that is not part of any experiment.
@@ -131,7 +142,7 @@ class Guest:
             "inactivity_delay_s": f"{scaled.inactivity_delay_s}",
             "cool_down_s": "1",
             "[agent]": "",
-            "sample_interval_s": f"{scaled.sample_interval_s}",
+            "sample_interval_s": f"{self.sample_interval_s}",
             "[provider]": "",
             "name": '"aws"',
             "[provider.aws]": "",
