@@ -163,9 +163,10 @@ class Guest:
         spec = {"directory": DATA, "seed": seed, "record": RECORD, **workload.spec(self.scaled)}
         self.vm.agent.write_file(SPEC, json.dumps(spec).encode())
         self.vm.agent.write_file(REPORT, b"")
-        self.check(["systemd-run", "--unit=workload", *self._command(), "run", SPEC, REPORT])
+        self.check(["systemd-run", "--unit=workload", *self.command(), "run", SPEC, REPORT])
 
-    def _command(self) -> list[str]:
+    def command(self) -> list[str]:
+        """How the workload's program is started in the guest; `run` or `verify` and its files follow."""
         return ["env", f"PYTHONPATH={PROGRAMS}", "python3", "-m", f"elastio_testbed.guest.{self.program}"]
 
     def workload_state(self) -> str:
@@ -191,7 +192,7 @@ class Guest:
         for serial in self.vm.disks():
             self.vm.set_limit(serial, None)
         self.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
-        text = self.check([*self._command(), "verify", SPEC], timeout_s=900)
+        text = self.check([*self.command(), "verify", SPEC], timeout_s=900)
         found: dict[str, Any] = json.loads(text)
         return found
 

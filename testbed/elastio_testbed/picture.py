@@ -12,7 +12,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from elastio_testbed.series import APPLICATION, BACKING, CACHE, Shown
+from elastio_testbed.rates import APPLICATION, BACKING, CACHE
+from elastio_testbed.series import Shown
 
 COLOURS = {APPLICATION: "#1b4f8f", BACKING: "#b3541e", CACHE: "#2e7d4f"}
 PHASE_COLOURS = {

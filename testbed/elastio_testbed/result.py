@@ -7,6 +7,7 @@ from typing import Any
 
 from elastio_testbed.bound import ratio
 from elastio_testbed.experiment import Setup
+from elastio_testbed.governed import Governed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,9 @@ class Phase:
     dumped_gb: float = 0.0
     cache_agbs: float = 0.0
     cache_agbs_bound: float = 0.0
+    begun: float = 0.0  # wall clock
+    ended: float = 0.0
+    governed: Governed | None = None  # of the first VM
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def _burst(guest: Guest, size_bytes: int, number: int) -> Trial:
     guest.vm.agent.write_file(SPEC, json.dumps(spec).encode())
     guest.vm.agent.write_file(REPORT, b"")
     unit = f"burst{number}"
-    guest.check(["systemd-run", f"--unit={unit}", "python3", "/opt/testbed/workload.py", "run", SPEC, REPORT])
+    guest.check(["systemd-run", f"--unit={unit}", *guest.command(), "run", SPEC, REPORT])
     dump = _wait_for_dump(guest, unit)
     guest.wait_for(lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], REST_S, "the release")
     phases = _phases(guest)

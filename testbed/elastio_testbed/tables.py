@@ -25,7 +25,7 @@ class Table:
 
 def all_tables(document: Document) -> list[Table]:
     """Every table that has a row, in the order in which they are read."""
-    makers = (completion, throughput, cost, caches, latency, model)
+    makers = (completion, throughput, cost, caches, bandwidth, latency, model)
     return [table for make in makers if (table := make(document)).rows]
 
 
@@ -182,6 +182,30 @@ def caches(document: Document) -> Table:
         "size, which nothing measured has chosen. The sums cover all that was paid, failed purchases too."
     )
     return Table("Caches against the lower bound", heads, tuple(rows), note)
+
+
+def bandwidth(document: Document) -> Table:
+    """What applications and flush made of both volumes."""
+    rows = tuple(
+        (
+            _name(n, phase, document),
+            number(phase["governed"]["burst_mb_s"]),
+            number(_percent(phase["governed"]["resting_share"]), 0, " %"),
+            number(_percent(phase["governed"]["flushing_share"]), 0, " %"),
+        )
+        for _, n, phase in _phases(document)
+        if phase.get("governed")
+    )
+    heads = ("phase", "application in the burst, MB/s", "backing volume busy, ID", "backing volume busy, phase 2")
+    note = (
+        "Recorded in the guest beside the agent: throughput from writeback mode to the end of the dump; then the "
+        "share of the backing volume's bandwidth in use while the application rests, within ID and in phase 2."
+    )
+    return Table("Bandwidth during a boost", heads, rows, note)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def latency(document: Document) -> Table:

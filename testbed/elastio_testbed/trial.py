@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +19,11 @@ from elastio_testbed.bound import Bandwidths, dumped_by_phase, phase_bound_agbs
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
 from elastio_testbed.ec2.rows import VolumeRow
 from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
+from elastio_testbed.governed import Governed, governed, intervals_of
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
+from elastio_testbed.rates import APPLICATION, BACKING, rates_of
 from elastio_testbed.result import Phase, SetupResult
 from elastio_testbed.together import CancelledError
 
@@ -33,7 +35,7 @@ SETTLE_S = 60.0
 CALLS_S = 120.0  # the last calls into a guest
 JOURNAL = "/var/lib/elastio/journal.jsonl"
 # Of a phase's times those that are no steps on the way to writeback mode.
-NO_STEPS = {"boost_s", "flush_s", "attached_s"}
+NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
 # What one MiB/s of the cloud's API is bought as: 125 is the least that gp3 sells.
 API_MIB_S = 125
 
@@ -194,9 +196,18 @@ class Trial:
             evidence.journal = [record for guest in self.guests for record in _journal(guest)]
             reports = [guest.report() for guest in self.guests]
             evidence.cost_report = first.check(["elastio", "report"], timeout_s=60)
-        result = self._result(dumps, reports)
+        result = self._result(dumps, reports, self._governed(evidence))
         self.say(f"completed in {result.completion_s:.1f} s, {result.agbs:.0f} AGBs")
         return result, evidence
+
+    def _governed(self, evidence: Evidence) -> dict[float, Governed]:
+        """What became of both volumes' bandwidth in the first guest's boosts, by their begin."""
+        if not evidence.decisions or not evidence.timeline:
+            return {}
+        rates = rates_of(evidence.timeline, evidence.serial, is_static=False)
+        intervals = intervals_of(evidence.decisions, evidence.timeline[-1]["t"])
+        slow = self.scaled.backing_bytes_s / 1e6
+        return governed(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
 
     def _phases(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Phase]:
         """The boosts of one guest's ledger, with what the application dumped during each."""
@@ -209,7 +220,9 @@ class Trial:
             for row, size in zip(rows, dumped, strict=True)
         ]
 
-    def _result(self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]]) -> SetupResult:
+    def _result(
+        self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]], boosts: dict[float, Governed]
+    ) -> SetupResult:
         scaled, guests = self.scaled, self.guests
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
         completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
@@ -228,7 +241,11 @@ class Trial:
             dumps_s=tuple(round(d["ended"] - d["began"], 3) for d in dumps[0]),
             checksums_ok=all(v["ok"] for v in verified),
             volumes_left=left,
-            phases=tuple(p for n, report in enumerate(reports) for p in self._phases(guests[n].name, report, dumps[n])),
+            phases=tuple(
+                with_governed(p, boosts) if n == 0 else p
+                for n, report in enumerate(reports)
+                for p in self._phases(guests[n].name, report, dumps[n])
+            ),
             checksums={
                 f"{g.name}/{k}": c for g, v in zip(guests, verified, strict=True) for k, c in v["checksums"].items()
             },
@@ -296,11 +313,19 @@ def _volume_rows(endpoint: Ec2Endpoint) -> list[dict[str, Any]]:
     ]
 
 
+def with_governed(phase: Phase, boosts: dict[float, Governed]) -> Phase:
+    """The phase with what was measured of its first boost."""
+    own = [boosts[begin] for begin in sorted(boosts) if phase.begun <= begin <= phase.ended]
+    return replace(phase, governed=own[0]) if own else phase
+
+
 def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
     steps = row["steps"]
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
     return Phase(
         vm=vm,
+        begun=_epoch(row["begun"]),
+        ended=_epoch(row["closed"] or row["begun"]),
         size_gb=round(row["sold_size_bytes"] / GB, 4),
         attach_s=steps["boost_s"],
         attached_s=steps["attached_s"],

@@ -6,7 +6,8 @@ import pytest
 
 from elastio_testbed.experiment import Setup
 from elastio_testbed.lvmcache import MAPPED_NAME
-from elastio_testbed.series import from_json, role_of, shown, thinned
+from elastio_testbed.rates import role_of
+from elastio_testbed.series import from_json, shown, thinned
 
 from .documents import evidence
 

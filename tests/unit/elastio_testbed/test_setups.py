@@ -5,8 +5,8 @@ import pytest
 from elastio_testbed.cli import chosen_setups
 from elastio_testbed.experiment import PUBLISHED, Setup
 from elastio_testbed.lvmcache import MAPPED_NAME
+from elastio_testbed.rates import rates_of
 from elastio_testbed.run import Plan
-from elastio_testbed.series import rates_of
 
 MIB_SECTORS = 2048
 
