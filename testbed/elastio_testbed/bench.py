@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
@@ -14,6 +13,7 @@ from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import Guest
+from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.trial import Plan, open_endpoint
 
 SETTLE_S = 30
@@ -28,7 +28,7 @@ def footprint(seconds: float) -> dict[str, Any]:
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)
     scaled = plan.scaled()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-bench-", dir="/var/tmp")))
+        folder = Path(stack.enter_context(scratch_folder("elastio-bench-")))
         endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
         guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
         stack.enter_context(guest.vm)

@@ -7,7 +7,6 @@ the learned one. Then the same burst meets smaller and smaller caches, until one
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
 from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.scratch import scratch_folder
 
 SPEC, REPORT = "/var/tmp/burst.json", "/var/tmp/burst.report"
 LEDGER = "/var/lib/elastio/ledger.sqlite"
@@ -74,7 +74,7 @@ def measure(plan: Plan, image: GuestImage, say: Callable[[str], None]) -> Sizing
     """One adaptive guest and bursts of the plan's second dump. Raises GuestError when a burst does not end."""
     scaled = plan.scaled()
     burst = scaled.dumps_bytes[-1]
-    with tempfile.TemporaryDirectory(prefix="elastio-testbed-", dir="/var/tmp") as name:
+    with scratch_folder("elastio-testbed-") as name:
         folder = Path(name)
         with open_endpoint(plan, scaled, folder / "cloud") as endpoint:
             guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
 from elastio_testbed.rates import APPLICATION, BACKING, rates_of
 from elastio_testbed.result import Phase, SetupResult
+from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.together import CancelledError
 
 POLL_S = 1.0
@@ -127,7 +127,7 @@ class Trial:
         """Boot the guests and put device, filesystem, agent and caps in place."""
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
-        folder = Path(enter(tempfile.TemporaryDirectory(prefix="elastio-testbed-", dir="/var/tmp")))
+        folder = Path(enter(scratch_folder("elastio-testbed-")))
         self._cloud = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
             guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
