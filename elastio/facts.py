@@ -62,13 +62,21 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
     backing = host.backing if host else None
-    wanted = governor.pace(sample, backing, policy)
-    state = replace(state, load=watch_load(state.load, sample, policy), flush_mb_s=wanted)
+    state = replace(state, load=watch_load(state.load, sample, policy))
+    if _shows_no_cache_yet(state, sample):
+        return replace(state, flush_mb_s=governor.first_pace(policy))
+    state = replace(state, flush_mb_s=governor.pace(sample, backing, policy))
     pressed = governor.pressed_mb_s(sample, backing, policy)
     if state.cycle is None or state.phase is not Phase.BOOSTING or pressed <= 0:
         return state
     more = int(pressed * sample.seconds * MB)
     return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
+
+
+def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
+    """The sample begins before the cache was there: what it shows of the backing volume is over."""
+    boosted = state.cycle.marks.boosted if state.cycle else None
+    return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
 
 
 # --- outcomes --------------------------------------------------------------------------------------------

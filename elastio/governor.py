@@ -42,6 +42,12 @@ def pace(sample: Sample, backing: BackingView | None, policy: Policy) -> float |
     return max(spare, policy.backing_bandwidth_mb_s)
 
 
+def first_pace(policy: Policy) -> float:
+    """MB/s from the attachment on: applications leave the backing volume in that moment, and no sample shows it yet."""
+    drain = min(policy.drain_bandwidth_mb_s, policy.backing_bandwidth_mb_s)
+    return drain if drain >= LEAST * policy.backing_bandwidth_mb_s else NOTHING
+
+
 def pressed_mb_s(sample: Sample, backing: BackingView | None, policy: Policy) -> float:
     """What was flushed in the sample beyond the spare bandwidth, because the cache was nearly full."""
     spare = _spare(sample, policy)

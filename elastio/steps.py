@@ -116,7 +116,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.cache_set is None or disk.cache_set != cycle.cache_set:
         action: Action = FormatCache(cycle.serial, cycle.sold.size_bytes)
         return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be formatted as a cache")
-    action = AttachCacheSet(cycle.cache_set, cycle.serial, state.flush_mb_s)
+    action = AttachCacheSet(cycle.cache_set, cycle.serial, governor.first_pace(policy))
     return _ask(action, cycle.paced(action), obs, "the cache set to be attached")
 
 

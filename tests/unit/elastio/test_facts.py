@@ -61,3 +61,14 @@ def test_the_pace_of_flushing_follows_the_last_sample() -> None:
     assert resting.flush_mb_s is None
     assert fold(resting, Observation(now=NOW, wall=NOW), POLICY).flush_mb_s is None
     assert fold(replace(resting), Observation(now=NOW, wall=NOW, sample=busy), POLICY).flush_mb_s == NOTHING
+
+
+def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush() -> None:
+    policy = replace(POLICY, drain_bandwidth_mb_s=POLICY.backing_bandwidth_mb_s)
+    before = Sample(NOW, 1.0, Rates(0, 30), backing=Rates(0, 20), cache=Rates(0, 10))
+    attached = cycle().marked(boosted=NOW - 0.5)
+    state = AgentState(phase=Phase.BOOSTING, cycle=attached, recovered=True)
+    seen = Observation(now=NOW, wall=NOW, host=host(cached(available_percent=90)), sample=before)
+    assert fold(state, seen, policy).flush_mb_s == POLICY.backing_bandwidth_mb_s
+    later = replace(seen, sample=replace(before, seconds=0.4))
+    assert fold(state, later, policy).flush_mb_s == NOTHING
