@@ -91,7 +91,7 @@ def is_blank(disk: Disk) -> bool:
     """
     ends = ((0, SIGNED_BYTES), (max(0, disk.size_bytes - SIGNED_TAIL_BYTES), SIGNED_TAIL_BYTES))
     try:
-        return all(_is_zero(disk.node, at, length) for at, length in ends)
+        return all(_is_zero(disk.node, at, min(length, disk.size_bytes - at)) for at, length in ends)
     except OSError:
         return False
 
@@ -105,7 +105,7 @@ def _is_zero(node: Path, at: int, length: int) -> bool:
             if error.errno != errno.EINVAL:
                 raise
             read = _read_into(block, node, at, 0)
-        return read > 0 and block[:read] == bytes(read)
+        return read == length and block[:] == bytes(length)  # what was not read proves nothing
 
 
 def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:

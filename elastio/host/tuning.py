@@ -26,9 +26,8 @@ IO_ERROR_LIMIT = 2147483647
 SECTOR = 512
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
 FLUSH_PERCENT = 10  # any target above 0 lifts the flush to normal I/O class; the rate floor does the rest
-LIMIT_PERCENT = (
-    70  # a target that dirty data hardly reaches (the kernel clamps it to its cutoff): the floor is the rate
-)
+# A target that dirty data hardly reaches (the kernel clamps it to its cutoff), so that the rate stays at its floor.
+LIMIT_PERCENT = 70
 
 SET_KNOBS = {
     "congested_read_threshold_us": 0,

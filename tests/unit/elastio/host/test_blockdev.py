@@ -225,3 +225,10 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_blank(tree: Tree) -> None:
     cache = disk(tree)
     cache.node.unlink()
     assert not is_blank(cache)
+
+
+def test_a_disk_that_gives_less_than_was_asked_for_is_not_taken_for_blank(tree: Tree) -> None:
+    tree.cache_disk(size_bytes=8 * MIB)
+    cache = disk(tree)
+    os.truncate(cache.node, 8 * MIB - SIGNED_TAIL_BYTES // 2)
+    assert not is_blank(cache)
