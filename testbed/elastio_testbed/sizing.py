@@ -27,6 +27,7 @@ LEARNING = 3
 # Each trial is this much smaller than the one before.
 STEP = 0.94
 TRIALS = 8
+LEAST_BYTES = int(0.26 * GIB)  # bcache takes no less, and neither does the agent's configuration
 REST_S = 600.0
 
 
@@ -99,7 +100,7 @@ def _smaller(size_bytes: int, unit_bytes: int) -> Iterator[int]:
     last = size_bytes
     for trial in range(1, TRIALS + 1):
         size = int(size_bytes * STEP**trial) // unit_bytes * unit_bytes
-        if size < last:
+        if LEAST_BYTES <= size < last:
             yield size
         last = size
 
