@@ -126,6 +126,11 @@ class FaultPlan:
             self._pending.remove(accident)
         return now
 
+    def next_at(self, cache: str | None) -> float:
+        """`elapsed` of the next accident while the cache stays as it is; infinite: none will come by itself."""
+        times = (float("-inf") if a.when == cache else float(a.when) for a in self._pending if _is_near(a, cache))
+        return min(times, default=float("inf"))
+
     def story(self) -> str:
         """One line from which `parse` makes this plan again."""
         return " ".join(str(f) for f in (*self.faults, *self.accidents)) or "nothing"
@@ -156,6 +161,10 @@ class FaultPlan:
             when = draw.choice(("dirty", "clean", str(draw.randint(1, int(horizon_s)))))
             happenings.append(Accident(when, draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))))
         return cls(faults, happenings)
+
+
+def _is_near(accident: Accident, cache: str | None) -> bool:
+    return accident.when == cache or accident.when not in {"dirty", "clean"}
 
 
 def _is_due(accident: Accident, elapsed: float, cache: str | None) -> bool:

@@ -128,6 +128,11 @@ class SimProvider:
         """`clock.elapsed()` of the next thing that will happen by itself, or None."""
         return self._events[0][0] if self._events else None
 
+    def quiet_until(self) -> float:
+        """`clock.elapsed()` before which `tick` has nothing to do."""
+        tries = (v.leave_at for v in self.volumes.values() if v.leaving)
+        return min(self._events[0][0] if self._events else math.inf, min(tries, default=math.inf))
+
     def bill_agbs(self) -> float:
         """What every volume so far really cost: bandwidth x size x time from purchase to deletion."""
         now = self.clock.elapsed()
