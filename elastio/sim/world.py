@@ -59,6 +59,7 @@ class SimWorld:
             Chance(self.settings.seed + 1, self.meter),
         )
         self.workload = workload or Workload()
+        self.on_agent: Callable[[Accident], None] = lambda accident: None  # what happens to the agent alone
         self.happened: list[tuple[float, Accident]] = []
         self._ticks = 0
 
@@ -123,6 +124,8 @@ class SimWorld:
             self.clock.jump_wall(accident.seconds)
         elif accident.kind is Kind.VANISH:
             self.vanish()
+        else:
+            self.on_agent(accident)
 
     # --- accidents -------------------------------------------------------------------------------------------
 
