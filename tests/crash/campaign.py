@@ -47,10 +47,11 @@ class Case:
     @classmethod
     def parse(cls, text: str) -> Case:
         """Raises ValueError for what is no case."""
-        story, number, how, woe = text.split("/")
-        if story not in STORIES or how not in HOW or woe not in WOES:
+        words = text.split("/")
+        known = len(words) == 4 and words[0] in STORIES and words[2] in HOW and words[3] in WOES
+        if not known or not words[1].isdigit():
             raise ValueError(f"{text!r} is no case: story/point/how/woe")
-        return cls(story, int(number), how, woe)
+        return cls(words[0], int(words[1]), words[2], words[3])
 
 
 @dataclass(frozen=True)
