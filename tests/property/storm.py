@@ -121,7 +121,7 @@ class Storm:
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""
         try:
-            self.sim.run_until_settled(CALM_S)
+            self.sim.run_until_settled(CALM_S + self.away_s())
         except TimeoutError as error:
             if self.needs_a_human():
                 return
@@ -149,11 +149,14 @@ class Storm:
     def _is_clock_wrong(self) -> bool:
         return any(a.kind is Kind.WALL_JUMP for a in self.plan.accidents)
 
+    def away_s(self) -> float:
+        """How long accidents keep the agent from its work."""
+        return sum(a.seconds for a in self.plan.accidents if a.kind in (Kind.STOP, Kind.KILL))
+
     def late_s(self) -> float:
         """By how much the end of a bill may be seen too late."""
         late = SEEN_S
         for fault in self.plan.faults:
             late += (MUTE_S if fault.kind in MUTE else FAILED_S) * max(1, fault.calls)
-        for accident in self.plan.accidents:
-            late += FAILED_S + (accident.seconds if accident.kind in (Kind.STOP, Kind.KILL) else 0.0)
+        late += FAILED_S * len(self.plan.accidents) + self.away_s()
         return late + (FAILED_S + DOWN_S) * len(self.schedule.happenings)
