@@ -64,9 +64,9 @@ class Marks:
 class Cycle:
     """One bought volume.
 
-    `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever is
-    done to the time of day in between. `forced` drains to the end even under load. `doubt_at` is when a purchase was last asked for without a clear
-    answer; None: no purchase is in doubt.
+    `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever
+    is done to the time of day in between. `forced` drains to the end even under load. `doubt_at` is when a purchase was
+    last asked for without a clear answer; None: no purchase is in doubt.
     """
 
     token: str
