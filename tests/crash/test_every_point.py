@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import POINTS, Case, all_cases, play, points_of
+from .campaign import POINTS, Case, all_cases, fewer_points, play, points_of
 from .crashes import STORIES, Play, Tripwire
 from .faults import SEEN_S, WOES
 
@@ -38,11 +38,11 @@ def test_comes_to_rest_wherever_the_agent_is_killed(story: str, record_property:
 
 def test_no_point_is_lost() -> None:
     """A scenario whose points become fewer proves less: change the file only where the agent has fewer effects."""
-    known: dict[str, int] = json.loads(POINTS.read_text())
     counted = {story: len(points_of(story)) for story in STORIES}
-    assert known.keys() == counted.keys()
-    fewer = {story: (counted[story], known[story]) for story in STORIES if counted[story] < known[story]}
-    assert not fewer, f"points now and before: {fewer}"
+    assert json.loads(POINTS.read_text()).keys() == counted.keys()
+    assert fewer_points(counted) == {}
+    assert fewer_points({**counted, "boost": 3}).keys() == {"boost"}
+    print(f"{sum(counted.values())} points: {counted}")
 
 
 def test_comes_to_rest_whatever_fails_and_however_it_ends() -> None:
