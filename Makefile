@@ -12,7 +12,7 @@ SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test e2e demo bench evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e demo bench evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ check: setup lint types contracts unit ## Lint, types, import contracts, unit an
 test: check ## Everything: checks, property and crash tests, and the elastic cycle in a guest
 	$(BIN)/pytest -q $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
+
+storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
+	$(BIN)/python -m tests.crash.campaign
+	$(BIN)/python -m tests.property.campaign 10000
 
 e2e: setup ## The elastic cycle on real bcache in a guest
 	$(BIN)/pytest -q $(SLOW_TESTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -36,7 +37,7 @@ class LedgerBooks:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
         self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
         self._touched = float("-inf")
-        self._spend = Spend()
+        self._spend = Spend(known=False)
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there all the way up to this moment
@@ -75,11 +76,12 @@ class LedgerBooks:
         return self._ledger.learned_size(self._uuid)
 
     def spend(self, *, wall: float) -> Spend:
-        """Since local midnight. While the ledger cannot be read, what was known last."""
+        """Since local midnight. While the ledger cannot be read, what was known last, marked as not known."""
         try:
             self._spend = self._ledger.spend_since(day_start(wall, self._zone), wall)
         except LedgerError as error:
             _log.error("today's spend is not known: %s", error)
+            self._spend = replace(self._spend, known=False)
         return self._spend
 
     def touch_device(self, agent: Agent, config: Config, *, wall: float) -> None:

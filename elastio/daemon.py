@@ -38,7 +38,6 @@ from elastio.loop import Agent, Lanes, Look
 from elastio.model import HostView
 from elastio.ports import VolumeProvider
 from elastio.requests import Requests
-from elastio.state import AgentState
 
 _log = logging.getLogger("elastio")
 
@@ -60,13 +59,10 @@ class CloudDoor:
         return self._opened
 
     def warm_up(self) -> None:
-        """Load the SDK ahead of the first boost. A failure shows again, as an error, when the cloud is asked."""
-        try:
-            warm = getattr(self(), "warm_up", None)
-            if warm is not None:
-                warm()
-        except ElastioError as error:
-            _log.warning("the cloud is not ready: %s", error)
+        """Load the SDK ahead of the first boost. Raises errors of `elastio.errors`; they show again in each call."""
+        warm = getattr(self(), "warm_up", None)
+        if warm is not None:
+            warm()
 
 
 def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
@@ -149,15 +145,9 @@ class Daemon:
     def _agent(self, books: LedgerBooks, lanes: Lanes) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
-        state = AgentState(
-            phase=memory.phase,
-            cycle=memory.cycle,
-            paused=memory.paused,
-            learned_size_bytes=books.learned_size(),
-        )
         return Agent(
             self.config.policy(),
-            state,
+            memory.state(books.learned_size()),
             lanes=lanes,
             journal=self._journal,
             books=books,

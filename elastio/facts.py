@@ -47,6 +47,8 @@ LOOK_LATER_S = 30.0
 MANY_TRIES = 16
 # A volume that was never shown and still is not after this long does not exist.
 VISIBLE_WITHIN_S = 60.0
+# The clocks of a cloud and of a machine that keeps its time differ by less.
+CLOCKS_AGREE_S = 5.0
 
 
 def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
@@ -157,17 +159,23 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case ReleaseCacheDisk():
             return cycle.marked(released=obs.now)
         case DeleteVolume():
-            closed = obs.wall if cycle.closed_wall is None else cycle.closed_wall
-            return replace(cycle, closed_wall=closed).marked(deleted=obs.now)
+            return cycle.bill_closed(obs.now).marked(deleted=obs.now)
     return cycle
 
 
 def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
     """Bind the cycle to its volume. The bill runs from the cloud's own creation time."""
-    opened = cycle.opened_wall if cycle.opened_wall is not None else min(volume.created_wall, obs.wall)
+    opened = cycle.opened_wall if cycle.opened_wall is not None else _opened_wall(cycle, volume, obs)
     return replace(
         cycle, volume_id=volume.id, serial=volume.serial, volume=volume, doubt_at=None, opened_wall=opened
     ).marked(created=obs.now)
+
+
+def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
+    """The cloud's time, unless our clock contradicts it: then the decision to buy, as we count."""
+    latest = cycle.wall_at(obs.now)
+    agree = cycle.started_wall - CLOCKS_AGREE_S <= volume.created_wall <= latest + CLOCKS_AGREE_S
+    return min(volume.created_wall, latest) if agree else cycle.started_wall
 
 
 def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
@@ -177,8 +185,7 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
     invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
     if cycle.volume is None or invisible_yet:
         return cycle
-    closed = obs.wall if cycle.closed_wall is None else cycle.closed_wall
-    return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE), closed_wall=closed)
+    return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE)).bill_closed(obs.now)
 
 
 def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:

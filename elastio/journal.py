@@ -2,7 +2,7 @@
 
 Append-only JSON lines, flushed to the disk before an effect starts. After a crash the last record tells which cycle
 was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
-power cut leaves and is cut off. `elastio why` reads the same file.
+power cut leaves and is cut off. `elastio why` reads the same records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,34 @@ from elastio.errors import JournalError
 from elastio.state import AgentState, Cycle, Phase
 
 ROTATE_BYTES = 4 * 1024 * 1024
+OLDER = ".old"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the journal remembers of the agent: phase and cycle of the last record, whether it was paused."""
+    """What the journal remembers of the agent: phase and cycle of the last record, whether it was paused.
+
+    `failures` boosts in a row did not come to be; none is begun before `cool_until` (CLOCK_BOOTTIME).
+    """
 
     phase: Phase = Phase.IDLE
     cycle: Cycle | None = None
     paused: bool = False
+    failures: int = 0
+    cool_until: float = 0.0
+
+    def state(self, learned_size_bytes: int | None) -> AgentState:
+        """What an agent starts with."""
+        return AgentState(
+            phase=self.phase,
+            cycle=self.cycle,
+            paused=self.paused,
+            failures=self.failures,
+            cool_until=self.cool_until,
+            learned_size_bytes=learned_size_bytes,
+        )
 
 
 class Journal:
@@ -147,7 +164,7 @@ class Journal:
         if os.write(descriptor, last) != len(last):
             raise OSError(errno.ENOSPC, "the disk is full")
         os.fdatasync(descriptor)
-        older = self.path.with_suffix(".old")
+        older = self.path.with_suffix(OLDER)
         older.unlink(missing_ok=True)
         os.link(self.path, older)
         fresh.replace(self.path)
@@ -163,7 +180,13 @@ def _make_names_durable(directory: Path) -> None:
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
-    return {"phase": state.phase.value, "cycle": encode(state.cycle), "paused": state.paused}
+    return {
+        "phase": state.phase.value,
+        "cycle": encode(state.cycle),
+        "paused": state.paused,
+        "failures": state.failures,
+        "cool_until": state.cool_until,
+    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------
@@ -186,6 +209,16 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
+def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
+    """`read` of the file that was rotated away, then of this one; what stands in both (one record, or all) once."""
+    told = set()
+    for record in (*read(path.with_suffix(OLDER)), *read(path)):
+        name = (record.get("seq"), record.get("boot"), record.get("wall"))
+        if name not in told:
+            told.add(name)
+            yield record
+
+
 def remember(path: Path, *, now: float, wall: float, boot_id: str) -> Memory:
     """What the last record with a cycle says, its clock moved into this boot.
 
@@ -204,15 +237,27 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
         return Memory()
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
-        memory = Memory(Phase(last["phase"]), cycle, bool(last.get("paused", False)))
         written_now, written_wall = float(last["now"]), float(last["wall"])
+        same_boot = last.get("boot") == boot_id
+        shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
+        memory = Memory(
+            Phase(last["phase"]),
+            cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
+            bool(last.get("paused", False)),
+            int(last.get("failures", 0)),
+            # Never longer than it was to be from the last record on, whatever the time of day does.
+            min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
-    if cycle is None or last.get("boot") == boot_id:
-        return memory
-    return replace(memory, cycle=shift(cycle, (now - wall) - (written_now - written_wall), now))
+    return memory
+
+
+def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
+    """Seconds that were left of a cool-down when the record was written."""
+    return float(record.get("cool_until", 0.0)) - written_now
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

@@ -16,15 +16,21 @@ import signal
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from typing import Generic, Protocol, TypeVar
+
+from elastio.errors import ElastioError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)
 
+# A child that is not warm by then is given up, and the next one has twice as long. Trimming the data of a new SDK
+# release takes up to two minutes.
+WARM_UP_S = 300.0
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 # The ends of all lanes that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
@@ -40,6 +46,11 @@ class LanePort(Protocol[JobIn_contra, ResultOut_co]):
     @property
     def busy(self) -> bool: ...
 
+    @property
+    def trouble(self) -> str:
+        """Why a child could not warm up, or an empty string; known before the first job."""
+        ...
+
     def submit(self, job: JobIn_contra, timeout_s: float) -> None: ...
 
     def poll(self) -> ResultOut_co | None: ...
@@ -47,11 +58,19 @@ class LanePort(Protocol[JobIn_contra, ResultOut_co]):
     def next_event_at(self) -> float | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """What a child says before its first answer; `trouble` is the error of its warm-up, or empty."""
+
+    trouble: str
+
+
 class ForkLane(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
 
-    `warm_up` runs once in every new child before its first job: slow imports happen there. An exception in `work` is
-    a bug: it is logged, the child ends, because nobody knows what it left behind, and the job counts as lost.
+    `warm_up` runs once in every new child before its first job: slow imports happen there, and the time of that job
+    counts from their end. What it raises is known as `trouble`; the job is tried nevertheless. An exception in `work`
+    is a bug: it is logged, the child ends, because nobody knows what it left behind, and the job counts as lost.
     """
 
     def __init__(
@@ -66,8 +85,10 @@ class ForkLane(Generic[Job, Result]):
         self._child: ForkProcess | None = None
         self._pipe: Connection | None = None
         self._job: Job | None = None
-        self._began = self._deadline = 0.0
-        self._given_up = False
+        self._began = self._deadline = self._timeout_s = 0.0
+        self._given_up = self._warming = False
+        self._warm_up_s = WARM_UP_S
+        self.trouble = ""
 
     # --- the parent's side -------------------------------------------------------------------------------
 
@@ -80,6 +101,8 @@ class ForkLane(Generic[Job, Result]):
         self._child.start()
         theirs.close()
         self._pipe = ours
+        self._warming = self._warm_up is not None
+        self._deadline = time.monotonic() + self._warm_up_s
 
     @property
     def busy(self) -> bool:
@@ -93,11 +116,13 @@ class ForkLane(Generic[Job, Result]):
         return self.busy and self._given_up
 
     def awaited(self) -> Connection | None:
-        """For a selector: readable when the answer is there, or will never be. None while nothing is awaited.
+        """For a selector: readable when the child is warm, when the answer is there, or when it will never be.
+
+        None while nothing is awaited.
 
         Another job may mean another connection with the same descriptor: compare connections, not numbers.
         """
-        return self._pipe if self._job is not None else None
+        return self._pipe if self._job is not None or self._warming else None
 
     def submit(self, job: Job, timeout_s: float) -> None:
         if self.busy:
@@ -105,8 +130,9 @@ class ForkLane(Generic[Job, Result]):
         if self._child is None or not self._child.is_alive():
             self._bury()
             self.start()
-        self._job, self._began = job, time.monotonic()
-        self._deadline = self._began + timeout_s
+        self._job, self._began, self._timeout_s = job, time.monotonic(), timeout_s
+        if not self._warming:
+            self._deadline = self._began + timeout_s
         if self._pipe is None:
             raise RuntimeError(f"lane {self.name} has no child")
         try:
@@ -115,36 +141,50 @@ class ForkLane(Generic[Job, Result]):
             _log.warning("lane %s: the child did not take a job: %s", self.name, error)
 
     def poll(self) -> Result | None:
-        """The result, once: the child's, or `lost` when its time is over or it died."""
-        if self._job is None or self._pipe is None:
+        """The result, once: the child's, or `lost` when its time is over or it died. Also takes in `trouble`."""
+        if self._pipe is None or self.awaited() is None:
             return None
         try:
-            if self._pipe.poll():
-                result: Result = self._pipe.recv()
-                self._job = None
-                return result
+            while self._pipe.poll():
+                message: Result | Warm = self._pipe.recv()
+                if not isinstance(message, Warm):
+                    self._job = None
+                    return message
+                self._is_warm(message)
+                if self._job is None:
+                    return None
         except (EOFError, OSError, pickle.UnpicklingError):
             return self._give_up()
         return self._give_up() if time.monotonic() > self._deadline else None
 
     def next_event_at(self) -> float | None:
         """Monotonic time at which `poll` has something to say even if the child says nothing."""
-        return self._deadline if self._job is not None else None
+        return self._deadline if self.awaited() is not None else None
 
-    def _give_up(self) -> Result:
+    def _is_warm(self, message: Warm) -> None:
+        self._warming, self.trouble = False, message.trouble
+        self._deadline = time.monotonic() + self._timeout_s
+        if message.trouble:
+            _log.error("lane %s: %s", self.name, message.trouble)
+
+    def _give_up(self) -> Result | None:
         job, self._job = self._job, None
-        assert job is not None
         if self._child is not None and self._child.is_alive():
             self._child.kill()
         self._given_up = True
-        return self._lost(job, time.monotonic() - self._began)
+        if self._warming:
+            self._warming = False
+            self._warm_up_s *= 2  # on this machine it takes longer: a limit that is too short would hold for ever
+            self.trouble = "the child that was being started ended, or was not ready in time"
+            _log.error("lane %s: %s", self.name, self.trouble)
+        return None if job is None else self._lost(job, time.monotonic() - self._began)
 
     def _bury(self) -> None:
         if self._child is not None:
             self._child.join(timeout=0)
         if self._pipe is not None:
             self._pipe.close()
-        self._child, self._pipe, self._given_up = None, None, False
+        self._child, self._pipe, self._given_up, self._warming = None, None, False, False
 
     def close(self, wait_s: float) -> None:
         """Let a running job end within `wait_s`, then end the child."""
@@ -165,7 +205,8 @@ class ForkLane(Generic[Job, Result]):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._warm()
+        if self._warm_up is not None:
+            pipe.send(Warm(self._warmed_up(self._warm_up)))
         while True:
             try:
                 job: Job = pipe.recv()
@@ -178,13 +219,16 @@ class ForkLane(Generic[Job, Result]):
                 os._exit(1)
             pipe.send(result)
 
-    def _warm(self) -> None:
-        """A failure shows again in the first job, where it has an outcome."""
+    def _warmed_up(self, warm_up: Callable[[], None]) -> str:
+        """What went wrong. It shows again in the first job, where it has an outcome."""
         try:
-            if self._warm_up is not None:
-                self._warm_up()
-        except Exception:
+            warm_up()
+        except ElastioError as error:
+            return str(error)
+        except Exception as error:
             _log.exception("lane %s: the start of the child failed", self.name)
+            return f"the start of the child failed: {error}"
+        return ""
 
 
 def die_with_parent() -> None:

@@ -110,6 +110,7 @@ class Agent:
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.last_error = ""
+        self._cloud_error: str | None = None  # None: no call has ended yet
         self._lanes, self._journal, self._books = lanes, journal, books
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
         self._forecast: Forecast | None = None
@@ -161,6 +162,11 @@ class Agent:
         """False when the kernel has not shown its state for longer than any healthy look takes."""
         return self.view is not None and self._clock.now() - self.view.at < STALE_S
 
+    @property
+    def cloud_error(self) -> str:
+        """Why the cloud cannot be asked, or did not do what was asked last; empty once a call succeeded."""
+        return self._lanes.cloud.trouble if self._cloud_error is None else self._cloud_error
+
     # --- taking in -----------------------------------------------------------------------------------------
 
     def _collect(self, now: float) -> None:
@@ -172,6 +178,8 @@ class Agent:
             self._look_wanted = True
             if lane is self._lanes.host:
                 self._host_changed_at = now
+            else:
+                self._cloud_error = outcome.error
             self._note(outcome, now)
         seen = self._lanes.look.poll()
         if isinstance(seen, HostView):

@@ -172,8 +172,7 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
     """Cycles whose ledger row is due: a phase or a bill changed, or the cycle has just ended."""
     old, new = before.cycle, after.cycle
     if folded.cycle is not None and new is None:
-        open_bill = folded.cycle.opened_wall is not None and folded.cycle.closed_wall is None
-        return (replace(folded.cycle, closed_wall=obs.wall) if open_bill else folded.cycle,)
+        return (folded.cycle if folded.cycle.opened_wall is None else folded.cycle.bill_closed(obs.now),)
     if new is None:
         return ()
     billed = old is None or (old.opened_wall, old.closed_wall) != (new.opened_wall, new.closed_wall)

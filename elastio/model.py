@@ -204,11 +204,12 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was used up of the caps since local midnight."""
+    """What was used up of the caps since local midnight. `known` False: it may be more, the ledger cannot be read."""
 
     boosts: int = 0
     agbs: float = 0.0
     currency: float = 0.0
+    known: bool = True
 
 
 # --- requests of an operator --------------------------------------------------------------------------------

@@ -22,6 +22,11 @@ class Caps:
     max_agbs_per_day: float | None = None
     max_cost_per_day: float | None = None
 
+    @property
+    def has_daily(self) -> bool:
+        """Something but the size is limited."""
+        return any(c is not None for c in (self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day))
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -131,6 +136,8 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
             f"a cache of {size_bytes / GIB:.1f} GiB is larger than the cap of "
             f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
         )
+    if not spend.known and caps.has_daily:
+        return "what was spent today is not known, because the ledger cannot be read, and there are caps on it ([caps])"
     if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
         return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
     least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)

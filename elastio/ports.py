@@ -29,20 +29,29 @@ class VolumeProvider(Protocol):
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
         """Buy a volume; idempotent in `token` (an adapter looks first where its cloud has no such thing).
 
+        A token that has bought a volume leads to that volume, whatever `spec` says now: an operator may have changed
+        the settings since, and the volume is paid for.
+
         The tags are on the volume from its first moment, together with this agent's own.
         """
         ...
 
     def attach(self, volume_id: VolumeId) -> None:
-        """Ask for attachment to this instance. Already attached here: no error."""
+        """Ask for attachment to this instance. Already attached here: no error.
+
+        A volume that the cloud does not know: TransientError. It may have been bought a moment ago.
+        """
         ...
 
     def detach(self, volume_id: VolumeId) -> None:
-        """Ask for detachment, never by force. Not attached: no error."""
+        """Ask for detachment, never by force. Not attached, or not known to the cloud: no error."""
         ...
 
     def delete(self, volume_id: VolumeId) -> None:
-        """Ask for deletion of a volume that carries this agent's tag. Already gone: no error."""
+        """Ask for deletion of a volume that carries this agent's tag. Already gone: no error.
+
+        What the cloud does not show counts as gone, also where it was bought a moment ago: see it before.
+        """
         ...
 
     def describe(self, volume_id: VolumeId) -> Volume | None:

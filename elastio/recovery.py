@@ -78,7 +78,7 @@ def cycle_of(volume: Volume, obs: Observation) -> Cycle:
         token=volume.token or volume.id,
         trigger=Trigger.ORPHAN,
         spec=VolumeSpec(volume.size_bytes, volume.bandwidth_mb_s),
-        started_at=obs.now,
+        started_at=obs.now - max(0.0, obs.wall - volume.created_wall),
         started_wall=volume.created_wall,
         volume_id=volume.id,
         serial=volume.serial,

@@ -9,7 +9,7 @@ from typing import Any
 
 from elastio import __version__
 from elastio.control import Pending
-from elastio.journal import read
+from elastio.journal import read, read_with_older
 from elastio.loop import Agent
 from elastio.model import Request, RequestKind
 from elastio.observation import Answer
@@ -53,13 +53,18 @@ class Requests:
             sample=agent.last_sample,
             host_responsive=agent.host_responsive,
             last_error=agent.last_error,
+            cloud_error=agent.cloud_error,
         )
         return Status.of(agent.state, agent.snapshot(), agent.policy, around)
 
 
 def decisions(journal: Path, count: int) -> list[dict[str, Any]]:
-    """The last decisions, oldest first, each with the first action that followed it."""
-    return decisions_in(read(journal), count)
+    """The last decisions, oldest first, each with the first action that followed it.
+
+    The older file is large, and read only where the newer one does not hold so many.
+    """
+    found = decisions_in(read(journal), count)
+    return found if len(found) == count else decisions_in(read_with_older(journal), count)
 
 
 def decisions_in(records: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:

@@ -64,8 +64,9 @@ class Marks:
 class Cycle:
     """One bought volume.
 
-    `forced` drains to the end even under load. `doubt_at` is when a purchase was last asked for without a clear
-    answer; None: no purchase is in doubt.
+    `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever
+    is done to the time of day in between. `forced` drains to the end even under load. `doubt_at` is when a purchase was
+    last asked for without a clear answer; None: no purchase is in doubt.
     """
 
     token: str
@@ -105,6 +106,14 @@ class Cycle:
 
     def with_pace(self, action: Action | str, pace: Pace) -> Cycle:
         return replace(self, pace={**self.pace, verb(action): pace})
+
+    def wall_at(self, now: float) -> float:
+        """The time of day at `now`, by the clock with which the cycle began."""
+        return self.started_wall + (now - self.started_at)
+
+    def bill_closed(self, now: float) -> Cycle:
+        """The bill ends at `now`, unless it has ended already."""
+        return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
 
     @property
     def missing_bytes(self) -> int:

@@ -31,6 +31,7 @@ class Surroundings:
     sample: Sample | None = None
     host_responsive: bool = True
     last_error: str = ""
+    cloud_error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,8 @@ class VolumePart:
 class Status:
     """`recovered` False: the phase is not yet read off the kernel.
 
-    `owned` None: the cloud has not listed this agent's volumes since the start.
+    `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: why the cloud cannot
+    be asked, or what it answered last; empty once a call succeeded.
     """
 
     wall: float
@@ -116,6 +118,7 @@ class Status:
     paused: bool
     fault: str
     last_error: str
+    cloud_error: str
     learned_size_bytes: int | None
     agent: AgentPart
     load: LoadPart
@@ -138,6 +141,7 @@ class Status:
             paused=state.paused,
             fault=state.fault,
             last_error=around.last_error,
+            cloud_error=around.cloud_error,
             learned_size_bytes=state.learned_size_bytes,
             agent=_agent(obs, around),
             load=_load(state, sample.adaptive if sample else Rates(), policy),

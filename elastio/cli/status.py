@@ -49,7 +49,9 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     learned = seen.learned_size_bytes
     lines.append(("learned size", "none yet" if learned is None else format_size(learned)))
     lines += [("today", _spend(seen)), ("volumes", _volumes(seen))]
-    if seen.last_error:
+    if seen.cloud_error:
+        lines.append(("cloud", seen.cloud_error))
+    if seen.last_error and seen.last_error != seen.cloud_error:
         lines.append(("last error", seen.last_error))
     lines.append(("agent", _agent(seen)))
     return lines

@@ -51,6 +51,8 @@ def daemon(client: ControlClient) -> Finding:
         )
     if status.fault:
         return fail("agent", f"it is faulted: {status.fault}", "do as it says; nothing is released until then")
+    if status.cloud_error:
+        return fail("agent", f"it cannot use its cloud: {status.cloud_error}", "correct that, then restart elastiod")
     return ok("agent", f"it runs and is {status.phase}")
 
 

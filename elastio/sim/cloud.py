@@ -43,7 +43,6 @@ class CloudVolume:
     spec: VolumeSpec
     created_at: float
     created_wall: float
-    asked: VolumeSpec | None = None
     state: VolumeState = VolumeState.CREATING
     owner: str = ""
     backing_uuid: str = ""

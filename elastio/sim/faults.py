@@ -33,9 +33,14 @@ class Kind(StrEnum):
     STUCK = "stuck"  # attaching, detaching, creating or deleting takes `seconds` longer
     STUCK_BUSY = "stuck_busy"  # the guest does not let go for `seconds`
     VOLUME_ERROR = "volume_error"  # the volume ends in the state "error"
+    UNSEEN = "unseen"  # the new volume does not show for `seconds`
+    NO_SPACE = "no_space"  # the journal cannot be written
     VANISH = "vanish"  # surprise removal of the cache disk
     POWER_CUT = "power_cut"
     WALL_JUMP = "wall_jump"  # the time of day steps by `seconds`
+    STOP = "stop"  # SIGSTOP: the agent stands still for `seconds`, the machine does not
+    KILL = "kill"  # the OOM killer takes the agent, which is started again `seconds` later
+    KILL_CHILD = "kill_child"  # the OOM killer takes the children of the lanes: their jobs have no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ HOST_KINDS = (Kind.REFUSE, Kind.BUSY, Kind.HANG, Kind.LOSE_REPLY, Kind.LATE_SUCC
 PROVIDER_KINDS: dict[str, tuple[Kind, ...]] = {
     "identify": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
     "quote": (Kind.REFUSE, Kind.THROTTLE, Kind.HANG),
-    "create": (*CALL_KINDS, Kind.STUCK, Kind.VOLUME_ERROR),
+    "create": (*CALL_KINDS, Kind.STUCK, Kind.VOLUME_ERROR, Kind.UNSEEN),
     "attach": (*CALL_KINDS, Kind.STUCK, Kind.WRONG_DEVICE, Kind.WRONG_SIZE, Kind.VOLUME_ERROR),
     "detach": (*CALL_KINDS, Kind.STUCK, Kind.STUCK_BUSY),
     "delete": (*CALL_KINDS, Kind.STUCK),
@@ -93,10 +98,12 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "detach_cache_set": HOST_KINDS,
     "release_cache_disk": (*HOST_KINDS, Kind.HALF),
 }
-OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS}
+AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
+OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
 # Random faults pass: what never ends proves only that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
-ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP)
+AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD)
+ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS)
 
 _FAULT = re.compile(
     r"(?P<op>[a-z_0-9]+)#(?P<first>[1-9]\d*)(?P<calls>\+|x[1-9]\d*)?=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?"
@@ -112,10 +119,25 @@ class FaultPlan:
         self.accidents = tuple(accidents)
         self._calls: Counter[str] = Counter()
         self._pending = list(self.accidents)
+        self._armed: Fault | None = None
+        self._armed_ops: frozenset[str] = frozenset()
+
+    def arm(self, kind: Kind, ops: Iterable[str], seconds: float = 10.0) -> None:
+        """Let `kind` strike the next call of any of `ops` that can fail so; once, and instead of one armed before."""
+        self._armed_ops = frozenset(op for op in ops if kind in OP_KINDS[op])
+        self._armed = Fault("any", kind, seconds=seconds)
+
+    @property
+    def is_armed(self) -> bool:
+        """What was armed has not struck yet."""
+        return self._armed is not None
 
     def take(self, op: str) -> Fault | None:
         """Count one call of `op`; the fault that spoils it, or None."""
         self._calls[op] += 1
+        if self._armed is not None and op in self._armed_ops:
+            armed, self._armed = self._armed, None
+            return armed
         count = self._calls[op]
         return next((f for f in self.faults if f.op == op and f.strikes(count)), None)
 
@@ -125,6 +147,11 @@ class FaultPlan:
         for accident in now:
             self._pending.remove(accident)
         return now
+
+    def next_at(self, cache: str | None) -> float:
+        """`elapsed` of the next accident while the cache stays as it is; infinite: none will come by itself."""
+        times = (float("-inf") if a.when == cache else float(a.when) for a in self._pending if _is_near(a, cache))
+        return min(times, default=float("inf"))
 
     def story(self) -> str:
         """One line from which `parse` makes this plan again."""
@@ -156,6 +183,10 @@ class FaultPlan:
             when = draw.choice(("dirty", "clean", str(draw.randint(1, int(horizon_s)))))
             happenings.append(Accident(when, draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))))
         return cls(faults, happenings)
+
+
+def _is_near(accident: Accident, cache: str | None) -> bool:
+    return accident.when == cache or accident.when not in {"dirty", "clean"}
 
 
 def _is_due(accident: Accident, elapsed: float, cache: str | None) -> bool:

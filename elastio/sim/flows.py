@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from elastio.model import CacheMode
 from elastio.sim.bcache import Bcache, Pace, Route
 from elastio.sim.content import CacheContent
 from elastio.units import MB
@@ -24,6 +25,14 @@ class Load(Protocol):
 
     def begin(self, seconds: float) -> None:
         """A step of simulated time starts."""
+        ...
+
+    def idle_s(self) -> float:
+        """For so long of its own time, from the last `begin` on, it surely asks for nothing; 0 or less: it may."""
+        ...
+
+    def rest(self, steps: int, seconds: float) -> None:
+        """`steps` steps of `seconds` pass within `idle_s`: as so many calls of `begin`."""
         ...
 
     def next_write(self) -> int | None:
@@ -68,25 +77,24 @@ class Budget:
         slower = min(self.backing, self.cache) if self.cache else self.backing
         self.quantum = max(LEAST_QUANTUM_BYTES, slower // TURNS)
 
+    def spend(self, disks: Disks, wanted: int) -> int:
+        """Use up at most `wanted` bytes, and at most one quantum, of every disk in `disks`; how many it were."""
+        moved = min(wanted, self.quantum)
+        if disks.backing and moved > self.backing:
+            moved = self.backing
+        if disks.cache:
+            moved = min(moved, self.cache)
+            self.cache -= moved
+        if disks.backing:
+            self.backing -= moved
+        return moved
+
 
 class Disks(NamedTuple):
     """The disks that a flow needs at once."""
 
     backing: bool
     cache: bool
-
-    def allowed(self, budget: Budget, wanted: int) -> int:
-        """How much of `wanted` may move now."""
-        if self.backing:
-            wanted = min(wanted, budget.backing)
-        return min(wanted, budget.cache) if self.cache else wanted
-
-    def take(self, budget: Budget, moved: int) -> None:
-        """Use up budget."""
-        if self.backing:
-            budget.backing -= moved
-        if self.cache:
-            budget.cache -= moved
 
 
 BACKING, CACHE, BOTH = Disks(True, False), Disks(False, True), Disks(True, True)
@@ -114,17 +122,20 @@ class WriteFlow:
         self.block = None
         self._bcache.absorbing = False
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is in flight, and nothing waits to be written again."""
+        return self.block is None and self._again is None
+
     def wants_backing(self, load: Load) -> bool:
         """True when an application's write waits for the backing disk."""
-        return self._start(load) and self._route is not Route.ABSORB
+        return self.start(load) and self._route is not Route.ABSORB
 
     def turn(self, load: Load, budget: Budget) -> int:
         """Move at most one quantum; the bytes moved."""
-        if not self._start(load) or self.block is None:
+        if not self.start(load) or self.block is None:
             return 0
-        disk = NEEDS[self._route]
-        moved = disk.allowed(budget, min(budget.quantum, self._left))
-        disk.take(budget, moved)
+        moved = budget.spend(NEEDS[self._route], self._left)
         self._count(moved)
         self._left -= moved
         if self._left == 0:
@@ -134,7 +145,8 @@ class WriteFlow:
             load.wrote(block)
         return moved
 
-    def _start(self, load: Load) -> bool:
+    def start(self, load: Load) -> bool:
+        """Ask for the next block unless one is in flight; False when there is none."""
         if self.block is None:
             self.block, self._again = (load.next_write() if self._again is None else self._again), None
             if self.block is not None:
@@ -170,15 +182,13 @@ class ReadFlow:
 
     def wants_backing(self, load: Load) -> bool:
         """True when an application's read waits for the backing disk."""
-        return self._start(load) and not self._hit
+        return self.start(load) and not self._hit
 
     def turn(self, load: Load, budget: Budget) -> int:
         """Move at most one quantum; the bytes moved."""
-        if not self._start(load) or self.block is None:
+        if not self.start(load) or self.block is None:
             return 0
-        disk = CACHE if self._hit else BACKING
-        moved = disk.allowed(budget, min(budget.quantum, self._left))
-        disk.take(budget, moved)
+        moved = budget.spend(CACHE if self._hit else BACKING, self._left)
         self._traffic.adaptive.read += moved
         (self._traffic.cache if self._hit else self._traffic.backing).read += moved
         self._left -= moved
@@ -188,7 +198,8 @@ class ReadFlow:
             self.block = None
         return moved
 
-    def _start(self, load: Load) -> bool:
+    def start(self, load: Load) -> bool:
+        """Ask for the next block unless one is in flight; False when there is none."""
         if self.block is None:
             self.block = load.next_read()
             self._left = self._bcache.block_bytes
@@ -220,23 +231,44 @@ class FlushFlow:
         most = max(float(self._bcache.block_bytes), seconds * rate)
         self._tokens = min(self._tokens + seconds * rate, most)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is in flight and nothing may be."""
+        return self._bcache.flushing_block is None and not self._bcache.may_flush()
+
+    @property
+    def may_run(self) -> bool:
+        """A block is in flight, or would be as soon as one is dirty."""
+        bcache = self._bcache
+        cache = bcache.cache
+        if cache is None or bcache.flushing_block is not None:
+            return cache is not None
+        return (bool(cache.dirty) or bcache.mode is CacheMode.WRITEBACK) and (
+            bcache.detaching or bcache.writeback_running
+        )
+
+    def rest(self, steps: int, seconds: float) -> None:
+        """As so many calls of `begin`."""
+        for _ in range(steps):
+            before = self._tokens
+            self.begin(seconds)
+            if self._tokens == before:
+                return
+
     def ready(self) -> bool:
         """True when there is a block to write back and leave to do it."""
         return self._bcache.flushing_block is not None or self._start()
 
     def turn(self, budget: Budget, *, yield_backing: bool) -> int:
-        """Move at most one quantum; `yield_backing` tells that an application waits for the backing disk."""
-        if not self.ready():
-            return 0
+        """Move at most one quantum; `yield_backing` tells that an application waits for the backing disk.
+
+        Only when `ready`.
+        """
         pace = self._bcache.flush_class()
         if pace is Pace.IDLE and yield_backing:
             return 0
-        wanted = min(budget.quantum, self._left)
-        has_limit = pace in (Pace.TRICKLE, Pace.LIMITED)
-        if has_limit:
-            wanted = min(wanted, int(self._tokens))
-        moved = BOTH.allowed(budget, wanted)
-        BOTH.take(budget, moved)
+        has_limit = pace is Pace.LIMITED or pace is Pace.TRICKLE
+        moved = budget.spend(BOTH, min(self._left, int(self._tokens)) if has_limit else self._left)
         self._tokens -= moved if has_limit else 0
         self._traffic.cache.read += moved
         self._traffic.backing.written += moved

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import string
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,12 +106,42 @@ class SimKernel:
         weight = min(1.0, seconds / SMOOTHING_S)
         self._backing_use += (use - self._backing_use) * weight
 
+    def quiet_until(self, load: Load) -> float:
+        """`elapsed` before which every step would change nothing but what `rest` does; the past: there is work.
+
+        Anybody who calls the kernel meanwhile ends the quiet: ask again after each call.
+        """
+        bcache, now = self.bcache, self.clock.elapsed()
+        if bcache.detaching or not (self._write.is_idle and self._read.block is None and self._flush.is_idle):
+            return now
+        if bcache.sb_dirty and bcache.cache is not None and not bcache.cache.dirty:
+            return now  # the writeback thread has yet to see that it is clean
+        timer = self._timers[0][0] if self._timers else math.inf
+        lives = bcache.running and self.registered
+        return min(timer, now + load.idle_s()) if lives else timer
+
+    def rest(self, steps: int, seconds: float, load: Load) -> None:
+        """So many steps of `seconds` that end now, all before `quiet_until`: to the bit what `step` would leave."""
+        cache = self.cache_disk()
+        mb_s = cache.mb_s * self.settings.cache_efficiency if cache else 0.0
+        if self.bcache.running and self.registered:
+            load.rest(steps, seconds)
+            self._flush.rest(steps, seconds)
+        weight = min(1.0, seconds / SMOOTHING_S)
+        for _ in range(steps):
+            self._bytes(0, self.settings.backing_mb_s, seconds)
+            self._bytes(1, mb_s, seconds)
+            self._backing_use += (0.0 - self._backing_use) * weight
+
     def _bytes(self, disk: int, mb_s: float, seconds: float) -> int:
         exact = mb_s * MB * seconds + self._fractions[disk]
         self._fractions[disk] = exact % 1.0
         return int(exact)
 
     def _share(self, load: Load, budget: Budget) -> None:
+        movers = self._write.start(load) + self._read.start(load) + self._flush.may_run
+        if movers == 1:
+            budget.quantum = sys.maxsize  # whoever is alone need not take turns
         moved = 1
         while moved:
             moved = self._write.turn(load, budget) + self._read.turn(load, budget)
@@ -274,11 +306,10 @@ class SimKernel:
         shown = {} if power_cut else self.bcache.backing.volatile
         cached = self._recoverable(without)
         dirty, clean = (cached.dirty, cached.clean) if cached else ({}, {})
-        return frozenset(
-            block
-            for block in self.bcache.unsettled
-            if acked[block] not in (dirty.get(block), clean.get(block), shown.get(block), durable.get(block))
-        )
+        gone = self.bcache.unsettled
+        for place in (dirty, clean, shown, durable):
+            gone = {block for block in gone if place.get(block) != acked[block]}
+        return frozenset(gone)
 
     def _recoverable(self, without: Serial | None) -> CacheContent | None:
         """The content of the set that the backing superblock names, if its disk still exists anywhere."""

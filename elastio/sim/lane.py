@@ -46,6 +46,11 @@ class SimLane(Generic[Job, Result]):
         """True from `submit` until `poll` has delivered."""
         return self._underway is not None
 
+    @property
+    def trouble(self) -> str:
+        """There is nothing to warm up."""
+        return ""
+
     def submit(self, job: Job, timeout_s: float) -> None:
         """Start a job. Raises InvariantError while another is under way."""
         if self._underway is not None:
@@ -80,6 +85,11 @@ class SimLane(Generic[Job, Result]):
     def next_event_at(self) -> float | None:
         """`clock.now()` when `poll` will deliver; None while nothing is under way."""
         return self._underway.due_at if self._underway else None
+
+    def lose(self) -> None:
+        """The child was killed: what it did stays done, and there will be no answer."""
+        if self._underway is not None:
+            self._underway.due_at, self._underway.answers = self._clock.now(), False
 
     def abandon(self) -> None:
         """Forget the job, as a killed agent does; what it did stays done."""

@@ -90,7 +90,7 @@ class SimProvider:
         return self._call("quote", lambda _: self._quote(spec))
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
-        """See `ports.VolumeProvider`. The same token with another spec is refused."""
+        """See `ports.VolumeProvider`."""
         return self._call("create", lambda fault: self._create(token, spec, tags, fault))
 
     def attach(self, volume_id: VolumeId) -> None:
@@ -127,6 +127,11 @@ class SimProvider:
     def next_event_at(self) -> float | None:
         """`clock.elapsed()` of the next thing that will happen by itself, or None."""
         return self._events[0][0] if self._events else None
+
+    def quiet_until(self) -> float:
+        """`clock.elapsed()` before which `tick` has nothing to do."""
+        tries = (v.leave_at for v in self.volumes.values() if v.leaving)
+        return min(self._events[0][0] if self._events else math.inf, min(tries, default=math.inf))
 
     def bill_agbs(self) -> float:
         """What every volume so far really cost: bandwidth x size x time from purchase to deletion."""
@@ -165,15 +170,14 @@ class SimProvider:
     def _create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str], fault: Fault | None) -> Volume:
         for volume in self.volumes.values():
             if volume.token == token:
-                if volume.asked != spec:
-                    raise RefusedError(f"token {token} was used for another volume: {volume.id}")
                 return volume.view()
         sold = self._quote(spec).spec
         if len(self.existing()) >= self.account.volume_limit:
             raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
         volume = self._new_volume(token, sold)
-        volume.asked = spec
         volume.tags.update(tags)
+        if fault is not None and fault.kind is Kind.UNSEEN:
+            volume.visible_at += fault.seconds
         fails = fault is not None and fault.kind is Kind.VOLUME_ERROR
         state = VolumeState.ERROR if fails else VolumeState.AVAILABLE
         self._move_on(volume, VolumeState.CREATING, state, self._draw(self._times.create, fault))
@@ -189,7 +193,9 @@ class SimProvider:
         return volume
 
     def _attach(self, volume_id: VolumeId, fault: Fault | None) -> None:
-        volume = self._find(volume_id)
+        volume = self.volumes.get(volume_id)
+        if volume is None or not self._shows(volume):
+            raise TransientError(f"there is no volume {volume_id}, or it does not show yet")
         if volume.state in {VolumeState.ATTACHING, VolumeState.ATTACHED}:
             return
         if volume.state in {VolumeState.CREATING, VolumeState.DETACHING, VolumeState.BUSY}:
@@ -205,8 +211,9 @@ class SimProvider:
         self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
 
     def _detach(self, volume_id: VolumeId, fault: Fault | None) -> None:
-        volume = self._find(volume_id)
-        if volume.leaving or volume.state in {VolumeState.AVAILABLE, VolumeState.ERROR}:
+        volume = self.volumes.get(volume_id)
+        nowhere = {VolumeState.AVAILABLE, VolumeState.ERROR, VolumeState.DELETING, VolumeState.GONE}
+        if volume is None or not self._shows(volume) or volume.leaving or volume.state in nowhere:
             return
         if volume.state not in {VolumeState.ATTACHED, VolumeState.ATTACHING}:
             raise TransientError(f"volume {volume_id} is {volume.state}: it cannot be detached now")
@@ -219,8 +226,8 @@ class SimProvider:
 
     def _delete(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
-        if volume is None or volume.state in {VolumeState.DELETING, VolumeState.GONE}:
-            return
+        if volume is None or not self._shows(volume) or volume.state in {VolumeState.DELETING, VolumeState.GONE}:
+            return  # one that does not show yet is taken for gone, as EC2's is: look before deleting
         if volume.owner != self.account.instance_id:
             raise RefusedError(f"volume {volume_id} does not carry this agent's tag: left alone")
         if volume.state is VolumeState.CREATING:

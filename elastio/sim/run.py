@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elastio.actions import Action, Outcome
-from elastio.errors import ElastioError
+from elastio.errors import ElastioError, JournalError
 from elastio.events import orphans
 from elastio.executor import Executor, lost
-from elastio.journal import Memory
 from elastio.loop import Agent, Books, Journal, Lanes, Look
 from elastio.model import HostView, Request, RequestKind
 from elastio.observation import Answer
 from elastio.policy import Policy
 from elastio.ports import Forecaster, NoForecast
+from elastio.sim.faults import Accident, FaultPlan, Kind
 from elastio.sim.lane import SimLane
 from elastio.sim.records import MemoryBooks, MemoryJournal
 from elastio.sim.world import SimWorld
@@ -50,15 +50,20 @@ class Moment:
 
 
 class PointedJournal:
-    """A journal with a point before and after every record."""
+    """A journal with a point before and after every record; its disk may be full."""
 
-    def __init__(self, journal: Journal, point: Point) -> None:
-        self._journal, self._point = journal, point
+    def __init__(self, journal: Journal, point: Point, faults: FaultPlan) -> None:
+        self._journal, self._point, self._faults = journal, point, faults
+
+    def _require_space(self) -> None:
+        if self._faults.take("journal") is not None:
+            raise JournalError("cannot write the journal: No space left on device (simulated)")
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
         """See `journal.Journal`."""
         name = type(action).__name__
         self._point(f"before intent {name}")
+        self._require_space()
         self._journal.intend(action, state, now=now, wall=wall)
         self._point(f"after intent {name}")
 
@@ -66,12 +71,14 @@ class PointedJournal:
         """See `journal.Journal`."""
         name = type(outcome.action).__name__
         self._point(f"before outcome {name}")
+        self._require_space()
         self._journal.outcome(outcome, now=now, wall=wall)
         self._point(f"after outcome {name}")
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         """See `journal.Journal`."""
         self._point(f"before decision {before} to {state.phase}")
+        self._require_space()
         self._journal.decision(before, state, reason, now=now, wall=wall)
         self._point(f"after decision {before} to {state.phase}")
 
@@ -105,6 +112,8 @@ class Simulation:
         self._recorded_at = 0.0
         self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
+        self._stopped_until = self._restart_at = float("-inf")
+        world.on_agent = self.happen
         self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
         self.agent: Agent | None = None
         self.journal = MemoryJournal(self.lines, world.kernel.boot_id)
@@ -124,15 +133,16 @@ class Simulation:
     def start_agent(self) -> None:
         """A new agent with nothing but what was written down."""
         self.kill_agent()
+        self._stopped_until = self._restart_at = float("-inf")
         self.starts += 1
         self.journal = MemoryJournal(self.lines, self.world.kernel.boot_id)
         clock = self.world.clock
         memory = self.journal.remember(now=clock.now(), wall=clock.wall())
         self.agent = self._last = Agent(
             self.policy,
-            self._state_of(memory),
+            memory.state(self.books.learned_size()),
             lanes=self._open_lanes(),
-            journal=PointedJournal(self.journal, self._pass),
+            journal=PointedJournal(self.journal, self._pass, self.world.faults),
             books=self.books,
             clock=clock,
             counters=self.world.counters,
@@ -141,20 +151,25 @@ class Simulation:
         )
         self.agent.forecaster = self._forecaster
 
-    def _state_of(self, memory: Memory) -> AgentState:
-        return AgentState(
-            phase=memory.phase,
-            cycle=memory.cycle,
-            paused=memory.paused,
-            learned_size_bytes=self.books.learned_size(),
-        )
-
     def kill_agent(self) -> None:
         """SIGKILL: what is under way goes on without anybody who waits for it."""
         if self.agent is not None:
             for lane in self._lanes:
                 lane.abandon()
             self.agent = None
+            self._stopped_until = float("-inf")
+
+    def happen(self, accident: Accident) -> None:
+        """What strikes the agent and not its machine."""
+        until = self.world.clock.elapsed() + accident.seconds
+        if accident.kind is Kind.STOP:
+            self._stopped_until = until
+        elif accident.kind is Kind.KILL:
+            self.kill_agent()
+            self._restart_at = until
+        elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
+            for lane in self._lanes:
+                lane.lose()
 
     def power_cut(self) -> None:
         """The machine boots anew, and an agent starts on it."""
@@ -199,7 +214,9 @@ class Simulation:
         """Let the agent act, then let time pass until the next event, at most `most_s`."""
         clock = self.world.clock
         seconds = most_s
-        if self.agent is not None:
+        if self.agent is None and float("-inf") < self._restart_at <= clock.elapsed():
+            self.start_agent()
+        if self.agent is not None and clock.elapsed() >= self._stopped_until:
             self.agent.step()
             now = clock.now()
             events = [at for lane in self._lanes if (at := lane.next_event_at()) is not None]

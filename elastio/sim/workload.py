@@ -85,6 +85,15 @@ class Workload:
         """See `flows.Load`. Time stands still for an application whose device does not run."""
         self.elapsed_s += seconds
 
+    def idle_s(self) -> float:
+        """See `flows.Load`."""
+        return math.inf
+
+    def rest(self, steps: int, seconds: float) -> None:
+        """See `flows.Load`."""
+        for _ in range(steps):  # a sum, as `begin` makes it: a product would round to another number
+            self.elapsed_s += seconds
+
     def next_write(self) -> int | None:
         """See `flows.Load`."""
         return None
@@ -120,6 +129,12 @@ class Checkpointing(Workload):
         super().begin(seconds)
         if self._end_at is not None and not self.done and self.elapsed_s >= self._end_at:
             self.stats.finished_s = self.elapsed_s
+
+    def idle_s(self) -> float:
+        """See `flows.Load`."""
+        if self.done:
+            return math.inf
+        return (self._dump_at if self._end_at is None else self._end_at) - self.elapsed_s
 
     def next_write(self) -> int | None:
         """See `flows.Load`."""
@@ -184,6 +199,15 @@ class Trace(Workload):
             return
         self._write_tokens = self._more(self._write_tokens, now.write_mb_s, seconds)
         self._read_tokens = self._more(self._read_tokens, now.read_mb_s, seconds)
+
+    def idle_s(self) -> float:
+        """See `flows.Load`."""
+        left = self.elapsed_s
+        for stretch in self._stretches:
+            if left <= stretch.seconds:
+                return 0.0 if stretch.write_mb_s or stretch.read_mb_s else stretch.seconds - left
+            left -= stretch.seconds
+        return math.inf if self.done else 0.0
 
     def next_write(self) -> int | None:
         """See `flows.Load`."""

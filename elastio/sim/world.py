@@ -59,6 +59,7 @@ class SimWorld:
             Chance(self.settings.seed + 1, self.meter),
         )
         self.workload = workload or Workload()
+        self.on_agent: Callable[[Accident], None] = lambda accident: None  # what happens to the agent alone
         self.happened: list[tuple[float, Accident]] = []
         self._ticks = 0
 
@@ -68,6 +69,8 @@ class SimWorld:
         """Let `seconds` pass: bytes move, volumes change their states, accidents happen."""
         until = self.clock.elapsed() + seconds
         while (self._ticks + 1) / GRID_HZ <= until:
+            if self._skip(until):
+                continue
             self._ticks += 1
             self.clock.advance_to(max(self.clock.elapsed(), self._ticks / GRID_HZ))
             self._tick()
@@ -82,6 +85,24 @@ class SimWorld:
             if self.clock.elapsed() >= until:
                 raise TimeoutError(f"the application did not end within {limit_s:g} s")
             self.advance(1.0)
+
+    def _skip(self, until: float) -> bool:
+        """Jump over the ticks, at most to `until`, in which nothing would happen; False when there is none."""
+        now = self.clock.elapsed()
+        quiet = self.kernel.quiet_until(self.workload)
+        if quiet > now:
+            quiet = min(quiet, self.provider.quiet_until(), self.faults.next_at(self._cache()))
+        if quiet <= now:
+            return False
+        # The last tick before an event is made, lest rounding passes over it.
+        last = int(min(until, quiet - 1 / GRID_HZ) * GRID_HZ)
+        ticks = (last if last / GRID_HZ <= until else last - 1) - self._ticks
+        if ticks <= 0:
+            return False
+        self._ticks += ticks
+        self.clock.advance_to(max(self.clock.elapsed(), self._ticks / GRID_HZ))
+        self.kernel.rest(ticks, 1 / GRID_HZ, self.workload)
+        return True
 
     def _tick(self) -> None:
         self.provider.tick()
@@ -103,6 +124,8 @@ class SimWorld:
             self.clock.jump_wall(accident.seconds)
         elif accident.kind is Kind.VANISH:
             self.vanish()
+        else:
+            self.on_agent(accident)
 
     # --- accidents -------------------------------------------------------------------------------------------
 

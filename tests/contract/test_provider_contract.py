@@ -102,6 +102,14 @@ def test_one_token_buys_one_volume(cloud: Any) -> None:
     assert cloud.paid() == {first.id}
 
 
+def test_known_token_leads_to_its_volume_whatever_is_asked_for_now(cloud: Any) -> None:
+    """An operator changed the settings between a purchase and its repetition: what is paid for is used."""
+    first = _bought(cloud)
+    again = cloud.provider.create("token-1", replace(cloud.spec, size_bytes=2 * cloud.spec.size_bytes), {})
+    assert (again.id, again.size_bytes) == (first.id, first.size_bytes)
+    assert cloud.paid() == {first.id}
+
+
 def test_two_tokens_buy_two_volumes(cloud: Any) -> None:
     first, second = (cloud.provider.create(token, cloud.spec, {}).id for token in ("token-1", "token-2"))
     assert cloud.paid() == {first, second}
@@ -205,6 +213,18 @@ def test_lost_answer_is_transient_and_asking_again_is_safe(cloud: Any, call: str
     cloud.settle()
     _call(cloud, call, volume.id)
     assert _state(cloud, volume.id) == after
+
+
+def test_unknown_volume_cannot_be_attached_yet(cloud: Any) -> None:
+    with pytest.raises(TransientError):
+        cloud.provider.attach(UNKNOWN)
+
+
+def test_detach_of_an_unknown_volume_is_no_error(cloud: Any) -> None:
+    volume = _attached(cloud)
+    cloud.provider.detach(UNKNOWN)
+    cloud.settle()
+    assert _state(cloud, volume.id) == VolumeState.ATTACHED
 
 
 # --- what is ours ---------------------------------------------------------------------------------

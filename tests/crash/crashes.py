@@ -1,4 +1,4 @@
-"""Stories in which the agent dies at a given point, and what must be true afterwards."""
+"""Stories in which the agent dies at a given point while something fails, and what must be true afterwards."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from elastio.books import LedgerBooks
 from elastio.ledger import Ledger
-from elastio.model import RequestKind, VolumeSpec
+from elastio.model import RequestKind, VolumeSpec, VolumeState
 from elastio.policy import Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Phase
-from elastio.units import GIB, MIB
+from elastio.units import GIB, MIB, agbs
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
 POLICY = Policy(
@@ -27,9 +27,13 @@ POLICY = Policy(
     initial_size_bytes=GIB,
     backing_uuid=KERNEL.backing_uuid,
 )
+BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
 QUIET = Stretch(1e9, 0)
 LIMIT_S = 900.0
 DOWN_S = 20.0
+OVER_S = 40.0
+# Bills are looked for up to here, whatever was done to the time of day.
+TOMORROW_S = 86_400.0
 
 
 class AgentKilled(BaseException):
@@ -37,42 +41,91 @@ class AgentKilled(BaseException):
 
 
 class Tripwire:
-    """Counts the points that a run passes and dies at the one that is `armed`; it strikes once."""
+    """Counts the points that a run passes and does something at the one that is `armed`; it strikes once."""
 
-    def __init__(self, armed: int | None = None) -> None:
+    def __init__(self, armed: int | None = None, strike: Callable[[str], None] | None = None) -> None:
         self.armed, self.passed = armed, list[str]()
+        self.strike = strike or self.kill
+
+    @staticmethod
+    def kill(point: str) -> None:
+        raise AgentKilled(point)
 
     def __call__(self, point: str) -> None:
         self.passed.append(point)
         if self.armed == len(self.passed) - 1:
             self.armed = None
-            raise AgentKilled(point)
+            self.strike(point)
 
 
 @dataclass(frozen=True)
 class Story:
-    """A load, and what an operator does along the way: `(condition, request)` pairs in their order."""
+    """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
+
+    A scenario that comes later (a resize, a stripe) is one more entry of STORIES; `volumes` is how many may be there
+    at once, `policy` what it is run with.
+    """
 
     load: tuple[Stretch, ...]
-    asks: tuple[tuple[Callable[[Simulation], bool], RequestKind], ...] = ()
+    acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
     orphan: bool = False
+    volumes: int = 1
+    policy: Policy = POLICY
+
+
+def ask(kind: RequestKind) -> Callable[[Simulation], None]:
+    """An operator whose agent dies while it is asked does not ask again."""
+
+    def act(sim: Simulation) -> None:
+        sim.ask(kind)
+
+    return act
+
+
+def stop_service(sim: Simulation) -> None:
+    """`systemctl stop`, and a start some time later: what is under way goes on without the agent."""
+    sim.ask(RequestKind.SHUTDOWN)
+    sim.kill_agent()
+    sim.run_for(DOWN_S)
+    sim.start_agent()
+
+
+def shut_down(sim: Simulation) -> None:
+    """The service is stopped with its machine, which boots again: no worse than a power cut."""
+    sim.ask(RequestKind.SHUTDOWN)
+    sim.kill_agent()
+    sim.power_cut()
+
+
+def is_over(sim: Simulation) -> bool:
+    """Nothing came of the boost, or it went by unseen: what failed may have left no time for it."""
+    return sim.is_settled() and sim.world.clock.elapsed() > OVER_S
 
 
 def has_boosted(sim: Simulation) -> bool:
-    return sim.phase is Phase.BOOSTING or sim.is_settled()
+    return sim.phase is Phase.BOOSTING or is_over(sim)
+
+
+def is_flushing(sim: Simulation) -> bool:
+    return sim.phase in (Phase.FLUSHING, Phase.DETACHING) or is_over(sim)
 
 
 def can_boost(sim: Simulation) -> bool:
     return sim.phase is Phase.IDLE and sim.state.owned is not None
 
 
+BURST = (Stretch(2, 0), Stretch(9, 60), QUIET)
 STORIES = {
-    "boost": Story((Stretch(2, 0), Stretch(9, 60), QUIET)),
+    "boost": Story(BURST),
     "boost again": Story((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
     "operator": Story(
         (Stretch(20, 2), QUIET),
-        ((can_boost, RequestKind.BOOST), (has_boosted, RequestKind.FLUSH)),
+        ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
     ),
+    "pause": Story(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
+    "stop while boosting": Story(BURST, ((has_boosted, stop_service),)),
+    "stop while flushing": Story(BURST, ((is_flushing, stop_service),)),
+    "shutdown": Story(BURST, ((has_boosted, shut_down),)),
     "orphan": Story((QUIET,), orphan=True),
 }
 
@@ -81,15 +134,18 @@ class Play:
     """One run of a story, checked after every step."""
 
     def __init__(self, story: Story, tripwire: Tripwire, books: Path) -> None:
-        self.story, self.asks = story, list(story.asks)
+        self.story, self.acts, self.tripwire = story, list(story.acts), tripwire
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), Trace(story.load, block_bytes=KERNEL.block_bytes))
         if story.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         self.ledger = Ledger(books)
-        self.sim = Simulation(self.world, POLICY, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire)
+        self.sim = Simulation(
+            self.world, story.policy, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire
+        )
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
+        self.may_fault = False
 
     def __enter__(self) -> Play:
         return self
@@ -99,9 +155,12 @@ class Play:
 
     def check(self) -> None:
         assert not self.world.lost(), self.sim.standing()
-        self.most_volumes = max(self.most_volumes, self.world.volumes_left())
-        assert self.most_volumes <= 1, self.sim.standing()
-        assert self.sim.phase is not Phase.FAULTED, self.sim.standing()
+        left = self.world.volumes_left()
+        self.most_volumes = max(self.most_volumes, left)
+        assert self.most_volumes <= self.story.volumes, self.sim.standing()
+        assert self.may_fault or self.sim.phase is not Phase.FAULTED, self.sim.standing()
+        if not left:
+            assert not self.world.lost(power_cut=True), f"released before it was durable: {self.sim.standing()}"
 
     def run(self, die: Callable[[], None]) -> None:
         """To the end of the story; `die` is called when the tripwire is hit."""
@@ -115,22 +174,36 @@ class Play:
                 return
 
     def _run(self) -> None:
-        while self.asks:
-            condition, kind = self.asks[0]
+        if self.sim.agent is None:
+            self.sim.start_agent()  # it died in a step of an act that had stopped it
+        while self.acts:
+            condition, act = self.acts[0]
             self.sim.run_until(partial(condition, self.sim), LIMIT_S)
-            self.asks.pop(0)  # an operator whose agent died while it was asked does not ask again
-            self.sim.ask(kind)
+            self.acts.pop(0)
+            act(self.sim)
         ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at, LIMIT_S)
         self.sim.run_until_settled(LIMIT_S)
 
-    def check_at_rest(self, agbs_tolerance: float) -> None:
-        """Nothing is left, nothing is lost, and the bill is known."""
+    def check_at_rest(self, late_s: float, *, is_clock_known: bool = True) -> None:
+        """Nothing is left, nothing is lost, and the bill is known: too late by at most `late_s`, never too small."""
         assert self.world.volumes_left() == 0
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
         assert self.world.kernel.bcache.sb_set is None
+        wall = self.world.clock.wall()
+        ends = [cycle.closed_wall for cycle in self.ledger.cycles(0.0, wall + TOMORROW_S) if cycle.opened_wall]
+        assert None not in ends, "a bill runs on for ever"
+        assert len(ends) == len(self.world.provider.volumes), "a volume has no bill"
+        if not is_clock_known:
+            return
         claimed, real = self.ledger_agbs(), self.world.provider.bill_agbs()
-        assert real - 1 <= claimed <= real + agbs_tolerance, f"the ledger says {claimed:.0f} AGBs of {real:.0f}"
+        late = (claimed - real) / BILL_PER_S
+        assert -1.0 / BILL_PER_S <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
+
+    def needs_a_human(self) -> bool:
+        """The volume with the only copy broke in the cloud: it is kept, and the agent says so."""
+        broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
+        return broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
 
     def kill(self) -> None:
         self.sim.start_agent()
@@ -145,8 +218,8 @@ class Play:
         self.sim.power_cut()
 
     def ledger_agbs(self) -> float:
-        wall = self.world.clock.wall()
-        return sum(c.agbs(0.0, wall) for c in self.ledger.cycles(0.0, wall))
+        tomorrow = self.world.clock.wall() + TOMORROW_S
+        return sum(c.agbs(0.0, tomorrow) for c in self.ledger.cycles(0.0, tomorrow))
 
     def decisions(self) -> list[str]:
         records = (json.loads(line) for line in self.sim.lines)

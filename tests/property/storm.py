@@ -1,22 +1,24 @@
-"""A storm: random load, faults, accidents, kills, power cuts and requests, all drawn from one seed."""
+"""A storm: load, faults, accidents, deaths and requests of one schedule, and what must hold all the while."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from random import Random
 
+from elastio.ledger import Ledger
 from elastio.machine import TRANSITIONS
 from elastio.model import Forecast, RequestKind, VolumeState
 from elastio.policy import Policy
 from elastio.sim.clock import SimClock
-from elastio.sim.faults import FaultPlan
+from elastio.sim.faults import FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.run import Simulation
+from elastio.sim.run import KeptBooks, Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Phase
 from elastio.units import GIB, MIB
+
+from .schedule import Schedule
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
 POLICY = Policy(
@@ -27,39 +29,27 @@ POLICY = Policy(
     reconcile_s=120,
     backing_uuid=KERNEL.backing_uuid,
 )
-HORIZON_S = 150
 CALM_S = 3000.0
-HAPPENINGS = ("kill", "down", "power_cut", "boost", "flush", "pause", "resume")
+DOWN_S = 20.0
 ALLOWED = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
-
-
-@dataclass(frozen=True)
-class Happening:
-    at_s: float
-    kind: str
-
-
-def draw_load(draw: Random) -> tuple[Stretch, ...]:
-    """Bursts and pauses; quiet in the end, so that everything can come to rest."""
-    stretches = []
-    left = float(HORIZON_S)
-    while left > 0:
-        seconds = draw.uniform(2, 25)
-        busy = draw.random() < 0.5
-        stretches.append(Stretch(seconds, draw.uniform(5, 90) if busy else 0.0, draw.choice((0.0, 0.0, 10.0))))
-        left -= seconds
-    return (*stretches, Stretch(1e9, 0))
+# A bill's end is seen within two looks of a second, unless what the schedule tells delays the look: a call without
+# an answer until its time-out, another failure until it is asked again, nobody there.
+SEEN_S = 2.0
+MUTE_S = 75.0
+FAILED_S = 10.0
+MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
+FOREVER_S = 1e9
 
 
 class Wild:
     """A forecaster that is wrong about everything until the storm is over."""
 
-    def __init__(self, seed: int, clock: SimClock) -> None:
-        self._draw, self._clock = Random(seed), clock
+    def __init__(self, schedule: Schedule, clock: SimClock) -> None:
+        self._draw, self._clock, self._until = Random(schedule.seed), clock, schedule.horizon_s
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         draw = self._draw
-        if self._clock.elapsed() > HORIZON_S or draw.random() < 0.2:
+        if self._clock.elapsed() > self._until or draw.random() < 0.2:
             return None
         begins_at = now + draw.choice((0.0, draw.uniform(0, 60), draw.uniform(-20, 90), math.inf, math.nan))
         return Forecast(begins_at, draw.choice((-1, 0, int(draw.uniform(0, 8e9)))), draw.uniform(0.7, 1))
@@ -68,58 +58,58 @@ class Wild:
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(self, seed: int, faults: int, accidents: int, happenings: int, *, wild: bool = False) -> None:
-        draw = Random(seed)
-        plan = FaultPlan.random(seed, faults, accidents, HORIZON_S)
-        load = Trace(draw_load(draw), block_bytes=KERNEL.block_bytes)
-        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=seed), load, plan)
-        self.happenings = sorted(
-            (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
-            key=lambda h: h.at_s,
-        )
-        forecaster = Wild(seed, self.world.clock) if wild else None
-        self.sim = Simulation(self.world, POLICY, seed=seed, forecaster=forecaster)
+    def __init__(self, schedule: Schedule, books: KeptBooks | None = None) -> None:
+        self.schedule = schedule
+        self.plan = FaultPlan.parse(schedule.faults)
+        load = Trace((*schedule.load, Stretch(FOREVER_S, 0)), block_bytes=KERNEL.block_bytes)
+        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
+        forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
+        self.sim = Simulation(self.world, POLICY, books=books, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
         self.sim.on_step = self.check
-        self.told = f"seed {seed}: {plan.story()}; " + ", ".join(f"{h.kind} at {h.at_s:.1f}" for h in self.happenings)
 
     def check(self) -> None:
         """What must never happen, after every step."""
-        where = f"{self.told} | at {self.world.clock.elapsed():.1f}: {self.sim.standing()}"
-        assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {where}"
-        assert self.world.volumes_left() <= 1, f"two volumes: {where}"
-        if not self.world.volumes_left():
-            assert not self.world.lost(power_cut=True), f"released before it was durable: {where}"
-        self._check_transition(where)
+        left = self.world.volumes_left()
+        assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
+        assert left <= 1, f"two volumes: {self._where()}"
+        if not left:
+            assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"
+        self._check_transition()
 
-    def _check_transition(self, where: str) -> None:
+    def _where(self) -> str:
+        return f"{self.schedule} # at {self.world.clock.elapsed():.1f}: {self.sim.standing()}"
+
+    def _check_transition(self) -> None:
         starts, recovered, before = self._seen
         state = self.sim.state
         self._seen = (self.sim.starts, state.recovered, state.phase)
         if not recovered or starts != self.sim.starts or before in (state.phase, Phase.FAULTED):
             return
         by_way_of_idle = (before, Phase.IDLE) in ALLOWED and (Phase.IDLE, state.phase) in ALLOWED
-        assert (before, state.phase) in ALLOWED or by_way_of_idle, f"{before} to {state.phase}: {where}"
+        assert (before, state.phase) in ALLOWED or by_way_of_idle, f"{before} to {state.phase}: {self._where()}"
 
     def run(self) -> None:
-        for happening in self.happenings:
+        for happening in self.schedule.happenings:
             self.sim.run_for(max(0.0, happening.at_s - self.world.clock.elapsed()))
             self.happen(happening.kind)
-        self.sim.run_for(max(0.0, HORIZON_S + 10 - self.world.clock.elapsed()))
+        self.sim.run_for(max(0.0, self.schedule.horizon_s + 10 - self.world.clock.elapsed()))
         self.settle()
 
     def happen(self, kind: str) -> None:
         if kind == "kill":
             self.sim.start_agent()
-        elif kind == "down":
+        elif kind in ("down", "stop"):
+            if kind == "stop" and self.sim.agent is not None:
+                self.sim.request(RequestKind.SHUTDOWN)
+                self.sim.step()
             self.sim.kill_agent()
-            self.sim.run_for(20)
+            self.sim.run_for(DOWN_S)
             if self.sim.agent is None:
                 self.sim.start_agent()
         elif kind == "power_cut":
             self.sim.power_cut()
-        else:
-            assert self.sim.agent is not None
+        elif self.sim.agent is not None:
             self.sim.request(RequestKind(kind))
 
     def needs_a_human(self) -> bool:
@@ -131,11 +121,42 @@ class Storm:
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""
         try:
-            self.sim.run_until_settled(CALM_S)
+            self.sim.run_until_settled(CALM_S + self.away_s())
         except TimeoutError as error:
             if self.needs_a_human():
                 return
-            raise AssertionError(f"{self.told} | {error}") from error
+            raise AssertionError(f"{self.schedule} # {error}") from error
         self.world.advance(60)
-        assert self.world.volumes_left() == 0, self.told
-        assert not self.world.lost(power_cut=True), self.told
+        assert self.world.volumes_left() == 0, self._where()
+        assert not self.world.lost(power_cut=True), self._where()
+
+    # --- the bill --------------------------------------------------------------------------------------------
+
+    def check_ledger(self, ledger: Ledger) -> None:
+        """Every volume has its bill, from its purchase to its deletion; too late by what was in the way, never less."""
+        rows = {c.token: c for c in ledger.cycles(0.0, FOREVER_S * 10) if c.opened_wall is not None}
+        for volume in self.world.provider.volumes.values():
+            row = rows.get(volume.token)
+            assert row is not None, f"volume {volume.id} has no bill: {self._where()}"
+            if volume.deleted_at is None:
+                continue  # kept for a human
+            assert row.opened_wall is not None
+            assert row.closed_wall is not None, f"the bill of {volume.id} runs on for ever: {self._where()}"
+            late_s = (row.closed_wall - row.opened_wall) - (volume.deleted_at - volume.created_at)
+            text = f"the bill of {volume.id} is {late_s:.2f} s too long, {self.late_s():.0f} s may be: {self._where()}"
+            assert self._is_clock_wrong() or -0.01 <= late_s <= self.late_s(), text
+
+    def _is_clock_wrong(self) -> bool:
+        return any(a.kind is Kind.WALL_JUMP for a in self.plan.accidents)
+
+    def away_s(self) -> float:
+        """How long accidents keep the agent from its work."""
+        return sum(a.seconds for a in self.plan.accidents if a.kind in (Kind.STOP, Kind.KILL))
+
+    def late_s(self) -> float:
+        """By how much the end of a bill may be seen too late."""
+        late = SEEN_S
+        for fault in self.plan.faults:
+            late += (MUTE_S if fault.kind in MUTE else FAILED_S) * max(1, fault.calls)
+        late += FAILED_S * len(self.plan.accidents) + self.away_s()
+        return late + (FAILED_S + DOWN_S) * len(self.schedule.happenings)

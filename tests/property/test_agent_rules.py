@@ -7,8 +7,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from elastio.model import RequestKind
+from elastio.sim.faults import Accident, Kind
 from elastio.sim.workload import constant
 
+from .schedule import Schedule
 from .storm import Storm
 
 # What an operator may ask of a running agent.
@@ -20,7 +22,7 @@ class AgentRules(RuleBasedStateMachine):
 
     @initialize(seed=st.integers(0, 10_000), faults=st.integers(0, 6))
     def begin(self, seed: int, faults: int) -> None:
-        self.storm = Storm(seed, faults, 0, 0)
+        self.storm = Storm(Schedule.random(seed, faults, 0, 0))
         self.load(0.0)
 
     @rule(mb_s=st.sampled_from((0.0, 0.0, 5.0, 8.0, 40.0, 90.0)))
@@ -34,6 +36,14 @@ class AgentRules(RuleBasedStateMachine):
     @rule()
     def agent_is_killed(self) -> None:
         self.storm.happen("kill")
+
+    @rule(seconds=st.sampled_from((5.0, 120.0)))
+    def agent_stands_still(self, seconds: float) -> None:
+        self.storm.sim.happen(Accident("0", Kind.STOP, seconds))
+
+    @rule()
+    def children_are_killed(self) -> None:
+        self.storm.sim.happen(Accident("0", Kind.KILL_CHILD))
 
     @rule()
     def power_is_cut(self) -> None:
@@ -49,7 +59,7 @@ class AgentRules(RuleBasedStateMachine):
 
     @rule(kind=REQUESTS)
     def operator_asks(self, kind: RequestKind) -> None:
-        self.storm.sim.ask(kind, limit_s=120.0)
+        self.storm.sim.ask(kind, limit_s=300.0)
 
     def teardown(self) -> None:
         if not hasattr(self, "storm"):

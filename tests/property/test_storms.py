@@ -1,10 +1,12 @@
-"""Storms drawn from seeds. How many: the examples of the Hypothesis profile in force."""
+"""Storms, some drawn from seeds and some by Hypothesis. How many: the examples of the profile in force."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import settings
 
+from .campaign import search, storm_with_ledger
+from .schedule import Schedule
 from .storm import Storm
 
 FEW = 12
@@ -15,11 +17,9 @@ WEATHER = {"calls fail": (6, 0, 0), "the agent dies": (0, 0, 7), "all at once": 
 
 @pytest.mark.parametrize("weather", WEATHER)
 def test_nothing_is_lost_or_left_in_a_storm(weather: str) -> None:
-    faults, accidents, happenings = WEATHER[weather]
     boosts = 0
     for seed in SEEDS:
-        storm = Storm(seed, faults, accidents, happenings)
-        storm.run()
+        storm = storm_with_ledger(Schedule.random(seed, *WEATHER[weather]))
         boosts += len(storm.world.provider.volumes)
     assert boosts >= len(SEEDS), "storms in which nothing is bought prove nothing"
 
@@ -27,15 +27,35 @@ def test_nothing_is_lost_or_left_in_a_storm(weather: str) -> None:
 def test_nothing_is_lost_or_left_however_wrong_the_forecasts_are() -> None:
     ahead = 0
     for seed in SEEDS:
-        storm = Storm(seed, 4, 1, 4, wild=True)
-        storm.run()
+        storm = storm_with_ledger(Schedule.random(seed, 4, 1, 4, wild=True))
         ahead += sum("is expected in" in line.decode() for line in storm.sim.lines)
     assert ahead >= len(SEEDS) / 4, "storms in which no forecast is believed prove nothing"
 
 
+def test_nothing_is_lost_or_left_in_any_schedule() -> None:
+    examples = settings.default.max_examples if settings.default else FEW
+    counts = search(examples, shard=0)
+    assert counts["schedules"] >= examples
+    assert counts["volumes"] >= examples / 2
+
+
 def test_a_seed_makes_the_same_storm_again() -> None:
-    first, second = (Storm(7, 4, 1, 4) for _ in range(2))
+    first, second = (Storm(Schedule.random(7, 4, 1, 4)) for _ in range(2))
     first.run()
     second.run()
     assert first.sim.lines == second.sim.lines
     assert first.world.provider.bill_agbs() == second.world.provider.bill_agbs()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_schedule_that_is_told_plays_again(seed: int) -> None:
+    schedule = Schedule.random(seed, 3, 2, 3, wild=seed % 2 == 1)
+    told = Schedule.parse(str(schedule))
+    assert str(told) == str(schedule)
+    assert Schedule.parse(str(told)) == told
+
+
+@pytest.mark.parametrize("line", ["", "1 | 3s:0:0", "1 | 3s:0:0 | attach#0=hang | nobody", "x | | nothing | nobody"])
+def test_a_line_that_is_no_schedule_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match="is no schedule"):
+        Schedule.parse(line)

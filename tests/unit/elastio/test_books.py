@@ -15,7 +15,7 @@ from elastio.config import load
 from elastio.history_store import read_loads
 from elastio.ledger import Ledger
 from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.policy import Policy
+from elastio.policy import Caps, Policy, refusal
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
 from elastio.state import Cycle, Marks, Phase, Trigger
@@ -72,6 +72,16 @@ def test_a_cycle_counts_in_what_was_spent_today(books: LedgerBooks) -> None:
     assert spent.currency == pytest.approx(0.1)
 
 
+def test_what_could_never_be_read_is_not_taken_for_nothing(books: LedgerBooks, path: Path) -> None:
+    """Caps fail closed: a boost that may pass one is not begun, one without caps is not kept back."""
+    spoil(path)
+    spent = books.spend(wall=WALL)
+    assert not spent.known
+    for caps in (Caps(max_boosts_per_day=5), Caps(max_agbs_per_day=1e9), Caps(max_cost_per_day=100.0)):
+        assert "the ledger cannot be read" in refusal(GB, spent, Policy(20, 80, caps=caps))
+    assert refusal(GB, spent, Policy(20, 80)) == ""
+
+
 def test_a_cycle_that_has_no_volume_any_more_costs_no_more(
     books: LedgerBooks, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,7 +111,7 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     books.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
     books.learned(GB)
     books.listed(frozenset(), wall=WALL)
-    assert books.spend(wall=WALL + 200) == known
+    assert books.spend(wall=WALL + 200) == replace(known, known=False)
     told = [record.getMessage().split(": ")[0] for record in caplog.records]
     assert told == [
         "cycle token-2 is not in the ledger",

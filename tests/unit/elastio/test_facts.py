@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.facts import fold
+from elastio.actions import DeleteVolume, Outcome, Verdict
+from elastio.facts import adopt, fold
 from elastio.governor import NOTHING
 from elastio.model import Rates, Sample
 from elastio.observation import Observation
 from elastio.state import AgentState, Cycle, Phase
 
-from .values import NOW, POLICY, backing, cached, cycle, disk, host
+from .values import NOW, POLICY, WALL, backing, cached, cycle, disk, host
 
 MB = 10**6
 
@@ -72,3 +73,28 @@ def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush()
     assert fold(state, seen, policy).flush_mb_s == POLICY.backing_bandwidth_mb_s
     later = replace(seen, sample=replace(before, seconds=0.4))
     assert fold(state, later, policy).flush_mb_s == NOTHING
+
+
+# --- the bill ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jump_s", [0.0, 7200.0, -7200.0])
+def test_a_bill_is_as_long_as_the_volume_lived_whatever_is_done_to_the_time_of_day(jump_s: float) -> None:
+    decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None, closed_wall=None)
+    volume = replace(decided.volume, created_wall=WALL + 2.0) if decided.volume else None
+    assert volume is not None
+    adopted = adopt(decided, volume, Observation(now=NOW + 3.0, wall=WALL + 3.0))
+    gone = Outcome(DeleteVolume(volume.id, volume.serial), Verdict.DONE)
+    end = Observation(now=NOW + 102.0, wall=WALL + 102.0 + jump_s, outcomes=(gone,))
+    after = fold(AgentState(Phase.DETACHING, adopted, recovered=True), end, POLICY).cycle
+    assert after is not None
+    assert after.opened_wall is not None
+    assert after.closed_wall == after.opened_wall + 100.0
+
+
+@pytest.mark.parametrize("created_wall", [WALL - 86_400.0, WALL + 86_400.0])
+def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(created_wall: float) -> None:
+    decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None)
+    assert decided.volume is not None
+    adopted = adopt(decided, replace(decided.volume, created_wall=created_wall), Observation(NOW + 3.0, WALL + 3.0))
+    assert adopted.opened_wall == WALL

@@ -313,3 +313,31 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
     cycle = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle
     assert cycle is not None
     assert (cycle.started_at, cycle.doubt_at, cycle.marks.decided) == (20.0, 20.0, 20.0)
+
+
+# --- boosts that failed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("boot", "now", "wall", "until"),
+    [
+        ("boot-1", 150.0, 1150.0, 400.0),  # the same boot: the same clock
+        ("boot-2", 20.0, 1150.0, 270.0),  # 250 s are left of 290
+        ("boot-2", 20.0, 1110.0 - 86400.0, 310.0),  # a clock a day behind: no longer than it was to be
+    ],
+)
+def test_failed_boosts_keep_the_load_alone_over_a_restart(
+    journal: Journal, path: Path, boot: str, now: float, wall: float, until: float
+) -> None:
+    failed = AgentState(failures=3, cool_until=400.0)
+    journal.decision(Phase.ATTACHING, failed, "refused", now=110.0, wall=1110.0)
+    memory = recall(path, now=now, wall=wall, boot_id=boot)
+    assert (memory.failures, memory.cool_until) == (3, until)
+    started = memory.state(7)
+    assert (started.failures, started.cool_until, started.learned_size_bytes) == (3, until, 7)
+
+
+def test_a_cool_down_that_was_over_stays_over(journal: Journal, path: Path) -> None:
+    journal.decision(Phase.IDLE, AgentState(cool_until=50.0), "quiet", now=110.0, wall=1110.0)
+    memory = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2")
+    assert memory.cool_until <= 20.0

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from elastio.drive import Driver
+from elastio.errors import ConfigError
 from elastio.host.sdnotify import Notifier
-from elastio.lane import ForkLane
+from elastio.lane import ForkLane, Result
 
 LONG_S = 30.0
 TextLane = ForkLane[str, str]
@@ -49,7 +50,15 @@ def lost(job: str, seconds: float) -> str:
     return f"lost {job}"
 
 
-def answer(lane: TextLane) -> str:
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Bounded."""
+    end = time.monotonic() + LONG_S
+    while not condition() and time.monotonic() < end:
+        select.select([], [], [], 0.001)
+    return condition()
+
+
+def answer(lane: ForkLane[str, Result]) -> Result:
     """What `poll` says in the end; bounded."""
     end = time.monotonic() + LONG_S
     while time.monotonic() < end:
@@ -200,12 +209,70 @@ def test_a_child_is_warm_before_its_first_job(make: Callable[..., TextLane]) -> 
     warmed: list[int] = []
     lane: ForkLane[str, int] = ForkLane("warm", lambda _: len(warmed), lambda _, __: -1, lambda: warmed.append(1))
     lane.submit("one", LONG_S)
+    assert answer(lane) == 1
+    assert warmed == []  # in the child, not here
+    assert lane.trouble == ""
+    lane.close(0.0)
+
+
+def test_the_time_of_a_job_counts_from_the_end_of_the_warm_up(make: Callable[..., TextLane]) -> None:
+    """Else an import that takes longer than the first job may would be killed and begun anew for ever."""
+    warm, go_on = os.pipe()
+    lane = make("slow", lambda: os.read(warm, 1))
+    lane.submit("pid", 0.0)
+    assert wait_until(lambda: time.monotonic() > lane._began)
+    assert lane.poll() is None
+    assert lane.busy
+    due = lane.next_event_at()
+    assert due is not None
+    assert due > time.monotonic() + LONG_S
+    os.write(go_on, b"x")
+    assert answer(lane)  # in time or not: it was tried
+    assert lane.next_event_at() is None
+    os.close(warm)
+    os.close(go_on)
+
+
+def test_a_warm_up_that_never_ends_is_given_up_and_the_next_one_has_longer(
+    make: Callable[..., TextLane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elastio.lane.WARM_UP_S", 0.02)
+    lane = make("never", signal.pause)
+    assert do(lane, "one") == "lost one"
+    assert "was not ready in time" in lane.trouble
+    assert lane._warm_up_s == 0.04
+    let_die(lane)
+
+
+def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
+    make: Callable[..., TextLane], caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise ConfigError("no such provider is installed")
+
+    lane = make("cloud", refuse)
+    lane.start()
+    awaited = lane.awaited()
+    assert awaited is not None  # a driver is woken by it
+    assert wait([awaited], LONG_S)
+    assert lane.poll() is None
+    assert lane.trouble == "no such provider is installed"
+    assert "lane cloud: no such provider is installed" in caplog.text
+    assert lane.awaited() is None
+    assert do(lane, "one") == "ONE"
+
+
+def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[..., TextLane]) -> None:
+    lane = make("dying", lambda: os._exit(1))
+    lane.start()
     awaited = lane.awaited()
     assert awaited is not None
     assert wait([awaited], LONG_S)
-    assert lane.poll() == 1
-    assert warmed == []  # in the child, not here
-    lane.close(0.0)
+    assert lane.poll() is None
+    assert lane.awaited() is None
+    assert "ended" in lane.trouble
+    let_die(lane)
+    assert not lane.busy
 
 
 # --- the end -----------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from elastio.model import VolumeId, VolumeSpec
 from elastio.policy import Policy
 from elastio.protocol import Message
 from elastio.requests import Requests, decisions
+from elastio.sim.faults import FaultPlan
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
 from elastio.state import AgentState, Phase
@@ -33,8 +34,8 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 class Desk:
     """Requests before an agent that has been up for some seconds, and the replies they got."""
 
-    def __init__(self, journal: Path) -> None:
-        self.run = Simulation(SimWorld(), Policy(60.0, 128.0))
+    def __init__(self, journal: Path, faults: str = "nothing") -> None:
+        self.run = Simulation(SimWorld(faults=FaultPlan.parse(faults)), Policy(60.0, 128.0))
         for _ in range(10):
             self.run.step()
         assert self.run.agent is not None
@@ -57,6 +58,13 @@ def test_status_is_answered_at_once(desk: Desk) -> None:
     assert isinstance(reply, dict)
     assert reply["ok"]
     assert reply["status"]["phase"] == "idle"
+
+
+def test_status_shows_that_the_cloud_cannot_be_used_until_it_can(journal: Journal) -> None:
+    desk = Desk(journal.path, "list_owned#1x2=expired")
+    assert "the credentials have expired" in desk.requests.status().cloud_error
+    desk.run.run_for(30)
+    assert desk.requests.status().cloud_error == ""
 
 
 def test_a_request_is_answered_by_the_next_decision(desk: Desk) -> None:
@@ -132,3 +140,23 @@ def test_an_action_before_the_first_decision_belongs_to_none(journal: Journal) -
 
 def test_without_a_journal_there_is_nothing_to_tell(tmp_path: Path) -> None:
     assert decisions(tmp_path / "gone.jsonl", 20) == []
+
+
+def test_decisions_before_a_rotation_are_told_too(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elastio.journal.ROTATE_BYTES", 2000)
+    for number in range(10):
+        decide(journal, str(number))
+        if journal.path.with_suffix(".old").exists():
+            break
+    last = number
+    decide(journal, str(last + 1))
+    assert [d["reason"] for d in decisions(journal.path, 4)] == [str(n) for n in range(last - 2, last + 2)]
+    assert [d["reason"] for d in decisions(journal.path, 1)] == [str(last + 1)]
+
+
+def test_a_rotation_that_was_cut_short_tells_nothing_twice(journal: Journal) -> None:
+    """Both names stand for one file then."""
+    for number in range(3):
+        decide(journal, str(number))
+    journal.path.with_suffix(".old").hardlink_to(journal.path)
+    assert [d["reason"] for d in decisions(journal.path, 20)] == ["0", "1", "2"]

@@ -121,6 +121,14 @@ def test_doctor_asks_the_agent(
     assert findings(elastio)["agent"] == (verdict, words)
 
 
+def test_doctor_tells_that_the_agent_cannot_use_its_cloud(agent: FakeAgent, elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    seen = published(standing(Phase.IDLE), cloud_error="install elastio[aws]")
+    agent.statuses = [replace(seen, agent=replace(seen.agent, version=__version__))]
+    assert findings(elastio)["agent"] == ("fail", "it cannot use its cloud: install elastio[aws]")
+
+
 def test_doctor_passes_on_what_the_provider_checked(elastio: Shell, tmp_path: Path) -> None:
     healthy(tmp_path / "root")
     elastio("init", *GIVEN)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elastio.cli.status import rows
 from elastio.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.observation import Observation
 from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
@@ -85,6 +86,15 @@ def test_flush_progress_is_the_share_that_has_left(at_start: int, left: int, pro
     seen = published(standing(Phase.FLUSHING, cycle=cycle), dirty_bytes=left)
     assert seen.cycle is not None
     assert seen.cycle.flush_progress == progress
+
+
+def test_a_cloud_that_cannot_be_used_is_shown_once() -> None:
+    seen = published(
+        AgentState(), cloud_error="no such provider is installed", last_error="no such provider is installed"
+    )
+    shown = rows(seen)
+    assert ("cloud", "no such provider is installed") in shown
+    assert "last error" not in dict(shown)
 
 
 def test_between_two_looks_the_last_views_are_shown() -> None:

@@ -32,6 +32,12 @@ class Queue:
     def begin(self, seconds: float) -> None:
         """Nothing depends on time."""
 
+    def idle_s(self) -> float:
+        return 0.0
+
+    def rest(self, steps: int, seconds: float) -> None:
+        """Never called: it may always write."""
+
     def next_write(self) -> int | None:
         return self.writes.popleft() if self.writes else None
 

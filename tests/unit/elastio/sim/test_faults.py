@@ -63,3 +63,15 @@ def test_an_accident_happens_once_when_its_time_or_state_comes() -> None:
     assert [a.kind for a in plan.due(10.0, "clean")] == [Kind.POWER_CUT]
     assert [a.kind for a in plan.due(11.0, "dirty")] == [Kind.VANISH]
     assert plan.due(12.0, "dirty") == ()
+
+
+def test_what_is_armed_strikes_the_next_call_that_can_fail_so_and_no_other() -> None:
+    plan = FaultPlan()
+    plan.arm(Kind.STUCK_BUSY, ("attach", "detach"), 7.0)
+    assert plan.take("attach") is None
+    assert plan.is_armed
+    struck = plan.take("detach")
+    assert struck is not None
+    assert (struck.kind, struck.seconds) == (Kind.STUCK_BUSY, 7.0)
+    assert plan.take("detach") is None
+    assert not plan.is_armed

@@ -7,6 +7,7 @@ import pytest
 from elastio.model import RequestKind
 from elastio.policy import Policy
 from elastio.sim.experiment import DEMO, Experiment, compare
+from elastio.sim.faults import Accident, FaultPlan, Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Stretch, Trace
 from elastio.sim.world import SimWorld
@@ -58,6 +59,48 @@ def test_an_outcome_that_was_not_on_the_disk_is_gone_after_a_power_cut() -> None
     sim.run_until(lambda: any(r["kind"] == "outcome" for r in sim.journal.records()), 5)
     sim.journal.power_cut()
     assert [r["kind"] for r in sim.journal.records()][-1] == "intent"
+
+
+def test_an_agent_that_stands_still_goes_on_later_and_the_machine_does_not_wait() -> None:
+    sim = simulation(Stretch(60, 60))
+    sim.run_for(3)
+    seen = len(sim.lines)
+    sim.happen(Accident("0", Kind.STOP, 20.0))
+    sim.run_for(20)
+    assert len(sim.lines) == seen
+    assert sim.world.workload.elapsed_s == pytest.approx(23, abs=0.1)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 30)
+    assert sim.starts == 1
+
+
+def test_an_agent_that_ran_out_of_memory_is_started_again() -> None:
+    sim = simulation(Stretch(60, 60))
+    sim.run_for(3)
+    sim.happen(Accident("0", Kind.KILL, 5.0))
+    assert sim.agent is None
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 30)
+    assert sim.starts == 2
+    assert len(sim.world.provider.volumes) == 1
+
+
+def test_a_job_whose_child_is_killed_may_or_may_not_have_happened() -> None:
+    sim = simulation(Stretch(60, 60))
+    sim.run_until(lambda: sim.world.volumes_left() == 1, 30)
+    sim.happen(Accident("0", Kind.KILL_CHILD))
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 200)
+    verdicts = [r["verdict"] for r in sim.journal.records() if r["kind"] == "outcome" and r["action"] == "CreateVolume"]
+    assert verdicts == ["unknown", "done"]  # asked for again, with the same token
+    assert len(sim.world.provider.volumes) == 1
+
+
+def test_without_room_for_the_journal_nothing_is_bought() -> None:
+    plan = FaultPlan.parse("journal#1+=no_space")
+    world = SimWorld(workload=Trace((Stretch(60, 60),)), faults=plan)
+    policy = Policy(33, 128, inactivity_delay_s=5, backing_uuid=world.settings.kernel.backing_uuid)
+    sim = Simulation(world, policy)
+    sim.run_for(30)
+    assert world.provider.volumes == {}
+    assert "No space left" in sim.standing()
 
 
 def test_the_timeline_shows_rates_and_sizes() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from elastio.model import VolumeSpec
+from elastio.policy import Policy
 from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
 from elastio.sim.faults import FaultPlan
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, constant
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.run import Simulation
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Stretch, Trace, constant
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
-from elastio.units import GB, GIB, agbs
+from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
 
 
@@ -124,3 +127,29 @@ def test_the_same_seed_runs_the_same_way_with_faults() -> None:
         return world.counters.read(), world.happened, world.provider.bill_agbs(), world.kernel.boot_id
 
     assert run() == run()
+
+
+class Plodding(SimWorld):
+    """Makes every tick, also those in which nothing happens."""
+
+    def _skip(self, until: float) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    "story", ["nothing", "create#1=stuck:7 detach#1=stuck_busy:9 @21.3=wall_jump:60 @clean=vanish"]
+)
+def test_jumping_over_quiet_time_changes_nothing(story: str) -> None:
+    settings = WorldSettings(KernelSettings(backing_mb_s=20, block_bytes=4 * MIB), seed=5)
+    policy = Policy(20, 80, inactivity_delay_s=4, backing_uuid=settings.kernel.backing_uuid)
+    load = (Stretch(2.3, 0), Stretch(9, 60, 7), Stretch(30, 0), Stretch(4.1, 30), Stretch(1e9, 0))
+    ends = []
+    for kind in (SimWorld, Plodding):
+        world = kind(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(story))
+        run = Simulation(world, policy)
+        run.run_for(120)
+        bcache, kernel = world.kernel.bcache, world.kernel
+        moved = (kernel.traffic, bcache.acked, bcache.backing.durable, kernel._backing_use, kernel._fractions)
+        ends.append((run.lines, world.provider.bill_agbs(), moved, world.workload.elapsed_s, world.happened))
+    assert ends[0] == ends[1]
+    assert len(ends[0][0]) > 20, "a run in which nothing happens proves nothing"

@@ -1,0 +1,108 @@
+"""Storms in great number: schedules drawn by Hypothesis, in as many processes as there are processors.
+
+`python -m tests.property.campaign 10000` runs so many; `python -m tests.property.campaign 'SCHEDULE'` one again.
+A schedule that fails is made as small as it can be, and printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, given, seed, settings
+
+from elastio.books import LedgerBooks
+from elastio.ledger import Ledger
+from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, Accident, Fault, FaultPlan
+from elastio.sim.workload import Stretch
+
+from .schedule import HAPPENINGS, Happening, Schedule
+from .storm import KERNEL, Storm
+
+LONGEST_S = 100.0
+
+
+def storm_with_ledger(schedule: Schedule) -> Storm:
+    """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
+    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
+        storm = Storm(schedule, LedgerBooks(ledger, KERNEL.backing_uuid))
+        storm.run()
+        storm.check_ledger(ledger)
+    return storm
+
+
+def seconds(least: int, most: int) -> st.SearchStrategy[float]:
+    """Whole seconds: two schedules that differ by less differ in nothing."""
+    return st.integers(least, most).map(float)
+
+
+@st.composite
+def faults(draw: st.DrawFn) -> Fault:
+    op = draw(st.sampled_from(sorted(OP_KINDS)))
+    kind = draw(st.sampled_from(OP_KINDS[op]))
+    calls = draw(st.sampled_from(sorted(set(RANDOM_CALLS))))
+    return Fault(op, kind, draw(st.integers(1, 4)), calls, draw(seconds(1, 40)))
+
+
+ACCIDENTS = st.builds(
+    Accident,
+    st.one_of(st.sampled_from(("dirty", "clean")), st.integers(1, int(LONGEST_S)).map(str)),
+    st.sampled_from(ACCIDENT_KINDS),
+    seconds(1, 120),
+)
+STRETCHES = st.builds(
+    Stretch, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))
+)
+BURST = (Stretch(1.0, 0.0), Stretch(8.0, 60.0))
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """A burst that buys a cache, whatever else; faults, accidents and happenings in any mixture."""
+    load = (*BURST, *draw(st.lists(STRETCHES, max_size=5)))
+    plan = FaultPlan(draw(st.lists(faults(), max_size=5)), draw(st.lists(ACCIDENTS, max_size=2)))
+    happens = draw(st.lists(st.builds(Happening, seconds(0, 80), st.sampled_from(HAPPENINGS)), max_size=4))
+    ordered = tuple(sorted(happens, key=lambda h: h.at_s))
+    return Schedule(draw(st.integers(0, 9999)), load, plan.story(), ordered, draw(st.booleans()))
+
+
+def search(examples: int, shard: int) -> dict[str, int]:
+    """So many schedules of one shard, always the same ones. Raises what the smallest failing one raises."""
+    counts = {"schedules": 0, "volumes": 0, "starts": 0, "simulated_s": 0}
+
+    @seed(shard)
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(schedules())
+    def survives(schedule: Schedule) -> None:
+        storm = storm_with_ledger(schedule)
+        counts["schedules"] += 1
+        counts["volumes"] += len(storm.world.provider.volumes)
+        counts["starts"] += storm.sim.starts
+        counts["simulated_s"] += int(storm.world.clock.elapsed())
+
+    survives()
+    return counts
+
+
+def main(arguments: list[str]) -> int:
+    """A number of schedules, or one schedule."""
+    if not arguments[0].isdigit():
+        storm = storm_with_ledger(Schedule.parse(arguments[0]))
+        for line in storm.sim.lines:
+            print(line.decode().rstrip())
+        return 0
+    shards = os.cpu_count() or 1
+    examples = -(-int(arguments[0]) // shards)
+    with ProcessPoolExecutor(shards) as pool:
+        found = list(pool.map(search, [examples] * shards, range(shards)))
+    print(json.dumps({key: sum(counts[key] for counts in found) for key in found[0]}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""What happens to one simulated machine, as a value: drawn from a seed or by Hypothesis, told and read as one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from elastio.sim.faults import FaultPlan
+from elastio.sim.workload import Stretch
+
+HORIZON_S = 150
+HAPPENINGS = ("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume")
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Somebody does something to the agent."""
+
+    at_s: float
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.at_s:g}"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`load` ends with quiet by itself; `faults` is a story of `elastio.sim.faults`; `wild`: forecasts are wrong."""
+
+    seed: int
+    load: tuple[Stretch, ...]
+    faults: str = "nothing"
+    happenings: tuple[Happening, ...] = ()
+    wild: bool = False
+
+    @property
+    def horizon_s(self) -> float:
+        """When the storm is over."""
+        return sum(s.seconds for s in self.load)
+
+    def __str__(self) -> str:
+        load = " ".join(f"{s.seconds:g}s:{s.write_mb_s:g}:{s.read_mb_s:g}" for s in self.load)
+        happenings = " ".join(str(h) for h in self.happenings) or "nobody"
+        return f"{self.seed}{' wild' * self.wild} | {load} | {self.faults} | {happenings}"
+
+    @classmethod
+    def parse(cls, line: str) -> Schedule:
+        """The inverse of `str`. Raises ValueError for a line that is no schedule."""
+        try:
+            head, load, faults, happenings = (part.strip() for part in line.split("|"))
+            number, *wild = head.split()
+            stretches = tuple(Stretch(*(float(n.rstrip("s")) for n in word.split(":"))) for word in load.split())
+            words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
+            done = tuple(Happening(float(at), kind) for kind, at in words)
+            return cls(int(number), stretches, FaultPlan.parse(faults).story(), done, wild == ["wild"])
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{line!r} is no schedule: {error}") from error
+
+    @classmethod
+    def random(cls, seed: int, faults: int, accidents: int, happenings: int, *, wild: bool = False) -> Schedule:
+        """So many of each, over HORIZON_S; the same for the same seed."""
+        draw = Random(seed)
+        plan = FaultPlan.random(seed, faults, accidents, HORIZON_S)
+        load = _draw_load(draw)
+        happens = sorted(
+            (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
+            key=lambda h: h.at_s,
+        )
+        return cls(seed, load, plan.story(), tuple(happens), wild)
+
+
+def _draw_load(draw: Random) -> tuple[Stretch, ...]:
+    """Bursts and pauses."""
+    stretches = []
+    left = float(HORIZON_S)
+    while left > 0:
+        seconds = min(left, draw.uniform(2, 25))
+        busy = draw.random() < 0.5
+        stretches.append(Stretch(seconds, draw.uniform(5, 90) if busy else 0.0, draw.choice((0.0, 0.0, 10.0))))
+        left -= seconds
+    return tuple(stretches)
