@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,14 +44,17 @@ class VirtualMachine:
         memory_mib: int = 768,
         cpus: int = 2,
         accel: str | None = None,
+        ports: Mapping[str, Path] | None = None,
     ) -> None:
         """Describe a machine; nothing runs yet.
 
-        `disks` are there at boot. `directory` keeps overlay, console and QEMU's log; without one they are
+        `disks` are there at boot. What the guest writes to /dev/virtio-ports/NAME is appended to the file that
+        `ports` has for NAME. `directory` keeps overlay, console and QEMU's log; without one they are
         temporary and go with `close`. `accel` is QEMU's name, else $ELASTIO_ACCEL, else the best that works.
         """
         self._image = image
         self._hardware = Hardware(accelerator(accel), cpus, memory_mib)
+        self._ports = dict(ports or {})
         self._temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
@@ -111,7 +114,7 @@ class VirtualMachine:
         self._discard_qemu()
         with self._lock:
             boot_disks = list(self._plugged.values())
-        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks)
+        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
         self._agent = GuestAgent(self._qemu.agent, self._agent_port_is_open, self.console_tail)
         self._agent.wait_ready(deadline - time.monotonic())
 
@@ -121,7 +124,11 @@ class VirtualMachine:
         with contextlib.suppress(ChannelClosed):
             # Gone already: that is what is asked for.
             qemu.monitor.execute("system_powerdown", timeout_s=_QMP_S)
-        ended = qemu.wait(timeout_s)
+        return self.await_off(timeout_s)
+
+    def await_off(self, timeout_s: float) -> bool:
+        """Wait until a guest that was told to reboot or to power off has ended; False when it got killed instead."""
+        ended = self._qemu is None or self._qemu.wait(timeout_s)
         self._discard_qemu()
         return ended
 
