@@ -47,7 +47,7 @@ class Runner:
     """Use as a context manager: guest and cloud end with it. Evidence of what went wrong is kept in `evidence`."""
 
     def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say) -> None:
-        self._image, self._seed, self._evidence, self._say = image, seed, evidence, say
+        self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
         self._folder = Path(tempfile.mkdtemp(prefix="elastio-faults-", dir="/var/tmp"))
         self._lab: Lab | None = None
         self._made = 0
@@ -109,10 +109,10 @@ class Runner:
             story = with_records(story, lab, writers)
         except FAILURES as error:
             story = replace(story, stuck=f"{type(error).__name__}: {error}")
-            keep(self._evidence / f"run{run.number}", lab, story)
+            keep(self.evidence / f"run{run.number}", lab, story)
             return salvage(story, lab, writers)
         if not story.is_sound:
-            keep(self._evidence / f"run{run.number}", lab, story)
+            keep(self.evidence / f"run{run.number}", lab, story)
         return story
 
 
