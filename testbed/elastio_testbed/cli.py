@@ -13,6 +13,7 @@ import click
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
 from elastio_testbed.faults.command import faults
+from elastio_testbed.faults.consistency_command import consistency
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
@@ -31,6 +32,7 @@ def main() -> None:
 
 
 main.add_command(faults)
+main.add_command(consistency)
 
 
 @main.command(name="run")
