@@ -1,8 +1,8 @@
 """Do reads ever return what was true before? `consistency.py SPEC` runs until the pace file says `stop`.
 
 SPEC, a JSON file: `device`, `pace` and `report` (files), `seed`, and `regions`: each with `offset` (bytes), `blocks`
-(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`. A region is read and written by its own
-processes only: mixing direct and buffered I/O on the same bytes is not defined, whatever lies below.
+(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`. A region is read and written by its
+own processes only: mixing direct and buffered I/O on the same bytes is not defined, whatever lies below.
 
 Every block has a version. A writer, alone in its part of a region, notes the version it begins, writes, and notes that
 it has completed. A reader notes what had completed before it reads, and what had begun after: each sector it gets must
