@@ -59,6 +59,7 @@ class VirtualMachine:
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
         self._dead: set[str] = set()
+        self._pulled: set[str] = set()  # dead when the machine ended, and not yet unplugged by whoever keeps the books
         self._lock = threading.Lock()
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
@@ -172,6 +173,7 @@ class VirtualMachine:
                 qemu.command("device_add", disk.device(port))
                 undo.pop_all()
             self._plugged[serial] = (disk, port)
+            self._pulled.discard(serial)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
         """Ask the guest to let go of a disk and take it away.
@@ -179,6 +181,10 @@ class VirtualMachine:
         Raises GuestHoldsDisk when it has not let go after `timeout_s`; the request stands, and a later
         `unplug` finishes what the guest may have done by then. HypervisorError when it is not plugged.
         """
+        with self._lock:
+            if serial in self._pulled:
+                self._pulled.discard(serial)
+                return
         disk = self._disk(serial)
         if self.alive:
             self._remove_device(disk, timeout_s)
@@ -192,7 +198,8 @@ class VirtualMachine:
         From one request to the next everything fails with EIO, throttled or not; then the device goes, as
         in `unplug`. QEMU cannot take a device without asking, so between the two the guest sees a dead disk
         for some milliseconds where a cloud's forced detach may show none. The file is free from the first
-        step on. Raises GuestHoldsDisk when the guest keeps the dead device: `unplug` can be tried again.
+        step on. Raises GuestHoldsDisk when the guest keeps the dead device: `unplug` can be tried again. A dead disk
+        does not come back with the next start.
         """
         disk = self._disk(serial)
         if serial not in self._dead:
@@ -273,6 +280,10 @@ class VirtualMachine:
 
     def _discard_qemu(self) -> None:
         qemu, self._qemu, self._agent = self._qemu, None, None
-        self._dead.clear()
         if qemu is not None:
             qemu.kill()
+        with self._lock:
+            self._pulled |= self._dead & set(self._plugged)
+            for serial in self._dead:
+                self._plugged.pop(serial, None)
+            self._dead.clear()
