@@ -20,8 +20,8 @@ FILL_S, STOP_S, BURST_MIB = 180.0, 300.0, 180
 # A pass writes 2 MiB at random and reads it back: too little in a second to be a load by itself.
 FIO = (
     "fio --name=verify --filename={device} --offset={offset} --size=2m --rw=randwrite --bs=4k --direct=1"
-    " --ioengine=psync --rate_iops=100 --randrepeat=0 --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0"
-    " --output=/var/tmp/fio.log"
+    " --ioengine=psync --rate_iops=100 --randrepeat=0 --verify=crc32c --do_verify=1 --verify_fatal=1"
+    " --verify_state_save=0 --output=/var/tmp/fio.log"
 )
 
 

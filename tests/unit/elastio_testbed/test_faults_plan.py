@@ -11,8 +11,10 @@ from elastio.actions import Action
 from elastio.state import Phase
 from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
+from elastio_testbed.faults.deeds import DEEDS
 from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
 from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
+from elastio_testbed.faults.runner import is_done
 from elastio_testbed.faults.story import Story, summary
 
 
@@ -84,6 +86,29 @@ def test_every_deed_is_in_the_table_and_the_selection_is_of_every_group() -> Non
     chosen = {KINDS[name].deed for name in SELECTION}
     assert {Deed.KILL_DAEMON, Deed.CUT_POWER, Deed.REBOOT, Deed.STOP_SERVICE, Deed.NOTHING} <= chosen
     assert chosen & set(PULLS)
+
+
+def test_every_deed_has_a_way_to_be_done() -> None:
+    assert set(DEEDS) == set(Deed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay_s", "missed", "done"),
+    [
+        ("daemon-kill", 0.0, False, True),
+        ("daemon-kill", 0.0, True, False),
+        ("daemon-kill-random", 2.0, False, False),
+        ("power-cut", 0.0, False, False),
+        ("power-cut", 0.0, True, False),
+        ("cache-pulled-dirty", 1.0, False, False),
+        ("cache-pulled-dirty", 1.0, True, True),
+    ],
+)
+def test_only_a_kill_at_its_moment_is_done_by_the_guest_and_without_a_cache_none_is_pulled(
+    kind: str, delay_s: float, missed: bool, done: bool
+) -> None:
+    run = dataclasses.replace(plan(1, 1, [kind])[0], delay_s=delay_s)
+    assert is_done(run, missed=missed) is done
 
 
 # --- what is told ------------------------------------------------------------------------------------------------
