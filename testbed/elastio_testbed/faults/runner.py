@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from elastio_testbed.ec2 import Quota
@@ -130,11 +130,14 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     interrupted = run.deed in UNFELT and (rebooted or not lab.writer_runs())
     if not lab.writer_runs():
         writers.start(lab)
-    rest(lab)
+    lab.wait_for_rest()
+    rest_s = time.monotonic() - at
+    missed = missed or (run.deed is Deed.NOTHING and not has_struck(lab.cloud.faults.pending(), run))
+    make_whole(lab)
     return Story(
         run,
         recovery_s=round(recovered_s, 1),
-        rest_s=round(time.monotonic() - at, 1),
+        rest_s=round(rest_s, 1),
         missed=missed,
         rebooted=rebooted,
         interrupted=interrupted,
@@ -182,11 +185,16 @@ def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     return seen
 
 
-def rest(lab: Lab) -> None:
-    """The faults are over; what they have made stuck is the agent's to solve."""
+def has_struck(pending: Sequence[Mapping[str, object]], run: PlannedRun) -> bool:
+    """Whether each of the cloud's faults has hit a call: those in force have fewer hits left than they came with."""
+    planned = [KINDS[each.kind].cloud_fault(each.call) for each in run.cloud]
+    return not any(fault is not None and asdict(fault) in pending for fault in planned)
+
+
+def make_whole(lab: Lab) -> None:
+    """Nothing goes wrong any more. Not before the rest: a fault of DeleteVolume waits for the end of the cycle."""
     lab.cloud.faults.clear()
     lab.cloud.quota = Quota()
-    lab.wait_for_rest()
 
 
 def with_records(story: Story, lab: Lab, writers: Writers) -> Story:

@@ -11,10 +11,11 @@ from elastio.actions import Action
 from elastio.state import Phase
 from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
+from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.faults.deeds import DEEDS
 from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
 from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
-from elastio_testbed.faults.runner import is_done
+from elastio_testbed.faults.runner import has_struck, is_done
 from elastio_testbed.faults.story import Story, summary
 
 
@@ -109,6 +110,17 @@ def test_only_a_kill_at_its_moment_is_done_by_the_guest_and_without_a_cache_none
 ) -> None:
     run = dataclasses.replace(plan(1, 1, [kind])[0], delay_s=delay_s)
     assert is_done(run, missed=missed) is done
+
+
+def test_a_fault_of_the_cloud_that_hit_no_call_is_noticed() -> None:
+    run = plan(1, 1, ["api-throttled"])[0]
+    faults = Faults()
+    faults.add(*(fault for each in run.cloud if (fault := KINDS[each.kind].cloud_fault(each.call))))
+    assert not has_struck(faults.pending(), run)
+    hit = faults.take("CreateVolume" if run.cloud[0].call == "*" else run.cloud[0].call, {FaultKind.THROTTLE})
+    assert hit is not None
+    assert has_struck(faults.pending(), run)
+    assert has_struck([], run)
 
 
 # --- what is told ------------------------------------------------------------------------------------------------
