@@ -15,10 +15,11 @@ class Story:
     """One run.
 
     `recovery_s`: from the fault until the device took a durable write again and the agent had read its phase back;
-    `rest_s`: until nothing of the cycle was left. `unverified_records` were acknowledged and could not be read because
-    the guest did not come back. `stuck` says why a run was given up, `missed` that its moment never came and the fault
-    struck late, or that the cloud was never asked for what it was to do wrong, `rebooted` that the device took writes again only after a power cycle, `interrupted` that a fault that
-    should not be felt by applications ended the writer.
+    `rest_s`: until nothing of the cycle was left. `unverified_records` were acknowledged and could not be read
+    because the guest did not come back. `stuck` says why a run was given up, `missed` that its moment never came
+    and the fault struck late, or that the cloud was never asked for what it was to do wrong, `rebooted` that the
+    device took writes again only after a power cycle, `interrupted` that a fault that should not be felt by
+    applications ended the writer.
     """
 
     planned: PlannedRun
