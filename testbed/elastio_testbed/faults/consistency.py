@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from elastio_testbed.faults.checker import Checker, dwell
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import GuestImage
+from elastio_testbed.scratch import scratch_folder
 
 PHASE_S, READS, READS_S = 300.0, 1500, 240.0
 # What the agent has to have gone through, from one phase to the next.
@@ -58,10 +58,7 @@ class Consistency:
 @contextmanager
 def checked_guest(image: GuestImage, seed: int) -> Iterator[tuple[Lab, Checker]]:
     """A guest with its agent at rest and the checker running. Raises HypervisorError."""
-    with (
-        tempfile.TemporaryDirectory(prefix="elastio-consistency-", dir="/var/tmp") as name,
-        Lab(image, Path(name), seed) as lab,
-    ):
+    with scratch_folder("elastio-consistency-") as name, Lab(image, Path(name), seed) as lab:
         lab.prepare()
         checker = Checker(lab, seed)
         checker.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.story import Story
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
+from elastio_testbed.scratch import scratch_folder
 
 # For a moment of the cycle to come; after that the fault strikes where the run stands.
 MOMENT_S = 240.0
@@ -48,7 +48,8 @@ class Runner:
 
     def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say) -> None:
         self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
-        self._folder = Path(tempfile.mkdtemp(prefix="elastio-faults-", dir="/var/tmp"))
+        self._scratch = scratch_folder("elastio-faults-")
+        self._folder = Path(self._scratch.name)
         self._lab: Lab | None = None
         self._made = 0
 
@@ -57,7 +58,7 @@ class Runner:
 
     def __exit__(self, *_: object) -> None:
         self._discard()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._scratch.cleanup()
 
     def carry_out(self, runs: Sequence[PlannedRun]) -> Iterator[Story]:
         """The story of each run as soon as it is known. Raises HypervisorError when no guest can be made at all."""
