@@ -14,7 +14,7 @@ from elastio_testbed.machine import DATA
 OFF_S, STOP_S = 240.0, 120.0
 # For how long the cloud refuses everything, and the agent stays stopped.
 REFUSING_S, STOPPED_S = 25.0, 8.0
-GONE_S = 120.0
+GONE_S, DIRTY_S = 120.0, 60.0
 # The device is gone; or the kernel has gone on without a cache that was clean.
 LEFT = 'cd /sys/block/$0/bcache 2>/dev/null || exit 0; test ! -e cache && grep -q "no cache" state'
 
@@ -52,6 +52,13 @@ def _end_orderly(lab: Lab, how: str) -> None:
     if not lab.guest.vm.await_off(OFF_S):
         raise GuestError(f"{how}: still on after {OFF_S:.0f} s, and killed\n{lab.guest.vm.console_tail()}")
     lab.boot()
+
+
+def pull_dirty(lab: Lab) -> None:
+    """Not before there is something to lose."""
+    is_dirty = "dirty data in the cache"
+    lab.guest.wait_for(lambda s: s["backing"] is not None and s["backing"]["dirty_bytes"] > 0, DIRTY_S, is_dirty)
+    pull(lab)
 
 
 def pull(lab: Lab) -> None:
@@ -101,7 +108,7 @@ DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
     Deed.STOP_SERVICE: stop_service,
     Deed.REBOOT: reboot,
     Deed.POWER_OFF: power_off,
-    Deed.PULL_DIRTY: pull,
+    Deed.PULL_DIRTY: pull_dirty,
     Deed.PULL_CLEAN: pull,
     Deed.REVOKE: revoke,
     Deed.FORBID: forbid,
