@@ -12,7 +12,7 @@ SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e demo bench evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e demo bench faults evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ demo: setup ## Three storage set-ups on real bcache, compared; result and pictur
 
 bench: setup ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
+
+faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
+	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --json out/faults/result.json
 
 evaluation: setup ## Write the tables of docs/evaluation.md anew, from the results in docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md

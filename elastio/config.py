@@ -7,6 +7,8 @@ reference page all read it there. An unknown key is an error, because a misspelt
 from __future__ import annotations
 
 import difflib
+import os
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -206,19 +208,29 @@ def drop_ins(path: Path) -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
+            status = os.fstat(file.fileno())
             raw = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(f"there is no configuration at {path}: write one with `elastio init`") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    _require_trusted(path, status)
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration")
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and brackets without end
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _require_trusted(path: Path, status: os.stat_result) -> None:
+    """Who can change this file decides what is bought, and to whom credentials are shown."""
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be changed by every user and is not used: chmod o-w {path}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(f"{path} belongs to user {status.st_uid} and is not used: chown root {path}")
 
 
 def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

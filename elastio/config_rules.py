@@ -10,10 +10,21 @@ from typing import Any, TypeAlias
 
 from elastio.errors import ConfigError
 
+# Beyond it a number is a slip of the hand, and no float or 64-bit integer holds what is made of it.
+LARGEST = 2**63 - 1
+SHOWN_CHARACTERS = 80
+
 
 def _refuse(key: str, value: object, allowed: str) -> ConfigError:
-    shown = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else value
-    return ConfigError(f"{key} is {shown}; allowed: {allowed}")
+    return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}")
+
+
+def _shown(value: object) -> str:
+    """The value as it stands in the file, cut where it would be no sentence any more."""
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return "too large"  # with some thousand digits it could not even be printed
+    text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def _bounds(above: float | None, least: float | None, most: float | None) -> str:
@@ -36,7 +47,7 @@ class Number:
         return f"a number {_bounds(self.above, self.least, self.most)}"
 
     def read(self, key: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_sane(value):
             raise _refuse(key, value, self.allowed)
         if not _is_within(value, self.above, self.least, self.most):
             raise _refuse(key, value, self.allowed)
@@ -56,11 +67,16 @@ class Whole:
         return f"a whole number {_bounds(None, self.least, self.most)}"
 
     def read(self, key: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or not _is_sane(value):
             raise _refuse(key, value, self.allowed)
         if not _is_within(value, None, self.least, self.most):
             raise _refuse(key, value, self.allowed)
         return value
+
+
+def _is_sane(value: float) -> bool:
+    # The comparison first: an integer can be too large for a float.
+    return -LARGEST <= value <= LARGEST and math.isfinite(value)
 
 
 def _is_within(value: float, above: float | None, least: float | None, most: float | None) -> bool:

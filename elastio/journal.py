@@ -68,7 +68,7 @@ class Journal:
             self._cut_torn_line()
             numbers = (r.get("seq") for r in read(self.path))
             self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.path, flags, 0o640)
             _make_names_durable(self.path.parent)
         except OSError as error:
@@ -141,7 +141,7 @@ class Journal:
         A failure costs only space: the record is safe in the old file, which goes on.
         """
         fresh = self.path.with_suffix(".new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(fresh, flags, 0o640)
         except OSError as error:
@@ -203,7 +203,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
             yield record
@@ -238,6 +238,8 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
         written_now, written_wall = float(last["now"]), float(last["wall"])
+        if not math.isfinite(written_now - written_wall):
+            raise ValueError("its times are no times")
         same_boot = last.get("boot") == boot_id
         shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
         memory = Memory(
@@ -248,7 +250,7 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             # Never longer than it was to be from the last record on, whatever the time of day does.
             min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, cache_format, overflow, superblock, tuning
@@ -137,7 +138,7 @@ class BcacheHost:
             bucket //= 2
         cache_set = self._new_uuid()
         sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_size, "bucket_bytes": bucket}
-        cache_format.write(disk.node, cache_set, **sizes)
+        cache_format.write(disk.node, cache_set, partial(blockdev.require_same, self.sysfs, disk), **sizes)
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
@@ -243,6 +244,6 @@ class BcacheHost:
             blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
             return
         blockdev.require_free(self.sysfs, disk)
-        superblock.erase(disk.node)
+        superblock.erase(disk.node, partial(blockdev.require_same, self.sysfs, disk))
         if superblock.read(disk.node) is not None:
             raise HostError(f"the superblock on {disk.name} is still there after wiping it")

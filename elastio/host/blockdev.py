@@ -6,6 +6,7 @@ import errno
 import json
 import mmap
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ SIGNED_BYTES = MIB + 128 * KIB
 SIGNED_TAIL_BYTES = MIB
 # A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
 SHORTEST_SERIAL = 16
+MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,16 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
     found = []
     for name in sysfs.names("sys/block"):
         serial = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
-        size = int(sysfs.read_or(f"sys/block/{name}/size", "0") or 0) * SECTOR
+        size = _sectors(sysfs.read_or(f"sys/block/{name}/size", "0"), name) * SECTOR
         if serial.strip() and size:
             found.append(Disk(name, Serial(serial.strip()), size, sysfs.path(f"dev/{name}")))
     return tuple(found)
+
+
+def _sectors(text: str, name: str) -> int:
+    if not (text or "0").isdecimal() or len(text) > MOST_DIGITS:
+        raise HostError(f"disk {name} shows {text[:MOST_DIGITS]!r} as its size")
+    return int(text or 0)
 
 
 def find(sysfs: Sysfs, serial: Serial) -> Disk | None:
@@ -159,10 +167,26 @@ def require_free(sysfs: Sysfs, disk: Disk) -> None:
     require_exclusive(disk.node)
 
 
+def require_same(sysfs: Sysfs, disk: Disk, descriptor: int) -> None:
+    """Raises NotOursError unless the open descriptor is this disk, seen anew: same name, serial, size and number.
+
+    While the descriptor is open the kernel gives its number to no other disk: what holds now holds until it is closed.
+    """
+    if find(sysfs, disk.serial) != disk:
+        raise NotOursError(f"disk {disk.name} is not what it was a moment ago: it was not touched")
+    status = os.fstat(descriptor)
+    number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    shown = sysfs.read_or(f"sys/block/{disk.name}/dev", "none")
+    # A recorded tree, which tests use, has plain files for devices; nothing under the real /dev passes for one.
+    is_recorded = sysfs.root != Path("/") and stat.S_ISREG(status.st_mode)
+    if not is_recorded and not (stat.S_ISBLK(status.st_mode) and number == shown):
+        raise NotOursError(f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched")
+
+
 def require_exclusive(node: Path) -> None:
     """Raises DeviceBusyError when anything in the kernel has the device open exclusively."""
     try:
-        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW))
     except OSError as error:
         raise DeviceBusyError(f"{node} is in use: {error.strerror}") from error
 

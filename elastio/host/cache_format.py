@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from elastio.errors import HostError
@@ -57,17 +58,27 @@ def _table() -> tuple[int, ...]:
 _TABLE = _table()
 
 
-def write(node: Path, cache_set: uuid.UUID, *, size_bytes: int, block_bytes: int, bucket_bytes: int) -> None:
+def write(
+    node: Path,
+    cache_set: uuid.UUID,
+    verify: Callable[[int], None],
+    *,
+    size_bytes: int,
+    block_bytes: int,
+    bucket_bytes: int,
+) -> None:
     """Make the disk the cache device of a new set, durably. Raises HostError.
 
     The caller has proven that the disk is the volume just bought and that nothing is on it. Opened exclusively: the
-    kernel refuses while anything uses the disk.
+    kernel refuses while anything uses the disk. `verify` gets the open descriptor before anything is written, and
+    raises if it is not the disk that was meant: names in /dev are given anew while disks come and go.
     """
     sizes = {"size_bytes": size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_bytes}
     superblock = render(uuid.uuid4(), cache_set, **sizes)
     try:
-        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+        descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
+            verify(descriptor)
             os.pwrite(descriptor, bytes(OFFSET) + superblock.ljust(OFFSET, b"\0"), 0)
             os.fsync(descriptor)
         finally:

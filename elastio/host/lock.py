@@ -18,7 +18,7 @@ def lock_device(directory: Path, backing_uuid: str) -> int:
     path = directory / f"{backing_uuid}.lock"
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise HostError(f"cannot make the lock {path}: {error.strerror}") from error
     try:

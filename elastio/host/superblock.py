@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -51,14 +52,17 @@ def parse(block: bytes) -> Superblock | None:
     )
 
 
-def erase(device: Path) -> None:
+def erase(device: Path, verify: Callable[[int], None]) -> None:
     """Overwrite the superblock with zeros, durably. Raises HostError. The caller has proven that it may go.
 
-    Nothing else on a cache device is a signature, so nothing else makes udev register it again.
+    `verify` gets the open descriptor before anything is written, and raises if it is not the disk that was meant: names
+    in /dev are given anew while disks come and go. Nothing else on a cache device is a signature, so nothing else makes
+    udev register it again.
     """
     try:
-        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
+            verify(descriptor)
             os.pwrite(descriptor, bytes(OFFSET), OFFSET)
             os.fsync(descriptor)
         finally:

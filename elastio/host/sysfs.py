@@ -110,5 +110,5 @@ def parse_size(text: str) -> int:
     number = text[:-1] if unit else text
     try:
         return int(float(number) * (unit or 1))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise HostError(f"{text!r} in sysfs is not a size") from error

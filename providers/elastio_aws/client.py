@@ -15,7 +15,7 @@ from botocore.exceptions import NoCredentialsError
 import elastio
 from elastio_aws import slim
 from elastio_aws.settings import METADATA_URL, Settings
-from elastio_aws.translate import SDK_ERRORS, translate
+from elastio_aws.translate import SDK_ERRORS, UNREADABLE, translate
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Ec2:
         name = operation.title().replace("_", "")
         try:
             answer: dict[str, Any] = getattr(self.client(), operation)(**parameters)
-        except SDK_ERRORS as error:
+        except (*SDK_ERRORS, *UNREADABLE) as error:
             if isinstance(error, NoCredentialsError):
                 # made before the instance's role was ready, it would stay without credentials for good
                 self.close()

@@ -70,7 +70,7 @@ def detect(path: Path = CLOUD_INIT_DATA) -> bool:
     """Whether cloud-init saw AWS at boot. False where cloud-init left nothing that can be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     facts = data.get("v1") if isinstance(data, dict) else None
     return isinstance(facts, dict) and facts.get("cloud_name") == "aws"

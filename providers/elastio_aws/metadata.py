@@ -27,18 +27,21 @@ def identity_document(base_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, 
     Bounded by 4 times `timeout_s`. Raises TransientError when nothing answers, RefusedError when the service
     is switched off for this instance or answers with something else.
     """
-    token = _ask(
+    answered = _ask(
         base_url,
         "/latest/api/token",
         "PUT",
         {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)},
         timeout_s,
     )
-    headers = {"X-aws-ec2-metadata-token": token.decode("latin-1").strip()}
+    token = answered.decode("latin-1").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise _not_a_document(base_url)
+    headers = {"X-aws-ec2-metadata-token": token}
     body = _ask(base_url, "/latest/dynamic/instance-identity/document", "GET", headers, timeout_s)
     try:
         document = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _not_a_document(base_url) from error
     if not isinstance(document, dict):
         raise _not_a_document(base_url)

@@ -260,10 +260,17 @@ class AwsProvider:
                 return None
             raise
         found: list[dict[str, Any]] = answer.get("Volumes") or []
+        if any(shown.get("VolumeId") != volume_id for shown in found):
+            raise TransientError(f"DescribeVolumes of {volume_id} showed another volume; it is asked again.")
         return found[0] if found else None
 
     def _list(self, filters: Mapping[str, str]) -> Iterator[Volume]:
+        """What a filter let through is held against it once more: a foreign volume must never look like ours."""
+        wanted = {name.removeprefix("tag:"): value for name, value in filters.items()}
         for shown in self.pages(filters):
+            tags = volumes.tags_of(shown)
+            if any(tags.get(name) != value for name, value in wanted.items()):
+                raise TransientError("DescribeVolumes showed a volume without the tag it was asked for; asked again.")
             yield volumes.volume_of(shown, self.who().instance_id, self.settings.scale)
 
     def pages(self, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,8 @@ from elastio_aws.codes import meaning
 
 # A 5xx whose body is no XML raises ResponseParserError, which is not a BotoCoreError.
 SDK_ERRORS = (sdk.ClientError, sdk.BotoCoreError, ResponseParserError)
+# What the SDK's parser lets through where an answer has the right shape and the wrong values (a size of "x").
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 _NO_CREDENTIALS = (
     sdk.NoCredentialsError,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from elastio.errors import TransientError
 from elastio.model import Serial, Volume, VolumeId, VolumeState
 from elastio_aws.settings import Scale
 
@@ -15,6 +17,7 @@ CYCLE_TAG = "elastio:cycle"
 BACKING_TAG = "elastio:backing"
 EXPIRES_TAG = "elastio:expires"
 NAME_TAG = "Name"
+_ID = re.compile(r"vol-[0-9A-Za-z]+")
 
 _UNATTACHED = {
     "creating": VolumeState.CREATING,
@@ -50,7 +53,12 @@ def state_of(shown: Mapping[str, Any], instance_id: str) -> VolumeState:
 def volume_of(
     shown: Mapping[str, Any], instance_id: str, scale: Scale, tags: Mapping[str, str] | None = None
 ) -> Volume:
-    """One volume of an answer. `tags` stands in for tags the answer does not show yet."""
+    """One volume of an answer. `tags` stands in for tags the answer does not show yet.
+
+    Raises TransientError for what is no volume: acting on half of one would be acting on another one.
+    """
+    if not _ID.fullmatch(str(shown.get("VolumeId"))):
+        raise TransientError(f"EC2 showed a volume without an id that is one ({str(shown.get('VolumeId'))[:40]!r}).")
     labels = {**(tags or {}), **tags_of(shown)}
     created = shown.get("CreateTime")
     return Volume(
@@ -72,7 +80,7 @@ def serial_of(volume_id: str) -> Serial:
 
 def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
     """EC2's list of tags as a dictionary."""
-    return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or ()}
+    return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or () if "Key" in tag and "Value" in tag}
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

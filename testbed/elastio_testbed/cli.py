@@ -12,6 +12,8 @@ import click
 
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
+from elastio_testbed.faults.command import faults
+from elastio_testbed.faults.consistency_command import consistency
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
@@ -27,6 +29,10 @@ UNDER_EMULATION = 0.5
 @click.group()
 def main() -> None:
     """The laboratory of elastio: real bcache in QEMU guests, against an honest EC2 endpoint."""
+
+
+main.add_command(faults)
+main.add_command(consistency)
 
 
 @main.command(name="run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ class Guest:
         scaled: Scaled,
         *,
         sample_interval_s: float | None = None,
+        ports: Mapping[str, Path] | None = None,
     ) -> None:
         """Describe the guest; nothing runs yet. The agent samples at the pace of `scaled` unless told otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +53,7 @@ class Guest:
             disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
         self.own_disks = len(disks)
         memory_mib = scaled.experiment.workload.memory_mib(scaled)
-        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib)
+        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports)
         self.instance_id = ""
         self.backing_uuid = ""
 

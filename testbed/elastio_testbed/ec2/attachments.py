@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from moto.ec2.models.instances import Instance
@@ -114,6 +115,27 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
             world.log.add("step_failed", step="detach", volume=volume.id, error=repr(error))
             _get_busy(world, volume, attachment, world.busy_retry_s)
             return
+        release(world, volume, attachment)
+
+
+def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> None:
+    """What no caller of the API asked for: the volume is gone from its machine from one request to the next.
+
+    `pull` takes the disk with that serial away. While the machine keeps the dead device the attachment is `busy`.
+    """
+    with volume.bridge_lock:
+        attachment = volume.lab_attachment
+        if attachment is None or attachment.state is not AttachmentState.ATTACHED:
+            raise ValueError(f"{volume.id} is not attached")
+        world.set_attachment(volume, attachment, AttachmentState.DETACHING)
+        try:
+            pull(volume.serial)
+        except Exception as error:
+            # The disk is dead all the same; the way to the end is that of every detach that a guest holds up.
+            world.log.add("step_failed", step="tear_off", volume=volume.id, error=repr(error))
+            _get_busy(world, volume, attachment, world.busy_retry_s)
+            return
+        world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="tear off")
         release(world, volume, attachment)
 
 

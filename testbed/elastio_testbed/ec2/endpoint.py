@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -196,6 +196,15 @@ class Ec2Endpoint:
             self._instance(instance_id)
             attachments.end_instance(self._world, instance_id)
             self._world.backend.terminate_instances([instance_id])
+
+    def tear_off(self, volume_id: str, pull: Callable[[str], None]) -> None:
+        """Take an attached volume from its machine by surprise; `pull` takes the disk with that serial away.
+
+        Raises KeyError when there never was such a volume, ValueError when it is not attached.
+        """
+        with self._world.lock:
+            volume = self._world.backend.ever(volume_id)
+        attachments.tear_off(self._world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
         """Show a spot notice in the metadata of the instance. Raises ValueError for an unknown one."""

@@ -1,8 +1,8 @@
 """QEMU's command line for one guest."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastio_testbed.hypervisor.disk import CACHE, Disk
@@ -40,12 +40,16 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Files and inherited descriptors that tie one QEMU process to us."""
+    """Files and inherited descriptors that tie one QEMU process to us.
+
+    `ports`: what the guest writes to /dev/virtio-ports/NAME is appended to that file.
+    """
 
     root_overlay: Path
     console: Path
     monitor_fd: int
     agent_fd: int
+    ports: Mapping[str, Path] = field(default_factory=dict)
 
 
 def kernel_command_line() -> str:
@@ -72,6 +76,8 @@ def _machine(hardware: Hardware) -> list[str]:
         *("-machine", "q35", "-accel", hardware.accel, "-cpu", "max"),
         *("-smp", str(hardware.cpus), "-m", f"{hardware.memory_mib}M"),
         *("-nodefaults", "-no-user-config", "-display", "none"),
+        # A guest that reboots ends QEMU: the next start gives it a new one, with connections that are as new.
+        "-no-reboot",
     ]
 
 
@@ -86,6 +92,15 @@ def _channels(wiring: Wiring) -> list[str]:
         *("-chardev", f"socket,id=monitor,fd={wiring.monitor_fd}", "-mon", "chardev=monitor,mode=control"),
         *("-chardev", f"socket,id={AGENT_CHARDEV},fd={wiring.agent_fd}", "-device", "virtio-serial-pci"),
         *("-device", f"virtserialport,chardev={AGENT_CHARDEV},name=org.qemu.guest_agent.0"),
+        *(argument for number, name in enumerate(wiring.ports) for argument in _port(number, name, wiring.ports[name])),
+    ]
+
+
+def _port(number: int, name: str, path: Path) -> list[str]:
+    """QEMU writes to the file before it takes the guest's next buffer: what is in there survives a power cut."""
+    return [
+        *("-chardev", f"file,id=out{number},path={_escaped(path)},append=on"),
+        *("-device", f"virtserialport,chardev=out{number},name={name}"),
     ]
 
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,18 +44,22 @@ class VirtualMachine:
         memory_mib: int = 768,
         cpus: int = 2,
         accel: str | None = None,
+        ports: Mapping[str, Path] | None = None,
     ) -> None:
         """Describe a machine; nothing runs yet.
 
-        `disks` are there at boot. `directory` keeps overlay, console and QEMU's log; without one they are
+        `disks` are there at boot. What the guest writes to /dev/virtio-ports/NAME is appended to the file that
+        `ports` has for NAME. `directory` keeps overlay, console and QEMU's log; without one they are
         temporary and go with `close`. `accel` is QEMU's name, else $ELASTIO_ACCEL, else the best that works.
         """
         self._image = image
         self._hardware = Hardware(accelerator(accel), cpus, memory_mib)
+        self._ports = dict(ports or {})
         self._temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
         self._dead: set[str] = set()
+        self._pulled: set[str] = set()  # dead when the machine ended, and not yet unplugged by whoever keeps the books
         self._lock = threading.Lock()
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
@@ -111,7 +115,7 @@ class VirtualMachine:
         self._discard_qemu()
         with self._lock:
             boot_disks = list(self._plugged.values())
-        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks)
+        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
         self._agent = GuestAgent(self._qemu.agent, self._agent_port_is_open, self.console_tail)
         self._agent.wait_ready(deadline - time.monotonic())
 
@@ -121,7 +125,11 @@ class VirtualMachine:
         with contextlib.suppress(ChannelClosed):
             # Gone already: that is what is asked for.
             qemu.monitor.execute("system_powerdown", timeout_s=_QMP_S)
-        ended = qemu.wait(timeout_s)
+        return self.await_off(timeout_s)
+
+    def await_off(self, timeout_s: float) -> bool:
+        """Wait until a guest that was told to reboot or to power off has ended; False when it got killed instead."""
+        ended = self._qemu is None or self._qemu.wait(timeout_s)
         self._discard_qemu()
         return ended
 
@@ -165,6 +173,7 @@ class VirtualMachine:
                 qemu.command("device_add", disk.device(port))
                 undo.pop_all()
             self._plugged[serial] = (disk, port)
+            self._pulled.discard(serial)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
         """Ask the guest to let go of a disk and take it away.
@@ -172,6 +181,10 @@ class VirtualMachine:
         Raises GuestHoldsDisk when it has not let go after `timeout_s`; the request stands, and a later
         `unplug` finishes what the guest may have done by then. HypervisorError when it is not plugged.
         """
+        with self._lock:
+            if serial in self._pulled:
+                self._pulled.discard(serial)
+                return
         disk = self._disk(serial)
         if self.alive:
             self._remove_device(disk, timeout_s)
@@ -185,7 +198,8 @@ class VirtualMachine:
         From one request to the next everything fails with EIO, throttled or not; then the device goes, as
         in `unplug`. QEMU cannot take a device without asking, so between the two the guest sees a dead disk
         for some milliseconds where a cloud's forced detach may show none. The file is free from the first
-        step on. Raises GuestHoldsDisk when the guest keeps the dead device: `unplug` can be tried again.
+        step on. Raises GuestHoldsDisk when the guest keeps the dead device: `unplug` can be tried again. A dead disk
+        does not come back with the next start.
         """
         disk = self._disk(serial)
         if serial not in self._dead:
@@ -266,6 +280,10 @@ class VirtualMachine:
 
     def _discard_qemu(self) -> None:
         qemu, self._qemu, self._agent = self._qemu, None, None
-        self._dead.clear()
         if qemu is not None:
             qemu.kill()
+        with self._lock:
+            self._pulled |= self._dead & set(self._plugged)
+            for serial in self._dead:
+                self._plugged.pop(serial, None)
+            self._dead.clear()

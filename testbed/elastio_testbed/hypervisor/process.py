@@ -51,7 +51,13 @@ class Qemu:
         self.agent.close()
 
 
-def launch(image: GuestImage, hardware: Hardware, directory: Path, disks: Sequence[tuple[Disk, str]]) -> Qemu:
+def launch(
+    image: GuestImage,
+    hardware: Hardware,
+    directory: Path,
+    disks: Sequence[tuple[Disk, str]],
+    ports: Mapping[str, Path],
+) -> Qemu:
     """Start QEMU with its files in `directory`; HypervisorError with QEMU's own words when it gives up."""
     directory.mkdir(parents=True, exist_ok=True)
     overlay, log = directory / "root.qcow2", directory / "qemu.log"
@@ -62,7 +68,7 @@ def launch(image: GuestImage, hardware: Hardware, directory: Path, disks: Sequen
         agent, agent_end = _socket_pair(undo)
         with monitor_end, agent_end:
             fds = (monitor_end.fileno(), agent_end.fileno())
-            argv = qemu_argv(image, hardware, Wiring(overlay, directory / "console.log", *fds), disks)
+            argv = qemu_argv(image, hardware, Wiring(overlay, directory / "console.log", *fds, ports), disks)
             process = call_in_background(functools.partial(_spawn, argv, fds, log), _LAUNCH_S)
         undo.callback(_end, process)
         try:

@@ -13,6 +13,7 @@ from elastio.model import VolumeId, VolumeSpec, VolumeState
 from elastio.units import GIB, MIB
 from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.settings import parse
+from elastio_aws.volumes import OWNER_TAG
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 UNKNOWN = VolumeId("vol-0123456789abcdef0")
@@ -261,9 +262,10 @@ def test_list_owned_shows_only_this_instances_volumes(open_aws: Any, sdk: Any) -
 
 def test_list_owned_follows_every_page(open_aws: Any) -> None:
     provider = open_aws()
+    ours = [{"Key": OWNER_TAG, "Value": provider.who().arn}]
     pages: list[dict[str, Any]] = [
-        {"Volumes": [{"VolumeId": "vol-1", "State": "available"}], "NextToken": "more"},
-        {"Volumes": [{"VolumeId": "vol-2", "State": "available"}]},
+        {"Volumes": [{"VolumeId": "vol-1", "State": "available", "Tags": ours}], "NextToken": "more"},
+        {"Volumes": [{"VolumeId": "vol-2", "State": "available", "Tags": ours}]},
     ]
     asked: list[dict[str, Any]] = []
 
@@ -275,6 +277,29 @@ def test_list_owned_follows_every_page(open_aws: Any) -> None:
     assert [volume.id for volume in provider.list_owned()] == ["vol-1", "vol-2"]
     assert asked[0]["MaxResults"] == 500
     assert asked[1]["NextToken"] == "more"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"VolumeId": "vol-1", "State": "available"},
+        {"VolumeId": "vol-1", "State": "available", "Tags": [{"Key": OWNER_TAG, "Value": "another"}]},
+        {"VolumeId": "", "State": "available"},
+    ],
+)
+def test_a_volume_that_does_not_carry_the_tag_it_was_asked_for_is_never_taken_for_ours(
+    open_aws: Any, shown: dict[str, Any]
+) -> None:
+    provider = open_aws()
+
+    def one_page(**_: Any) -> tuple[Any, dict[str, Any]]:
+        return type("Answer", (), {"status_code": 200}), {"Volumes": [shown]}
+
+    provider.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", one_page)
+    with pytest.raises(TransientError):
+        provider.list_owned()
+    with pytest.raises(TransientError, match="showed another volume"):
+        provider.describe(VolumeId("vol-2"))
 
 
 def test_instance_limit_is_the_baseline_and_asked_once(open_aws: Any, answer: Any) -> None:

@@ -342,3 +342,36 @@ def _try(client: Any, action: str, volume_id: str, instance_id: str) -> None:
         calls[action]()
     except (BotoCoreError, ClientError):
         return  # what counts is the state, which the caller reads next
+
+
+# --- a volume that is torn off -------------------------------------------------------------------------------------
+
+
+def test_a_volume_that_was_torn_off_is_available_and_can_be_attached_again(
+    endpoint: Ec2Endpoint, client: Any, bridge: MemoryBridge, instance_id: str
+) -> None:
+    volume_id = attached(endpoint, client, instance_id)
+    endpoint.tear_off(volume_id, lambda serial: bridge.unplug(serial, 1.0))
+    assert endpoint.volume(volume_id).state == "available"
+    assert bridge.disks == {}
+    client.attach_volume(VolumeId=volume_id, InstanceId=instance_id, Device="/dev/sdf")
+    endpoint.wait_for(volume_id, "in-use/attached", 10)
+    assert len(bridge.disks) == 1
+
+
+def test_a_machine_that_keeps_the_dead_device_leaves_the_volume_busy_until_it_lets_go(
+    endpoint: Ec2Endpoint, client: Any, bridge: MemoryBridge, instance_id: str
+) -> None:
+    volume_id = attached(endpoint, client, instance_id)
+    endpoint.busy_retry_s, bridge.holds_on = 0.01, True
+    endpoint.tear_off(volume_id, lambda serial: bridge.unplug(serial, 1.0))
+    assert endpoint.volume(volume_id).attachment_state in ("busy", "detaching")
+    bridge.holds_on = False
+    endpoint.wait_for(volume_id, "available", 10)
+    assert bridge.disks == {}
+
+
+def test_only_an_attached_volume_can_be_torn_off(endpoint: Ec2Endpoint, client: Any) -> None:
+    volume_id = ready(endpoint, client)
+    with pytest.raises(ValueError, match="is not attached"):
+        endpoint.tear_off(volume_id, lambda serial: None)

@@ -143,6 +143,33 @@ def test_disks_outlive_a_power_cut(vm: VirtualMachine, volume: Path) -> None:
         vm.unplug(SERIAL, 0.3)
 
 
+def test_a_pulled_disk_does_not_come_back_with_the_next_start_and_is_let_go_of_once(
+    vm: VirtualMachine, volume: Path
+) -> None:
+    vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
+    with pytest.raises(GuestHoldsDisk):
+        vm.pull(SERIAL, 0.3)
+    vm.kill()
+    assert vm.disks() == ()
+    vm.unplug(SERIAL, 1)
+    with pytest.raises(HypervisorError, match="is not plugged"):
+        vm.unplug(SERIAL, 1)
+
+
+def test_a_guest_that_does_not_end_by_itself_is_killed(vm: VirtualMachine) -> None:
+    assert vm.await_off(0.3) is False
+    assert not vm.alive
+    assert vm.await_off(0.3) is True
+
+
+def test_the_file_of_a_port_is_there_from_the_start(image: GuestImage, tmp_path: Path) -> None:
+    port = tmp_path / "records"
+    with VirtualMachine(image, memory_mib=64, ports={"org.elastio.records": port}) as vm:
+        with pytest.raises(GuestTimeout):
+            vm.start(0.3)
+        assert port.read_bytes() == b""
+
+
 def test_a_machine_that_is_off_forgets_an_unplugged_disk(image: GuestImage, volume: Path) -> None:
     with VirtualMachine(image, disks=[Disk(SERIAL, volume, None)]) as vm:
         vm.unplug(SERIAL, 1)

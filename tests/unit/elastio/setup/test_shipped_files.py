@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import configparser
+import re
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
 from elastio.exits import Exit
@@ -13,7 +17,7 @@ SHIPPED = Path(__file__).parents[4] / "systemd"
 
 
 def unit() -> configparser.ConfigParser:
-    parsed = configparser.ConfigParser(interpolation=None, comment_prefixes=("#",), delimiters=("=",))
+    parsed = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",), delimiters=("=",))
     parsed.optionxform = str  # type: ignore[assignment,method-assign]  # keys of units are case-sensitive
     parsed.read(SHIPPED / "elastiod.service")
     return parsed
@@ -50,6 +54,22 @@ def test_the_service_sees_every_mount_and_every_disk() -> None:
     assert service["ProtectHome"] == "read-only"
     for hiding in ("PrivateDevices", "DevicePolicy", "ProtectClock", "ProtectKernelTunables"):
         assert hiding not in service
+
+
+@pytest.mark.runs_programs
+def test_systemd_finds_the_service_little_exposed() -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SHIPPED / "elastiod.service")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    found = re.search(r"Overall exposure level for elastiod.service: ([0-9.]+)", said)
+    assert found, said
+    assert float(found[1]) <= 3.0
+
+
+def test_the_service_gives_up_what_it_does_not_use_and_keeps_what_it_needs() -> None:
+    service = (SHIPPED / "elastiod.service").read_text().splitlines()
+    assert "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_CHOWN" in service
+    assert "SystemCallFilter=~@resources" in service
+    assert "UMask=0077" in service
 
 
 def test_the_group_of_the_socket_is_made_at_installation() -> None:

@@ -1,0 +1,150 @@
+"""Drives the agent through its phases while the checker reads and writes, and shows that it can see a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from elastio_testbed.faults.checker import Checker, dwell
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.image import GuestImage
+from elastio_testbed.scratch import scratch_folder
+
+PHASE_S, READS, READS_S = 300.0, 1500, 240.0
+# What the agent has to have gone through, from one phase to the next.
+TRANSITIONS = frozenset(
+    {
+        ("idle", "attaching"),
+        ("attaching", "boosting"),
+        ("boosting", "flushing"),
+        ("flushing", "boosting"),
+        ("flushing", "detaching"),
+        ("detaching", "idle"),
+    }
+)
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What was seen. `wrong` reads were older than a write completed before them, or newer, or of another place."""
+
+    reads: int
+    writes: int
+    wrong: int
+    stale_at_rest: int
+    fio_passes: int
+    fio_failed: bool
+    transitions: tuple[tuple[str, str], ...]
+    boosts: int
+    examples: tuple[dict[str, Any], ...]
+
+    @property
+    def is_consistent(self) -> bool:
+        return not (self.wrong or self.stale_at_rest or self.fio_failed)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every transition was gone through, a second volume was attached, and fio has verified something."""
+        return set(self.transitions) >= TRANSITIONS and self.boosts >= 2 and self.fio_passes > 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "consistent": self.is_consistent, "complete": self.is_complete}
+
+
+@contextmanager
+def checked_guest(image: GuestImage, seed: int) -> Iterator[tuple[Lab, Checker]]:
+    """A guest with its agent at rest and the checker running. Raises HypervisorError."""
+    with scratch_folder("elastio-consistency-") as name, Lab(image, Path(name), seed) as lab:
+        lab.prepare()
+        checker = Checker(lab, seed)
+        checker.start()
+        yield lab, checker
+
+
+def through_all_phases(lab: Lab, checker: Checker, say: Say) -> Consistency:
+    """Boost, flush, boost again on the same volume, flush and detach under load, attach anew. Raises GuestError."""
+    guest = lab.guest
+    say("boosting")
+    checker.burst()
+    checker.pace("full")
+    _wait(lab, "boosting")
+    dwell(checker, READS, READS_S)
+    say("flushing, slowly")
+    checker.burst()
+    lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
+    guest.vm.set_limit(guest.serial, guest.cap_bytes_s // 3)
+    checker.pace("slow")
+    _wait(lab, "flushing")
+    say("boosting again")
+    guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
+    checker.burst()
+    checker.pace("full")
+    _wait(lab, "boosting")
+    dwell(checker, READS, READS_S)
+    say("flushing and detaching under load")
+    _let_go(lab, checker)
+    say("attaching anew")
+    guest.check(["elastio", "resume"], timeout_s=90)
+    checker.burst()
+    checker.pace("full")
+    _wait(lab, "boosting")
+    dwell(checker, READS, READS_S)
+    _let_go(lab, checker)
+    return _found(lab, checker.stop())
+
+
+def by_hand(lab: Lab, checker: Checker, mode: str, say: Say) -> int:
+    """Wrong reads in phase 2 with the cache in `mode`, which is set while the agent is stopped; then all goes on.
+
+    `none` is what the agent uses. `writearound` is what it must not use, and what a checker has to see.
+    """
+    guest = lab.guest
+    checker.burst()
+    checker.pace("full")
+    _wait(lab, "boosting")
+    guest.check(["systemctl", "stop", "elastiod"], timeout_s=120)
+    directory = f"/sys/block/{lab.device()}/bcache"
+    guest.check(["sh", "-c", f"echo {mode} > {directory}/cache_mode && echo 1 > {directory}/writeback_running"])
+    before = checker.counts()["wrong"]
+    say(f"{mode} by hand")
+    dwell(checker, 2 * READS, 2 * READS_S)
+    wrong = checker.counts()["wrong"] - before
+    checker.pace("slow")
+    guest.check(["systemctl", "start", "elastiod"], timeout_s=120)
+    guest.check(["elastio", "pause"], timeout_s=90)
+    lab.wait_for_rest()
+    guest.check(["elastio", "resume"], timeout_s=90)
+    return wrong
+
+
+def _wait(lab: Lab, phase: str) -> None:
+    lab.guest.wait_for(lambda status: status["phase"] == phase, PHASE_S, f"phase {phase}")
+
+
+def _let_go(lab: Lab, checker: Checker) -> None:
+    """Under the checker's full load for as long as a few hundred reads take, then without: a detach wants an instant
+    without a request, and a load that leaves none would keep the volume."""
+    lab.guest.check(["elastio", "pause"], timeout_s=90)
+    dwell(checker, READS // 2, READS_S)
+    checker.pace("slow")
+    lab.wait_for_rest()
+
+
+def _found(lab: Lab, last: dict[str, Any]) -> Consistency:
+    decisions = lab.guest.decisions()
+    steps = tuple((row["from"], row["to"]) for row in decisions if row["from"] != row["to"])
+    return Consistency(
+        reads=last["reads"],
+        writes=last["writes"],
+        wrong=last["wrong"],
+        stale_at_rest=last["stale_at_rest"],
+        fio_passes=last["fio_passes"],
+        fio_failed=last["fio_failed"],
+        transitions=tuple(sorted(set(steps))),
+        boosts=sum(step == ("attaching", "boosting") for step in steps),
+        examples=(*last["wrong_examples"], *last["examples"])[:20],
+    )

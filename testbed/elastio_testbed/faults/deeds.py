@@ -1,0 +1,115 @@
+"""One function per deed: what is done to the guest at the moment, and the way back that an operator has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from elastio_testbed.ec2 import Quota
+from elastio_testbed.faults.kinds import Deed
+from elastio_testbed.faults.lab import CALL_S, Lab
+from elastio_testbed.hypervisor import GuestError, HypervisorError
+from elastio_testbed.machine import DATA
+
+OFF_S, STOP_S = 240.0, 120.0
+# For how long the cloud refuses everything, and the agent stays stopped.
+REFUSING_S, STOPPED_S = 25.0, 8.0
+GONE_S, DIRTY_S = 120.0, 60.0
+# The device is gone; or the kernel has gone on without a cache that was clean.
+LEFT = 'cd /sys/block/$0/bcache 2>/dev/null || exit 0; test ! -e cache && grep -q "no cache" state'
+
+
+def nothing(lab: Lab) -> None:
+    """The cloud's fault is in force, or has struck, already."""
+
+
+def kill_daemon(lab: Lab) -> None:
+    """Done in the guest, in the instant of the moment; here for a fault at no moment: its main process alone."""
+    lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"], timeout_s=CALL_S)
+
+
+def cut_power(lab: Lab) -> None:
+    lab.guest.vm.kill()
+    lab.boot()
+
+
+def stop_service(lab: Lab) -> None:
+    lab.guest.check(["systemctl", "stop", "elastiod"], timeout_s=STOP_S)
+    time.sleep(STOPPED_S)
+    lab.guest.check(["systemctl", "start", "elastiod"], timeout_s=STOP_S)
+
+
+def reboot(lab: Lab) -> None:
+    _end_orderly(lab, "reboot")
+
+
+def power_off(lab: Lab) -> None:
+    _end_orderly(lab, "poweroff")
+
+
+def _end_orderly(lab: Lab, how: str) -> None:
+    lab.guest.check(["systemctl", "--no-block", how], timeout_s=CALL_S)
+    if not lab.guest.vm.await_off(OFF_S):
+        raise GuestError(f"{how}: still on after {OFF_S:.0f} s, and killed\n{lab.guest.vm.console_tail()}")
+    lab.boot()
+
+
+def pull_dirty(lab: Lab) -> None:
+    """Not before there is something to lose."""
+    is_dirty = "dirty data in the cache"
+    lab.guest.wait_for(lambda s: s["backing"] is not None and s["backing"]["dirty_bytes"] > 0, DIRTY_S, is_dirty)
+    pull(lab)
+
+
+def pull(lab: Lab) -> None:
+    """Tear the cache volume off, then what `docs/how-to/recover.md` tells an operator to do."""
+    lab.cloud.tear_off(lab.attached_volume(), lab.guest.vm.pull)
+    try:
+        _put_together(lab)
+    except HypervisorError:
+        # The page's way out: a reboot, which finds the backing device waiting for its cache.
+        lab.guest.vm.kill()
+        lab.guest.vm.start(300)
+    lab.wait_for_agent(300)
+    lab.mount()
+
+
+def _put_together(lab: Lab) -> None:
+    for unit in ("records", "burst"):
+        lab.stop(unit)
+    if lab.takes_writes():
+        return  # the cache was clean: the kernel went on without it
+    backing, device = lab.guest.disk_name(), lab.device()
+    lab.guest.check(["systemctl", "stop", "elastiod"], timeout_s=STOP_S)
+    lab.guest.check(["umount", DATA], timeout_s=STOP_S)
+    if device:
+        lab.wait_until(lambda: lab.succeeds("sh", "-c", LEFT, device), GONE_S, f"{device} to let go of its dead cache")
+    register = f"test -e /sys/block/{backing}/bcache || echo /dev/{backing} > /sys/fs/bcache/register_quiet"
+    lab.guest.check(["sh", "-c", register], timeout_s=CALL_S)
+    lab.guest.check(["systemctl", "start", "elastiod"], timeout_s=STOP_S)
+
+
+def revoke(lab: Lab) -> None:
+    lab.cloud.faults.revoke_credentials("ExpiredToken")
+    time.sleep(REFUSING_S)
+    lab.cloud.faults.clear()
+
+
+def forbid(lab: Lab) -> None:
+    """The quota is used up already, by `before`; it is raised while the load may still last."""
+    time.sleep(REFUSING_S)
+    lab.cloud.quota = Quota()
+
+
+DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
+    Deed.NOTHING: nothing,
+    Deed.KILL_DAEMON: kill_daemon,
+    Deed.CUT_POWER: cut_power,
+    Deed.STOP_SERVICE: stop_service,
+    Deed.REBOOT: reboot,
+    Deed.POWER_OFF: power_off,
+    Deed.PULL_DIRTY: pull_dirty,
+    Deed.PULL_CLEAN: pull,
+    Deed.REVOKE: revoke,
+    Deed.FORBID: forbid,
+}

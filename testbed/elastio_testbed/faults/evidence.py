@@ -1,0 +1,47 @@
+"""What is kept of a run that went wrong: enough to tell afterwards what happened, and to run it again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from elastio_testbed.faults.lab import CALL_S, Lab
+from elastio_testbed.faults.story import Story
+from elastio_testbed.hypervisor import HypervisorError
+
+# Asked of the guest, as far as it still answers.
+QUESTIONS: Mapping[str, list[str]] = {
+    "agent.log": ["journalctl", "--no-pager", "-u", "elastiod", "-o", "short-precise"],
+    "kernel.log": ["journalctl", "--no-pager", "-k", "-o", "short-precise"],
+    "records.log": ["journalctl", "--no-pager", "-u", "records", "-o", "short-precise"],
+    "journal.jsonl": ["cat", "/var/lib/elastio/journal.jsonl"],
+    "status.json": ["python3", "-S", "/opt/testbed/ask.py"],
+    "bcache.txt": ["sh", "-c", "grep -rs . /sys/block/*/bcache/{state,cache_mode,running,dirty_data}; lsblk; mount"],
+    "tasks.txt": ["sh", "-c", "ps -eo pid,stat,wchan:32,args | grep -v ' S ' | head -50"],
+}
+
+
+def keep(folder: Path, lab: Lab, story: Story) -> None:
+    """Write it all to `folder`. A guest that does not answer leaves a sentence in place of each answer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "story.json").write_text(json.dumps(story.as_dict(), indent=2, default=str) + "\n")
+    (folder / "cloud.jsonl").write_text(
+        "".join(json.dumps(entry.as_dict(), default=str) + "\n" for entry in lab.cloud.log.entries())
+    )
+    volumes = [volume.as_dict() for volume in lab.cloud.volumes()]
+    (folder / "volumes.json").write_text(json.dumps(volumes, indent=2, default=str) + "\n")
+    for path in (lab.guest.vm.console, lab.records, lab.moments):
+        if path.exists():
+            shutil.copyfile(path, folder / path.name)
+    for name, question in QUESTIONS.items():
+        (folder / name).write_text(_answer(lab, question))
+
+
+def _answer(lab: Lab, question: list[str]) -> str:
+    try:
+        done = lab.guest.vm.agent.run(question, timeout_s=CALL_S)
+    except HypervisorError as error:
+        return f"no answer: {error}\n"
+    return (done.stdout + done.stderr).decode(errors="replace")

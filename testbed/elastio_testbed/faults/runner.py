@@ -1,0 +1,234 @@
+"""Carries planned runs out, one after the other, on one guest for as long as it is fit for the next."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from elastio_testbed.ec2 import Quota
+from elastio_testbed.faults import acks
+from elastio_testbed.faults.deeds import DEEDS
+from elastio_testbed.faults.evidence import keep
+from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.faults.plan import PlannedRun
+from elastio_testbed.faults.story import Story
+from elastio_testbed.hypervisor import GuestError, HypervisorError
+from elastio_testbed.image import GuestImage
+from elastio_testbed.scratch import scratch_folder
+
+# For a moment of the cycle to come; after that the fault strikes where the run stands.
+MOMENT_S = 240.0
+# Tries to have a guest ready, before the campaign is given up.
+BOOTS = 3
+# What can go wrong with a guest, its cloud and its files: the run is given up, the campaign is not.
+FAILURES = (HypervisorError, TimeoutError, OSError, ValueError, KeyError)
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Writers:
+    """The lives of the writer in one run: a fault that takes the device ends one, and the next has a new name."""
+
+    run: PlannedRun
+    names: list[str] = field(default_factory=list)
+
+    def start(self, lab: Lab) -> None:
+        self.names.append(f"run{self.run.number}-{len(self.names)}")
+        lab.start_writer(self.names[-1], self.run.seed)
+
+
+class Runner:
+    """Use as a context manager: guest and cloud end with it. Evidence of what went wrong is kept in `evidence`."""
+
+    def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say) -> None:
+        self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
+        self._scratch = scratch_folder("elastio-faults-")
+        self._folder = Path(self._scratch.name)
+        self._lab: Lab | None = None
+        self._made = 0
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._discard()
+        self._scratch.cleanup()
+
+    def carry_out(self, runs: Sequence[PlannedRun]) -> Iterator[Story]:
+        """The story of each run as soon as it is known. Raises HypervisorError when no guest can be made at all."""
+        for run in runs:
+            self._say(str(run))
+            story = self._story(run, self._fit_lab())
+            self._say(_told(story))
+            if not story.is_sound:
+                self._discard()
+            yield story
+
+    def _fit_lab(self) -> Lab:
+        for left in reversed(range(BOOTS)):
+            if self._lab is not None:
+                return self._lab
+            try:
+                self._lab = self._booted()
+            except HypervisorError as error:
+                self._say(f"no guest: {error}")
+                if not left:
+                    raise
+        assert self._lab is not None
+        return self._lab
+
+    def _booted(self) -> Lab:
+        self._made += 1
+        self._say(f"booting guest {self._made}")
+        lab = Lab(self._image, self._folder / f"lab{self._made}", self._seed)
+        with ExitStack() as undo:
+            undo.enter_context(lab)
+            lab.prepare()
+            undo.pop_all()
+        return lab
+
+    def _discard(self) -> None:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.__exit__(None, None, None)
+            shutil.rmtree(lab.folder, ignore_errors=True)
+
+    # --- one run -------------------------------------------------------------------------------------------------
+
+    def _story(self, run: PlannedRun, lab: Lab) -> Story:
+        writers = Writers(run)
+        story = Story(run)
+        try:
+            story = strike(run, lab, writers)
+            story = replace(story, leaked_volumes=lab.leaked())
+            story = with_records(story, lab, writers)
+        except FAILURES as error:
+            story = replace(story, stuck=f"{type(error).__name__}: {error}")
+            keep(self.evidence / f"run{run.number}", lab, story)
+            return salvage(story, lab, writers)
+        if not story.is_sound:
+            keep(self.evidence / f"run{run.number}", lab, story)
+        return story
+
+
+def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
+    """From the first record to the rest after the fault."""
+    seen = before(run, lab, writers)
+    missed = not lab.wait_for_moment(seen, MOMENT_S)
+    if not missed:
+        time.sleep(run.delay_s)
+    at = time.monotonic()
+    if not is_done(run, missed=missed):
+        DEEDS[run.deed](lab)
+    rebooted = bring_back(lab)
+    recovered_s = time.monotonic() - at
+    interrupted = run.deed in UNFELT and (rebooted or not lab.writer_runs())
+    if not lab.writer_runs():
+        writers.start(lab)
+    lab.wait_for_rest()
+    rest_s = time.monotonic() - at
+    missed = missed or (run.deed is Deed.NOTHING and not has_struck(lab.cloud.faults.pending(), run))
+    make_whole(lab)
+    return Story(
+        run,
+        recovery_s=round(recovered_s, 1),
+        rest_s=round(rest_s, 1),
+        missed=missed,
+        rebooted=rebooted,
+        interrupted=interrupted,
+    )
+
+
+def is_done(run: PlannedRun, *, missed: bool) -> bool:
+    """The guest's own watch has killed the daemon; or there is no cache to be pulled, because none ever came."""
+    return (run.deed is Deed.KILL_DAEMON and not run.delay_s and not missed) or (run.deed in PULLS and missed)
+
+
+def bring_back(lab: Lab) -> bool:
+    """Wait until agent and device are of use again; whether that took a power cycle."""
+    lab.wait_for_agent()
+    if lab.takes_writes():
+        return False
+    lab.guest.vm.kill()
+    lab.boot()
+    lab.wait_for_agent()
+    if not lab.takes_writes():
+        raise GuestError(f"the device takes no writes after a new boot\n{lab.guest.vm.console_tail()}")
+    return True
+
+
+def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
+    """Writer, watch, the cloud's faults, load: in this order, or the moment may come before anybody looks."""
+    lab.guest.check(["elastio", "resume"], timeout_s=90)
+    lab.forget_records()
+    kill = run.deed is Deed.KILL_DAEMON and not run.delay_s
+    seen = lab.arm(run.moment, kill=kill)
+    for each in run.cloud:
+        fault = KINDS[each.kind].cloud_fault(each.call)
+        if fault is not None:
+            lab.cloud.faults.add(fault)
+    if run.deed is Deed.FORBID:
+        lab.cloud.quota = Quota(max_volumes=0)
+    writers.start(lab)
+    if run.deed is Deed.PULL_CLEAN:
+        # No writer and no burst: nothing is dirty when the cache goes.
+        lab.stop_writer()
+        lab.guest.check(["sync"], timeout_s=120)
+        lab.guest.check(["elastio", "boost"], timeout_s=90)
+    else:
+        lab.burst()
+    return seen
+
+
+def has_struck(pending: Sequence[Mapping[str, object]], run: PlannedRun) -> bool:
+    """Whether each of the cloud's faults has hit a call: those in force have fewer hits left than they came with."""
+    planned = [KINDS[each.kind].cloud_fault(each.call) for each in run.cloud]
+    return not any(fault is not None and asdict(fault) in pending for fault in planned)
+
+
+def make_whole(lab: Lab) -> None:
+    """Nothing goes wrong any more. Not before the rest: a fault of DeleteVolume waits for the end of the cycle."""
+    lab.cloud.faults.clear()
+    lab.cloud.quota = Quota()
+
+
+def with_records(story: Story, lab: Lab, writers: Writers) -> Story:
+    """Read back every record that the host knows to be acknowledged, whichever life of the writer it was of."""
+    lab.stop_writer()
+    lab.guest.check(["elastio", "pause"], timeout_s=90)
+    known = acks.read(lab.records)
+    found = [lab.verify(name, story.planned.seed, known.get(name, 0)) for name in writers.names]
+    return replace(
+        story,
+        acknowledged_records=sum(each["checked"] for each in found),
+        lost_records=sum(each["lost"] for each in found),
+        examples=tuple(example for each in found for example in each["examples"])[:20],
+    )
+
+
+def salvage(story: Story, lab: Lab, writers: Writers) -> Story:
+    """A run that is stuck has acknowledged records all the same: a new boot is the last try to read them."""
+    known = acks.read(lab.records)
+    count = sum(known.get(name, 0) for name in writers.names)
+    try:
+        lab.guest.vm.kill()
+        lab.boot()
+        return with_records(story, lab, writers)
+    except FAILURES as error:
+        stuck = f"{story.stuck}; and after a new boot: {type(error).__name__}: {error}"
+        return replace(story, stuck=stuck, acknowledged_records=count, unverified_records=count)
+
+
+def _told(story: Story) -> str:
+    if story.stuck:
+        return f"  STUCK: {story.stuck.splitlines()[0]}"
+    lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
+    leaked = f"{len(story.leaked_volumes)} volumes leaked"
+    late = ", moment missed" if story.missed else ""
+    return f"  {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"

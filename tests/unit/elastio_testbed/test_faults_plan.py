@@ -1,0 +1,169 @@
+"""The plan of a campaign: the same from the same seed, and nothing left out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from click.testing import CliRunner
+
+from elastio.actions import Action
+from elastio.state import Phase
+from elastio_testbed.cli import main
+from elastio_testbed.ec2 import FaultKind
+from elastio_testbed.ec2.faults import Faults
+from elastio_testbed.faults.deeds import DEEDS
+from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
+from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
+from elastio_testbed.faults.runner import has_struck, is_done
+from elastio_testbed.faults.story import Story, summary
+
+
+def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
+    assert plan(60, 7) == plan(60, 7)
+    assert plan(60, 7) != plan(60, 8)
+
+
+def test_a_longer_plan_begins_with_the_shorter_one() -> None:
+    assert plan(60, 3)[:20] == plan(20, 3)
+
+
+def test_every_kind_comes_before_any_comes_again() -> None:
+    runs = plan(2 * len(KINDS), 5)
+    for half in (runs[: len(KINDS)], runs[len(KINDS) :]):
+        assert {run.kind for run in half} == set(KINDS)
+
+
+def test_every_moment_of_a_kind_comes_before_any_comes_again() -> None:
+    runs = plan(len(STEPS), 2, ["power-cut"])
+    assert {run.moment for run in runs} == set(STEPS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_stays_within_its_row_of_the_table(seed: int) -> None:
+    for run in plan(60, seed):
+        kind = KINDS[run.kind]
+        assert run.moment in kind.moments
+        assert 0 <= run.delay_s <= kind.random_s
+        own = [each for each in run.cloud if each.kind == run.kind]
+        assert [each.call in kind.calls for each in own] == ([True] if kind.calls else [])
+        assert len(run.cloud) == len(own) or run.deed not in ALONE
+
+
+def test_some_crashes_meet_a_cloud_with_a_bad_day_and_most_do_not() -> None:
+    crashes = plan(400, 1, ["power-cut"])
+    assert 60 < sum(bool(run.cloud) for run in crashes) < 140
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(ValueError, match="no such fault: meteor"):
+        plan(1, 1, ["meteor"])
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+
+def test_moments_are_named_as_the_journal_names_them() -> None:
+    known = {kind.__name__ for kind in Action.__args__}
+    assert set(ACTIONS) <= known
+    assert {moment.what for moment in PHASES} == set(Phase) - {Phase.FAULTED}
+
+
+def test_every_fault_of_the_cloud_is_one_the_endpoint_takes() -> None:
+    kinds = set()
+    for kind in KINDS.values():
+        assert (kind.fault is not None) == bool(kind.calls)
+        for call in kind.calls:
+            fault = kind.cloud_fault(call)
+            assert fault is not None
+            assert fault.times is not None, "a fault without an end would never let the agent rest"
+            kinds.add(fault.kind)
+    assert kinds == set(FaultKind)
+
+
+def test_every_deed_is_in_the_table_and_the_selection_is_of_every_group() -> None:
+    assert {kind.deed for kind in KINDS.values()} == set(Deed)
+    assert len(SELECTION) >= 8
+    chosen = {KINDS[name].deed for name in SELECTION}
+    assert {Deed.KILL_DAEMON, Deed.CUT_POWER, Deed.REBOOT, Deed.STOP_SERVICE, Deed.NOTHING} <= chosen
+    assert chosen & set(PULLS)
+
+
+def test_every_deed_has_a_way_to_be_done() -> None:
+    assert set(DEEDS) == set(Deed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "delay_s", "missed", "done"),
+    [
+        ("daemon-kill", 0.0, False, True),
+        ("daemon-kill", 0.0, True, False),
+        ("daemon-kill-random", 2.0, False, False),
+        ("power-cut", 0.0, False, False),
+        ("power-cut", 0.0, True, False),
+        ("cache-pulled-dirty", 1.0, False, False),
+        ("cache-pulled-dirty", 1.0, True, True),
+    ],
+)
+def test_only_a_kill_at_its_moment_is_done_by_the_guest_and_without_a_cache_none_is_pulled(
+    kind: str, delay_s: float, missed: bool, done: bool
+) -> None:
+    run = dataclasses.replace(plan(1, 1, [kind])[0], delay_s=delay_s)
+    assert is_done(run, missed=missed) is done
+
+
+def test_a_fault_of_the_cloud_that_hit_no_call_is_noticed() -> None:
+    run = plan(1, 1, ["api-throttled"])[0]
+    faults = Faults()
+    faults.add(*(fault for each in run.cloud if (fault := KINDS[each.kind].cloud_fault(each.call))))
+    assert not has_struck(faults.pending(), run)
+    hit = faults.take("CreateVolume" if run.cloud[0].call == "*" else run.cloud[0].call, {FaultKind.THROTTLE})
+    assert hit is not None
+    assert has_struck(faults.pending(), run)
+    assert has_struck([], run)
+
+
+# --- what is told ------------------------------------------------------------------------------------------------
+
+RUN = PlannedRun(1, "power-cut", Moment("intent", "CreateVolume"), 0.0, (), 9)
+SOUND = Story(RUN, acknowledged_records=40, recovery_s=12.0, rest_s=60.0)
+
+
+def test_a_campaign_sums_its_runs() -> None:
+    other = dataclasses.replace(SOUND, planned=plan(1, 1, ["api-lost-answer"])[0], recovery_s=20.0)
+    document = summary(3, [SOUND, other])
+    assert document["runs"] == 2
+    assert document["faults"] == {"api-lost-answer": 1, "power-cut": 1}
+    assert document["acknowledged_records"] == 80
+    assert document["worst_recovery_s"] == 20.0
+    assert document["sound"] is True
+
+
+@pytest.mark.parametrize(
+    "flaw",
+    [
+        {"lost_records": 1},
+        {"unverified_records": 1},
+        {"leaked_volumes": ("vol-1",)},
+        {"stuck": "no guest"},
+        {"interrupted": True},
+    ],
+)
+def test_one_flaw_makes_a_campaign_unsound(flaw: dict[str, object]) -> None:
+    document = summary(3, [SOUND, dataclasses.replace(SOUND, **flaw)])  # type: ignore[arg-type]
+    assert document["sound"] is False
+
+
+def test_a_campaign_of_no_runs_proves_nothing() -> None:
+    assert summary(1, [])["sound"] is False
+
+
+def test_the_command_prints_a_plan_without_running_it() -> None:
+    done = CliRunner().invoke(main, ["faults", "--runs", "3", "--seed", "4", "--list"])
+    assert done.exit_code == 0
+    assert done.output.splitlines() == [str(run) for run in plan(3, 4)]
+    only = CliRunner().invoke(main, ["faults", "--runs", "3", "--seed", "4", "--only", "2", "--list"])
+    assert only.output.splitlines() == [str(plan(3, 4)[1])]
+    none = CliRunner().invoke(main, ["faults", "--runs", "3", "--only", "4", "--list"])
+    assert none.exit_code == 1
+    assert "none with the number 4" in none.output
