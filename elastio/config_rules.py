@@ -63,6 +63,19 @@ class Whole:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    meaning: str
+    allowed: str = "true or false"
+
+    def read(self, key: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise _refuse(key, value, self.allowed)
+        return value
+
+
 def _is_within(value: float, above: float | None, least: float | None, most: float | None) -> bool:
     return (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
 
@@ -103,4 +116,4 @@ class Text:
         return value in self.choices if self.choices else bool(_PATTERNS[self.kind][0].fullmatch(value))
 
 
-Rule: TypeAlias = Number | Whole | Text
+Rule: TypeAlias = Number | Whole | Flag | Text

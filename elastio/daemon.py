@@ -38,7 +38,6 @@ from elastio.loop import Agent, Lanes, Look
 from elastio.model import HostView
 from elastio.ports import VolumeProvider
 from elastio.requests import Requests
-from elastio.state import AgentState
 
 _log = logging.getLogger("elastio")
 
@@ -149,15 +148,9 @@ class Daemon:
     def _agent(self, books: LedgerBooks, lanes: Lanes) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
-        state = AgentState(
-            phase=memory.phase,
-            cycle=memory.cycle,
-            paused=memory.paused,
-            learned_size_bytes=books.learned_size(),
-        )
         return Agent(
             self.config.policy(),
-            state,
+            memory.state(learned_size_bytes=books.learned_size()),
             lanes=lanes,
             journal=self._journal,
             books=books,

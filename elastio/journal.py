@@ -20,7 +20,7 @@ from typing import Any
 from elastio.actions import Action, Outcome
 from elastio.codec import decode, encode
 from elastio.errors import JournalError
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import AgentState, Cycle, Hold, HoldReason, Phase
 
 ROTATE_BYTES = 4 * 1024 * 1024
 
@@ -29,11 +29,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the journal remembers of the agent: phase and cycle of the last record, whether it was paused."""
+    """What the journal remembers of the agent: what its last record says, and in which boot it was written."""
 
     phase: Phase = Phase.IDLE
     cycle: Cycle | None = None
     paused: bool = False
+    hold: Hold | None = None
+    accepted: str = ""
+    boot_id: str = ""
+
+    def state(self, *, learned_size_bytes: int | None) -> AgentState:
+        """Where an agent that has just started stands."""
+        return AgentState(
+            phase=self.phase,
+            cycle=self.cycle,
+            paused=self.paused,
+            hold=self.hold,
+            accepted=self.accepted,
+            boot_id=self.boot_id,
+            learned_size_bytes=learned_size_bytes,
+        )
 
 
 class Journal:
@@ -90,6 +105,10 @@ class Journal:
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
         self._append("decision", body, now, wall, durable=True)
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """How much is dirty now, for the case that the cache is lost: worth no flush of its own."""
+        self._append("note", _remembered(state), now, wall, durable=False)
 
     def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
         self._sequence += 1
@@ -163,7 +182,14 @@ def _make_names_durable(directory: Path) -> None:
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
-    return {"phase": state.phase.value, "cycle": encode(state.cycle), "paused": state.paused}
+    lasting = state.hold if state.hold is not None and state.hold.reason is HoldReason.SNAPSHOT else None
+    return {
+        "phase": state.phase.value,
+        "cycle": encode(state.cycle),
+        "paused": state.paused,
+        "hold": encode(lasting),
+        "accepted": state.accepted,
+    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------
@@ -204,15 +230,32 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
         return Memory()
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
-        memory = Memory(Phase(last["phase"]), cycle, bool(last.get("paused", False)))
+        hold = None if last.get("hold") is None else decode(Hold, last["hold"])
+        memory = Memory(
+            phase=Phase(last["phase"]),
+            cycle=cycle,
+            paused=bool(last.get("paused", False)),
+            hold=hold,
+            accepted=str(last.get("accepted", "")),
+            boot_id=str(last.get("boot", "")),
+        )
         written_now, written_wall = float(last["now"]), float(last["wall"])
     except (KeyError, TypeError, ValueError) as error:
         raise JournalError(
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
-    if cycle is None or last.get("boot") == boot_id:
+    if last.get("boot") == boot_id:
         return memory
-    return replace(memory, cycle=shift(cycle, (now - wall) - (written_now - written_wall), now))
+    seconds = (now - wall) - (written_now - written_wall)
+    moved = None if cycle is None else shift(cycle, seconds, now)
+    return replace(memory, cycle=moved, hold=_shift_hold(hold, seconds, now=now, written_now=written_now))
+
+
+def _shift_hold(hold: Hold | None, seconds: float, *, now: float, written_now: float) -> Hold | None:
+    """The hold in the clock of this boot; never longer than it had left when it was written down."""
+    if hold is None:
+        return None
+    return replace(hold, until=min(hold.until + seconds, now + max(0.0, hold.until - written_now)))
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from elastio.actions import Action, Outcome
 from elastio.errors import ElastioError
@@ -68,6 +68,10 @@ class PointedJournal:
         self._point(f"before outcome {name}")
         self._journal.outcome(outcome, now=now, wall=wall)
         self._point(f"after outcome {name}")
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """See `journal.Journal`."""
+        self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         """See `journal.Journal`."""
@@ -142,12 +146,7 @@ class Simulation:
         self.agent.forecaster = self._forecaster
 
     def _state_of(self, memory: Memory) -> AgentState:
-        return AgentState(
-            phase=memory.phase,
-            cycle=memory.cycle,
-            paused=memory.paused,
-            learned_size_bytes=self.books.learned_size(),
-        )
+        return memory.state(learned_size_bytes=self.books.learned_size())
 
     def kill_agent(self) -> None:
         """SIGKILL: what is under way goes on without anybody who waits for it."""
@@ -242,17 +241,17 @@ class Simulation:
 
     # --- the operator ----------------------------------------------------------------------------------------
 
-    def request(self, kind: RequestKind, size_bytes: int | None = None) -> list[Answer]:
+    def request(self, kind: RequestKind, size_bytes: int | None = None, **fields: Any) -> list[Answer]:
         """Ask the agent something; its answer will be in the list, unless it dies before. Raises RuntimeError."""
         answers: list[Answer] = []
         if self.agent is None:
             raise RuntimeError("no agent runs")
-        self.agent.request(Request(kind, size_bytes), answers.append)
+        self.agent.request(Request(kind, size_bytes, **fields), answers.append)
         return answers
 
-    def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0) -> Answer:
+    def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0, **fields: Any) -> Answer:
         """Ask the agent something and step until it has answered."""
-        answers = self.request(kind, size_bytes)
+        answers = self.request(kind, size_bytes, **fields)
         self.run_until(lambda: bool(answers), limit_s)
         return answers[0]
 
