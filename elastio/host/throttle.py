@@ -29,7 +29,7 @@ def hold_back(
     `number` is the adaptive device's MAJOR:MINOR. A cgroup with a limit of somebody else's is left alone. Raises
     HostError where no cgroup can be limited.
     """
-    groups = [g for g in _groups(sysfs) if _limit_of(sysfs, g, number) in ("", _ours())]
+    groups = [g for g in _groups(sysfs) if _limits(sysfs, g).get(number) in (None, _ours())]
     if not groups:
         raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
     try:
@@ -37,21 +37,24 @@ def hold_back(
             sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {LIMIT}")
         return wait(is_done, MOST_S)
     finally:
-        release(sysfs, number)
+        release(sysfs)
 
 
-def release(sysfs: Sysfs, number: str) -> tuple[str, ...]:
-    """Take back every limit of ours on this device; the cgroups that had one. Raises HostError after trying all."""
-    found = tuple(g for g in _groups(sysfs) if _limit_of(sysfs, g, number) == _ours())
+def release(sysfs: Sysfs) -> tuple[str, ...]:
+    """Take back every limit of ours, also of a killed predecessor; the cgroups that had one.
+
+    Asks nothing of bcache. Raises HostError after trying all.
+    """
+    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if limits == _ours())
     failed = []
-    for group in found:
+    for group, number in found:
         try:
             sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {FREE}")
         except HostError as error:
             failed.append(str(error))
     if failed:
-        raise HostError(f"applications may still be held back on {number}: {failed[0]}")
-    return found
+        raise HostError(f"applications may still be held back: {failed[0]}")
+    return tuple(group for group, _ in found)
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:
@@ -62,7 +65,7 @@ def _ours() -> str:
     return f"rbps=max wbps=max {LIMIT}"
 
 
-def _limit_of(sysfs: Sysfs, group: str, number: str) -> str:
-    """The limits of one device as the kernel shows them, or an empty string."""
+def _limits(sysfs: Sysfs, group: str) -> dict[str, str]:
+    """The limits of each device, by its MAJOR:MINOR, as the kernel shows them."""
     lines = (line.split(None, 1) for line in sysfs.read_or(f"{CGROUPS}/{group}/io.max", "").splitlines())
-    return next((rest[1].strip() for rest in lines if len(rest) > 1 and rest[0] == number), "")
+    return {words[0]: words[1].strip() for words in lines if len(words) > 1}
