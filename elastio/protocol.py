@@ -83,6 +83,11 @@ def decode(line: bytes) -> Message:
     return message
 
 
+def gives_up_data(message: Message) -> bool:
+    """What membership of a group does not allow."""
+    return message["command"] == "recover" and bool(message.get("accepts_loss"))
+
+
 def parse_request(line: bytes) -> Message:
     """A checked request: a known command with known fields within their bounds. Raises ControlError."""
     message = decode(line)
