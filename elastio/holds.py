@@ -17,11 +17,6 @@ from elastio.units import format_duration
 NOTICE_GRACE_S = 600.0
 
 
-def is_held(state: AgentState) -> bool:
-    """No boost may begin."""
-    return state.hold is not None
-
-
 def wants_flush(state: AgentState) -> bool:
     """A cache that is attached shall be flushed and released, whatever the load."""
     return state.hold is not None and state.hold.flush

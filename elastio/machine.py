@@ -194,7 +194,7 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
         return "the adaptive device is not running"
     if backing.cache_set is not None or backing.state not in (CacheState.NO_CACHE, CacheState.INCONSISTENT):
         return "the backing device has a cache already"
-    if holds.is_held(state) and state.hold is not None:
+    if state.hold is not None:
         return f"no boost may begin now ({state.hold.reason})"
     if state.owned is None:
         return "the cloud has not answered yet: whether a volume is left over is unknown"
@@ -203,9 +203,7 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
 
 def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
     trigger = is_boost_wanted(state.load, obs.forecast, obs.now, policy)
-    if trigger is None or state.paused or holds.is_held(state) or obs.now < state.cool_until:
-        return state, ""
-    if _cannot_boost(state, obs):
+    if trigger is None or state.paused or obs.now < state.cool_until or _cannot_boost(state, obs):
         return state, ""
     ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
     learned = state.learned_size_bytes

@@ -9,14 +9,15 @@ import pytest
 
 from elastio import holds
 from elastio.departure import Departure
-from elastio.model import CacheState, Notice, Request, RequestKind
+from elastio.machine import decide
+from elastio.model import CacheMode, CacheState, Notice, Request, RequestKind
 from elastio.policy import Parting
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Hold, HoldReason, Marks, Phase
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
-from .values import NOW, POLICY, SET, WALL, backing, cached, cycle, host, seen, state
+from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
 
 FLUSH = Parting(flush=True, limit_s=120.0)
 SNAPSHOT = Hold(HoldReason.SNAPSHOT, NOW + 60)
@@ -74,7 +75,7 @@ def test_a_notice_holds_beyond_its_moment_and_is_withdrawn_with_it() -> None:
 def test_a_notice_may_leave_the_cache_where_it_is() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("stop", WALL + 120))
     held, _ = holds.update(noticed, seen(), replace(POLICY, notice_flush=False))
-    assert holds.is_held(held)
+    assert held.hold is not None
     assert not holds.wants_flush(held)
 
 
@@ -96,6 +97,14 @@ def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
 def test_a_faulted_agent_quiesces_nothing() -> None:
     _, answer = holds.answer(state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted
+
+
+@pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
+def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[Request, ...]) -> None:
+    under_load = seen(host(cached(cache_mode=CacheMode.NONE)), sample=busy_sample(), requests=asked)
+    free = state(Phase.FLUSHING, cycle(), load=HIGH)
+    assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING
+    assert decide(replace(free, hold=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastio import salvage
-from elastio.actions import RegisterBacking, RegisterCache, StartWithoutCache
+from elastio.actions import HelpDetach, MarkVolume, RegisterBacking, RegisterCache, StartWithoutCache
 from elastio.errors import InvariantError, RefusedError
 from elastio.events import danger, in_faulted, is_kept, orphans
 from elastio.invariants import check
@@ -17,12 +17,28 @@ from elastio.model import CacheState, HostView, Request, RequestKind, VolumeMark
 from elastio.observation import Answer, Decision
 from elastio.recovery import recover
 from elastio.sim.run import Simulation
-from elastio.state import AgentState, Cycle, Marks, Phase
+from elastio.state import AgentState, Cycle, Marks, Pace, Phase
 from elastio.steps import next_step
 from elastio.units import GIB
 
 from .simulated import BURST, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
-from .values import NOW, POLICY, SERIAL, SET, VOLUME_ID, WALL, backing, cached, cycle, disk, host, seen, state, volume
+from .values import (
+    NOW,
+    POLICY,
+    SERIAL,
+    SET,
+    VOLUME_ID,
+    WALL,
+    backing,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+    volume,
+)
 
 WAITING = host(backing(running=False, state=CacheState.DIRTY))
 BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
@@ -306,6 +322,15 @@ def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
     assert marks == [VolumeMark.UNKNOWN, VolumeMark.DIRTY, VolumeMark.CLEAN]
 
 
+@pytest.mark.parametrize("released", [None, NOW - 1])
+def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
+    """An agent that was killed right after the release does not know of it."""
+    of = boosted(volume=volume(VolumeState.DETACHING), pace={"DescribeVolume": Pace(3, NOW + 9)})
+    of = replace(of, marks=replace(BOOSTED, detached=NOW - 2, released=released))
+    action = next_step(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, marks=True)).action
+    assert isinstance(action, MarkVolume) is (released is not None)
+
+
 def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
     sim = machine(BURST, marks=True)
     sim.world.provider = only_the_port(sim.world.provider)
@@ -341,6 +366,14 @@ def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
     sim = starving()
     assert (sim.phase, intents(sim, "HelpDetach")) == (Phase.DETACHING, 0)
     assert "instant without I/O" in sim.state.waiting_for
+
+
+@pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
+def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
+    of = cycle(marks=replace(BOOSTED, clean=NOW - waited_s))
+    view = host(drained(state=CacheState.NO_CACHE), disk(cache_set=SET, superblock=SET, held=True))
+    plan = next_step(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_help_after_s=10.0))
+    assert (plan.action == HelpDetach()) is helped
 
 
 def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:

@@ -50,6 +50,7 @@ def test_a_session_that_is_refused_is_opened_anew_at_the_next_look(metadata_serv
     with pytest.raises(TransientError, match="401"):
         reader.read()
     assert reader.read() == Notice("terminate", AT)
+    assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "PUT", "GET"]
 
 
 def test_version_2_switched_off_is_said_so(metadata_service: Metadata) -> None:
