@@ -25,11 +25,18 @@ POLICY = Policy(
     inactivity_delay_s=4,
     initial_size_bytes=GIB,
     reconcile_s=120,
+    marks=True,
+    notice_poll_s=5.0,
+    detach_help_after_s=10.0,
     backing_uuid=KERNEL.backing_uuid,
 )
 HORIZON_S = 150
 CALM_S = 3000.0
-HAPPENINGS = ("kill", "down", "power_cut", "boost", "flush", "pause", "resume")
+HAPPENINGS = (
+    *("kill", "down", "power_cut", "boost", "flush", "pause", "resume"),
+    *("quiesce", "unquiesce", "shutdown", "recover", "gc"),
+)
+HOLD_S = 30.0
 ALLOWED = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 
 
@@ -120,7 +127,7 @@ class Storm:
             self.sim.power_cut()
         else:
             assert self.sim.agent is not None
-            self.sim.request(RequestKind(kind))
+            self.sim.request(RequestKind(kind), seconds=HOLD_S)
 
     def needs_a_human(self) -> bool:
         """The cloud broke the volume that holds the only copy: it is kept, and the agent says so."""
