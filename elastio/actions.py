@@ -1,7 +1,7 @@
 """Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
 
 Each action is idempotent: doing it twice leaves what doing it once leaves. Reads (`ListVolumes`,
-`DescribeVolume`, `Identify`) are not journalled; every other action is, before it starts.
+`DescribeVolume`, `Identify`, `LookForNotice`) are not journalled; every other action is, before it starts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from elastio.model import Bought, CacheSetUuid, Identity, Serial, Volume, VolumeId, VolumeSpec
+from elastio.model import (
+    Bought,
+    CacheSetUuid,
+    Identity,
+    NoticeView,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeMark,
+    VolumeSpec,
+)
 
 
 class Lane(StrEnum):
@@ -65,6 +75,19 @@ class ListVolumes:
 @dataclass(frozen=True, slots=True)
 class Identify:
     """Ask the cloud who this machine is."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookForNotice:
+    """Ask the cloud whether it is about to take this machine away. Clouds without such notices say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkVolume:
+    """Write the tag that tells a janitor whether the volume may hold data. Nothing waits for it."""
+
+    volume_id: VolumeId
+    mark: VolumeMark
 
 
 # --- the host --------------------------------------------------------------------------------------------
@@ -133,8 +156,41 @@ class ReleaseCacheDisk:
     cache_set: CacheSetUuid | None
 
 
+@dataclass(frozen=True, slots=True)
+class HelpDetach:
+    """Hold the applications' requests back for a moment, so that a detach finds its instant without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBacking:
+    """Register the backing device that the kernel let go of after its cache died. It then waits for its cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterCache:
+    """Register a cache disk that came back; the kernel puts the device together."""
+
+    serial: Serial
+    cache_set: CacheSetUuid
+
+
+@dataclass(frozen=True, slots=True)
+class StartWithoutCache:
+    """Start the backing device and give up what only its cache holds. An operator has decided so."""
+
+    volume: str
+
+
 CloudAction: TypeAlias = (
-    CreateVolume | AttachVolume | DetachVolume | DeleteVolume | DescribeVolume | ListVolumes | Identify
+    CreateVolume
+    | AttachVolume
+    | DetachVolume
+    | DeleteVolume
+    | DescribeVolume
+    | ListVolumes
+    | Identify
+    | LookForNotice
+    | MarkVolume
 )
 HostAction: TypeAlias = (
     TuneBacking
@@ -145,11 +201,25 @@ HostAction: TypeAlias = (
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk
+    | HelpDetach
+    | RegisterBacking
+    | RegisterCache
+    | StartWithoutCache
 )
 Action: TypeAlias = CloudAction | HostAction
 
-CLOUD_ACTIONS = (CreateVolume, AttachVolume, DetachVolume, DeleteVolume, DescribeVolume, ListVolumes, Identify)
-READS = (DescribeVolume, ListVolumes, Identify)
+CLOUD_ACTIONS = (
+    CreateVolume,
+    AttachVolume,
+    DetachVolume,
+    DeleteVolume,
+    DescribeVolume,
+    ListVolumes,
+    Identify,
+    LookForNotice,
+    MarkVolume,
+)
+READS = (DescribeVolume, ListVolumes, Identify, LookForNotice)
 
 
 def lane_of(action: Action) -> Lane:
@@ -180,7 +250,7 @@ class Formatted:
     register_s: float
 
 
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Formatted | None
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Formatted | NoticeView | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,15 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elastio.config_rules import Number, Rule, Text, Whole
+from elastio.config_rules import Flag, Number, Rule, Text, Whole
 from elastio.errors import ConfigError
-from elastio.policy import Caps, Policy
+from elastio.policy import Caps, Parting, Policy
 from elastio.units import GIB
 
 DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
 DEFAULT_STATE_DIR = Path("/var/lib/elastio")
 DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
+ENDS = ("leave", "flush")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # A file of settings is a few kilobytes; anything larger was named by mistake.
 MAX_FILE_BYTES = 1024 * 1024
@@ -80,6 +81,14 @@ class PolicySection:
         Number("buy at a random moment within this long, so that a fleet does not ask at once", least=0, most=3600),
         0.0,
     )
+    detach_help_after_s: float = _key(
+        Number(
+            "hold applications back for up to 2 s when a detach waited this long for an instant without I/O; 0: never",
+            least=0,
+            most=86400,
+        ),
+        0.0,
+    )
     reconcile_s: float = _key(
         Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 600.0
     )
@@ -92,6 +101,23 @@ class CapsSection:
     max_boosts_per_day: int | None = _key(Whole("boosts a day", least=0), None)
     max_agbs_per_day: float | None = _key(Number("adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
     max_cost_per_day: float | None = _key(Number("cost a day, in the currency of the provider", least=0), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownSection:
+    """[shutdown]: what happens to an attached cache when the agent or the machine ends. It is never deleted dirty."""
+
+    on_stop: str = _key(
+        Text("when the agent is stopped: leave the cache attached, or flush it", "choice", ENDS), "leave"
+    )
+    on_shutdown: str = _key(
+        Text("when the machine shuts down or reboots (needs elastio-shutdown.service)", "choice", ENDS), "leave"
+    )
+    flush_limit_s: float = _key(Number("what is not flushed by then stays on its volume", above=0, most=86400), 300.0)
+    notice_flush: bool = _key(
+        Flag("flush when the cloud announces that it takes the machine away; no boost begins then either way"), True
+    )
+    notice_poll_s: float = _key(Number("ask for such a notice this often; 0: never", least=0, most=3600), 5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +158,7 @@ class Config:
     cache: CacheSection
     policy_settings: PolicySection
     caps: CapsSection
+    shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
 
@@ -156,6 +183,12 @@ class Config:
             attach_deadline_s=policy.attach_deadline_s,
             start_spread_s=policy.start_spread_s,
             reconcile_s=policy.reconcile_s,
+            on_stop=self._parting(self.shutdown.on_stop),
+            on_shutdown=self._parting(self.shutdown.on_shutdown),
+            notice_poll_s=self.shutdown.notice_poll_s or None,
+            notice_flush=self.shutdown.notice_flush,
+            marks=True,
+            detach_help_after_s=policy.detach_help_after_s or None,
             backing_uuid=self.device.backing_uuid,
             caps=Caps(
                 max_size_bytes=_bytes(cache.max_size_gib),
@@ -164,6 +197,9 @@ class Config:
                 max_cost_per_day=self.caps.max_cost_per_day,
             ),
         )
+
+    def _parting(self, end: str) -> Parting:
+        return Parting(True, self.shutdown.flush_limit_s) if end == "flush" else Parting()
 
 
 def _bytes(size_gib: float) -> int:
@@ -176,6 +212,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "cache": CacheSection,
     "policy": PolicySection,
     "caps": CapsSection,
+    "shutdown": ShutdownSection,
     "agent": AgentSection,
     "provider": ProviderSection,
 }
@@ -259,6 +296,7 @@ def parse(document: Mapping[str, Any]) -> Config:
         cache=_section(CacheSection, "cache", document),
         policy_settings=_section(PolicySection, "policy", document),
         caps=_section(CapsSection, "caps", document),
+        shutdown=_section(ShutdownSection, "shutdown", document),
         agent=_section(AgentSection, "agent", document),
         provider=_provider(document),
     )

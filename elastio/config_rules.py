@@ -74,6 +74,19 @@ class Whole:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    meaning: str
+    allowed: str = "true or false"
+
+    def read(self, key: str, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise _refuse(key, value, self.allowed)
+        return value
+
+
 def _is_sane(value: float) -> bool:
     # The comparison first: an integer can be too large for a float.
     return -LARGEST <= value <= LARGEST and math.isfinite(value)
@@ -119,4 +132,4 @@ class Text:
         return value in self.choices if self.choices else bool(_PATTERNS[self.kind][0].fullmatch(value))
 
 
-Rule: TypeAlias = Number | Whole | Text
+Rule: TypeAlias = Number | Whole | Flag | Text

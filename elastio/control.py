@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.errors import ElastioError, HostError, LockedError
-from elastio.protocol import MAX_LINE_BYTES, Message, encode, parse_request, refused
+from elastio.errors import ControlError, ElastioError, HostError, LockedError
+from elastio.protocol import MAX_LINE_BYTES, Message, encode, gives_up_data, parse_request, refused
 
 MAX_CLIENTS = 16
 # To send a request, and again to take the reply.
@@ -147,8 +147,7 @@ class ControlServer:
 
     def _is_allowed(self, sock: socket.socket) -> bool:
         try:
-            packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            _, uid, gid = struct.unpack("3i", packed)
+            uid, gid = _peer(sock)
             if uid in (0, os.geteuid()) or (self._gid is not None and gid == self._gid):
                 return True
             groups = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, MAX_GROUPS_BYTES)
@@ -174,7 +173,10 @@ class ControlServer:
 
     def _ask(self, client: _Client, line: bytes) -> None:
         try:
-            reply = self._handle(parse_request(line))
+            message = parse_request(line)
+            if gives_up_data(message) and not _is_root(client.sock):
+                raise ControlError("only root may give up data")
+            reply = self._handle(message)
         except ElastioError as error:
             reply = refused(str(error))
         except Exception:
@@ -221,6 +223,25 @@ class ControlServer:
             self._selector.unregister(client.sock)
         self._clients.pop(fileno, None)
         client.sock.close()
+
+
+# --- who asks ------------------------------------------------------------------------------------------------
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """User and group of the process at the other end, as the kernel recorded them. Raises OSError."""
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, gid = struct.unpack("3i", packed)
+    return uid, gid
+
+
+def _is_root(sock: socket.socket) -> bool:
+    """Root, or whoever the agent itself runs as."""
+    try:
+        return _peer(sock)[0] in (0, os.geteuid())
+    except OSError as error:
+        _log.warning("control client without credentials: %s", error)
+        return False
 
 
 # --- the socket file -----------------------------------------------------------------------------------------

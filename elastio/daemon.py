@@ -24,17 +24,19 @@ from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.executor import Executor, lost
 from elastio.exits import Exit
 from elastio.history_store import HistoryLimits
+from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
 from elastio.host.lock import lock_device
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
-from elastio.host.udev import BlockEvents
+from elastio.host.udev import BlockEvents, show_to_systemd
 from elastio.journal import Journal, remember
 from elastio.lane import ForkLane
 from elastio.ledger import Ledger
 from elastio.loop import Agent, Lanes, Look
+from elastio.marker import MarkedJournal, Marker
 from elastio.model import HostView
 from elastio.ports import VolumeProvider
 from elastio.requests import Requests
@@ -106,6 +108,7 @@ class Daemon:
     def run(self) -> None:
         config = self.config
         self._journal.open()
+        self._release_applications()
         with Ledger(config.agent.state_dir / "ledger.sqlite") as ledger:
             limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
             books = LedgerBooks(ledger, config.device.backing_uuid, limits)
@@ -117,6 +120,22 @@ class Daemon:
                 for lane in forked:
                     lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
                 self._journal.close()
+
+    def _release_applications(self) -> None:
+        """A predecessor that was killed while it helped a detach has left applications held back."""
+        try:
+            for group in throttle.release(self._sysfs):
+                _log.warning("applications in %s were still held back by an agent that was killed", group)
+        except HostError as error:
+            _log.warning("%s", error)
+
+    def _marked_journal(self) -> MarkedJournal:
+        marker = Marker(self.config.agent.state_dir, self.config.device.backing_uuid)
+
+        def uncover() -> None:
+            show_to_systemd(self._sysfs)
+
+        return MarkedJournal(self._journal, marker, uncover)
 
     def _run(self, books: LedgerBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
         agent = self._agent(books, lanes)
@@ -147,9 +166,9 @@ class Daemon:
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
         return Agent(
             self.config.policy(),
-            memory.state(books.learned_size()),
+            memory.state(learned_size_bytes=books.learned_size()),
             lanes=lanes,
-            journal=self._journal,
+            journal=self._marked_journal(),
             books=books,
             clock=self._clock,
             counters=DiskCounters(),

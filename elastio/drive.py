@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Protocol
 
+from elastio.departure import Departure
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
 from elastio.lane import ForkLane
@@ -20,6 +21,8 @@ from elastio.loop import Agent
 LONGEST_SLEEP_S = 1.0
 # A step that takes in an answer may start the next action, whose answer may be there at once.
 STEPS_AT_ONCE = 3
+# What the service manager is asked to grant again and again while the cache is flushed before a stop.
+EXTEND_US = 30_000_000
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Driver:
         self._clock = SystemClock()
         self._watched: dict[ForkLane[Any, Any], tuple[Connection, int]] = {}
         self._stop = False
+        self._departure: Departure | None = None
         self._signals: set[int] = set()
         self._woken, self._waker = socket.socketpair()
         self._on_hangup: Callable[[], None] = lambda: None
@@ -66,6 +70,7 @@ class Driver:
         self._handle_signals()
         self._agent.step()
         self._after_step()
+        self._depart()
         self._notifier.beat(self._clock.now())
 
     def _sleep_s(self) -> float:
@@ -112,6 +117,22 @@ class Driver:
         signals, self._signals = self._signals, set()
         if signal.SIGHUP in signals:
             self._on_hangup()
-        if signals & {signal.SIGTERM, signal.SIGINT}:
-            _log.info("asked to stop: the device keeps its state, the next start goes on from it")
+        if not signals & {signal.SIGTERM, signal.SIGINT}:
+            return
+        if self._departure is not None:
+            _log.info("asked to stop again: not waiting any longer")
             self._stop = True
+            return
+        self._departure = Departure(self._agent, self._clock)
+        self._departure.ask()
+
+    def _depart(self) -> None:
+        """After a signal: go on until the agent may end, and keep the service manager waiting as long."""
+        if self._departure is None or self._stop:
+            return
+        over = self._departure.is_over()
+        if over:
+            _log.info("stopping: %s; the next start goes on from there", over)
+            self._stop = True
+        else:
+            self._notifier.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from elastio import holds
 from elastio.actions import Lane
 from elastio.facts import VISIBLE_WITHIN_S
-from elastio.model import BackingView, CacheMode, CacheState, HostView, RequestKind, Volume, VolumeState
+from elastio.model import BackingView, CacheMode, CacheState, HostView, RequestKind, Volume, VolumeMark, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, has_chance, is_load_high, is_quiet
 from elastio.state import AgentState, Cycle, Phase, Trigger
-from elastio.units import format_duration
+from elastio.units import format_duration, format_size
 
 
 class Event(StrEnum):
@@ -44,17 +45,19 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return None
-    if backing.state is CacheState.INCONSISTENT:
+    if backing.state is CacheState.INCONSISTENT and not state.accepted:
         return Seen(
             Event.ENDANGERED,
             "the backing device was started by force without its dirty cache: it is inconsistent",
         )
-    if backing.cache_set is None and backing.state is not CacheState.NO_CACHE:
+    if backing.waits_for_cache:
         return Seen(
             Event.ENDANGERED,
             f"the cache of the backing device is missing and the device is {backing.state}: "
-            f"attach volume {_volume_name(state.cycle)} again; nothing is started without it",
+            f"attach volume {_volume_name(state.cycle)} again; nothing is started without it (`elastio recover`)",
         )
+    if state.recovered and state.cycle is not None and state.cycle.is_disputed and not state.accepted:
+        return Seen(Event.ENDANGERED, disputed(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
@@ -63,6 +66,14 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
+
+
+def disputed(cycle: Cycle) -> str:
+    """What is wrong with a device that came up although the journal knows of dirty data."""
+    return (
+        f"the kernel shows no cache, but {format_size(cycle.dirty_bytes)} were dirty on volume {_volume_name(cycle)} "
+        "before the machine booted: the backing device may be an older copy (`elastio recover`)"
+    )
 
 
 def _volume_name(cycle: Cycle | None) -> str:
@@ -78,6 +89,13 @@ def is_asked(obs: Observation, kind: RequestKind) -> bool:
     return any(r.kind is kind for r in obs.requests)
 
 
+def _why_stop(state: AgentState, obs: Observation) -> str:
+    """Who wants the cache away whatever the load, or an empty string."""
+    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
+        return "an operator asked to"
+    return f"held clean ({state.hold.reason}):" if state.hold is not None and holds.wants_flush(state) else ""
+
+
 # --- one function per phase ------------------------------------------------------------------------------
 
 
@@ -90,9 +108,14 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
 
 
 def orphans(state: AgentState) -> tuple[Volume, ...]:
-    """Owned volumes that exist, are not leaving and are not attached to another instance."""
+    """Owned volumes that exist, may be released, are not leaving and are not attached to another instance."""
     left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE)
-    return tuple(v for v in state.owned or () if v.state not in left_alone)
+    return tuple(v for v in state.owned or () if v.state not in left_alone and not is_kept(v, state))
+
+
+def is_kept(volume: Volume, state: AgentState) -> bool:
+    """Marked dirty, and remembered by no cycle: only an operator knows whose data that is."""
+    return volume.mark is VolumeMark.DIRTY or volume.id == state.accepted
 
 
 def orphan_of(state: AgentState) -> str | None:
@@ -114,8 +137,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     if obs.now - cycle.started_at > policy.attach_deadline_s:
         waited = format_duration(policy.attach_deadline_s)
         return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
-    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
-        return Seen(Event.BOOST_WITHDRAWN, "an operator asked to stop")
+    if why := _why_stop(state, obs):
+        return Seen(Event.BOOST_WITHDRAWN, f"{why} stop")
     return _no_longer_wanted(state, cycle, obs, policy)
 
 
@@ -140,8 +163,8 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
 
 def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
     cycle = _cycle(state)
-    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
-        return Seen(Event.WENT_QUIET, "an operator asked to flush")
+    if why := _why_stop(state, obs):
+        return Seen(Event.WENT_QUIET, f"{why} flush")
     if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
@@ -159,7 +182,8 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
     if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
-    if is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused):
+    wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
+    if wanted and not holds.wants_flush(state):
         return Seen(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and is_drained(backing):
@@ -213,18 +237,20 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
         return None
     if is_asked(obs, RequestKind.RESUME):
         return Seen(Event.REPAIRED, "an operator asked to go on")
+    if state.accepted and not state.stopped and obs.host.backing.running:
+        return Seen(Event.REPAIRED, f"an operator gave up what only volume {state.accepted} held")
     if not state.stopped and obs.host.backing.running and _is_cache_back(state, obs.host, obs.host.backing):
         return Seen(Event.REPAIRED, "the cache is back")
     return None
 
 
 def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:
-    """The attached set is the cycle's; or, where no cycle is remembered, lies on a volume of this agent."""
+    """The attached set is the cycle's; or, where none is remembered, lies on a volume of this agent."""
     if backing.cache_set is None:
         return False
-    if state.cycle is not None:
+    if state.cycle is not None and state.cycle.cache_set is not None:
         return backing.cache_set == state.cycle.cache_set
-    owned = {v.serial for v in state.owned or ()}
+    owned = {v.serial for v in state.owned or ()} | {state.cycle.serial if state.cycle else None}
     return any(d.serial in owned for d in host.disks if backing.cache_set in (d.cache_set, d.superblock))
 
 

@@ -22,12 +22,18 @@ from elastio.actions import (
     EnterPhase2,
     FormatCache,
     Formatted,
+    HelpDetach,
     Identify,
     Lane,
     ListVolumes,
+    LookForNotice,
+    MarkVolume,
     Outcome,
+    RegisterBacking,
+    RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
+    StartWithoutCache,
     TuneBacking,
     Value,
     Verdict,
@@ -35,8 +41,8 @@ from elastio.actions import (
 )
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.invariants import why_not_let_go
-from elastio.model import Bought, Quote, Serial
-from elastio.ports import CacheHost, VolumeProvider
+from elastio.model import Bought, NoticeView, Quote, Serial
+from elastio.ports import CacheHost, MarksVolumes, TellsNotices, VolumeProvider
 from elastio.units import format_size
 
 # Asking again will not help within this boost.
@@ -44,7 +50,17 @@ FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
 PlainHostAction: TypeAlias = (
-    TuneBacking | AttachCacheSet | EnterPhase1 | EnterPhase2 | SetFlush | DetachCacheSet | ReleaseCacheDisk
+    TuneBacking
+    | AttachCacheSet
+    | EnterPhase1
+    | EnterPhase2
+    | SetFlush
+    | DetachCacheSet
+    | ReleaseCacheDisk
+    | HelpDetach
+    | RegisterBacking
+    | RegisterCache
+    | StartWithoutCache
 )
 
 
@@ -90,11 +106,27 @@ class Executor:
                 return self._provider().list_owned()
             case FormatCache():
                 return self._format(action)
+            case LookForNotice():
+                return self._notice()
+            case MarkVolume():
+                self._mark(action)
             case AttachVolume() | DetachVolume() | DeleteVolume():
                 self._move_volume(action)
             case _:
                 self._on_host(action)
         return None
+
+    def _notice(self) -> NoticeView:
+        provider = self._provider()
+        if not isinstance(provider, TellsNotices):
+            return NoticeView(supported=False)
+        return NoticeView(supported=True, notice=provider.notice())
+
+    def _mark(self, action: MarkVolume) -> None:
+        """A cloud without tags has no janitor that reads them."""
+        provider = self._provider()
+        if isinstance(provider, MarksVolumes):
+            provider.mark(action.volume_id, action.mark)
 
     def _format(self, action: FormatCache) -> Formatted:
         cache_set = self._host.format_cache(action.serial, action.size_bytes)
@@ -136,6 +168,20 @@ class Executor:
                 host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():
                 host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
+            case _:
+                self._on_a_wounded_host(action)
+
+    def _on_a_wounded_host(self, action: HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache) -> None:
+        host = self._host
+        match action:
+            case HelpDetach():
+                host.help_detach()
+            case RegisterBacking():
+                host.register_backing()
+            case RegisterCache():
+                host.register_cache(action.serial, action.cache_set)
+            case StartWithoutCache():
+                host.start_without_cache()
 
 
 def lost(action: Action, seconds: float) -> Outcome:

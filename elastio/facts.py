@@ -19,6 +19,8 @@ from elastio.actions import (
     Identify,
     Lane,
     ListVolumes,
+    LookForNotice,
+    MarkVolume,
     Outcome,
     ReleaseCacheDisk,
     TuneBacking,
@@ -26,7 +28,7 @@ from elastio.actions import (
     is_read,
     lane_of,
 )
-from elastio.model import Bought, CacheMode, HostView, Identity, Sample, Volume, VolumeState
+from elastio.model import Bought, CacheMode, HostView, Identity, NoticeView, Sample, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, Pace, Phase, verb
@@ -58,7 +60,7 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     if obs.sample is not None:
         state = _fold_sample(state, obs.sample, obs.host, policy)
     if state.cycle is not None and obs.host is not None:
-        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase))
+        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase, obs.wall))
     return state
 
 
@@ -89,6 +91,8 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_list(state, outcome, obs, policy)
     if isinstance(outcome.action, Identify):
         return _fold_identity(state, outcome, obs)
+    if isinstance(outcome.action, LookForNotice):
+        return _fold_notice(state, outcome, obs, policy)
     if isinstance(outcome.action, TuneBacking):
         return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
     cycle = state.cycle
@@ -96,15 +100,28 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return state
     asked = cycle.paced(outcome.action)
     cycle = cycle.with_pace(outcome.action, _next_pace(asked, outcome, obs))
-    if not is_read(outcome.action) and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
+    counts = not is_read(outcome.action) and not isinstance(outcome.action, MarkVolume)
+    if counts and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
         cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
     if outcome.verdict is Verdict.DONE:
         cycle = _fold_done(cycle, outcome, obs)
-    elif outcome.verdict is Verdict.REFUSED:
+    elif outcome.verdict is Verdict.REFUSED and not isinstance(outcome.action, MarkVolume):
         cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
     return replace(state, cycle=cycle)
+
+
+def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    """Without an answer the last one holds: a notice does not end because a metadata service is slow."""
+    view = outcome.value if isinstance(outcome.value, NoticeView) else None
+    if view is None or policy.notice_poll_s is None:
+        pace = _next_pace(state.notice_pace, outcome, obs)
+        return replace(
+            state, notice_pace=replace(pace, again_at=max(pace.again_at, obs.now + (policy.notice_poll_s or 0)))
+        )
+    again_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
+    return replace(state, notice=view.notice, notice_pace=Pace(0, again_at))
 
 
 def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
@@ -156,6 +173,8 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case FormatCache() if isinstance(outcome.value, Formatted):
             done = replace(cycle, cache_set=outcome.value.cache_set)
             return done.marked(formatted=obs.now - outcome.value.register_s, registered=obs.now)
+        case MarkVolume():
+            return replace(cycle, mark=outcome.action.mark)
         case ReleaseCacheDisk():
             return cycle.marked(released=obs.now)
         case DeleteVolume():
@@ -207,7 +226,7 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
 # --- the kernel ------------------------------------------------------------------------------------------
 
 
-def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
+def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle:
     cycle = _based(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and phase is Phase.ATTACHING:
@@ -221,6 +240,8 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
     in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
     return replace(
         cycle,
+        dirty_bytes=backing.dirty_bytes,
+        dirty_wall=wall,
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,

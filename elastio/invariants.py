@@ -16,22 +16,25 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    MarkVolume,
+    RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
+    StartWithoutCache,
 )
 from elastio.errors import InvariantError
 from elastio.events import is_drained
-from elastio.model import BackingView, CacheState, HostView, Serial
+from elastio.model import BackingView, HostView, Serial, VolumeMark
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
-from elastio.state import Cycle
-from elastio.steps import is_in_use
+from elastio.state import AgentState, Cycle
+from elastio.steps import is_backing_ours, is_in_use
 
 
 def check(decision: Decision, obs: Observation, policy: Policy) -> None:
     """Raises InvariantError with the rule that `decision` would break."""
     for action in decision.actions:
-        broken = _broken_rule(action, decision.state.cycle, obs, policy)
+        broken = _broken_rule(action, decision.state.cycle, obs, policy) or _loss(action, decision.state, obs)
         if broken:
             raise InvariantError(f"{type(action).__name__}: {broken}")
 
@@ -58,6 +61,22 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
             if backing is None:
                 return "the backing device's state is unknown"
             return "the cache set is still attached" if _serves(backing, cycle) else ""
+    return ""
+
+
+def _loss(action: Action, state: AgentState, obs: Observation) -> str:
+    """Data is given up, and a mark says "clean", only on proof: of a decision, and of an empty disk."""
+    cycle = state.cycle
+    if isinstance(action, StartWithoutCache):
+        backing = _backing(obs)
+        if not state.accepted or action.volume != state.accepted:
+            return "no operator gave up what the missing cache holds"
+        return "" if backing is not None and not backing.running else "the device runs, or its state is unknown"
+    if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:
+        released = cycle is not None and cycle.volume_id == action.volume_id and cycle.marks.released is not None
+        return "" if released else "its disk was not proven to be empty"
+    if isinstance(action, RegisterBacking) and not is_backing_ours(cycle):
+        return "no cache of this agent was on the backing device"
     return ""
 
 
@@ -99,6 +118,8 @@ def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
     """A volume may leave the machine, or the world, only when it provably holds nothing."""
     if cycle is None or cycle.volume_id != volume_id or cycle.serial is None:
         return f"volume {volume_id} is not this cycle's"
+    if cycle.is_disputed:
+        return "dirty data was on it when it was last seen, and the kernel shows another device"
     backing = _backing(obs)
     if backing is not None and _serves(backing, cycle):
         return "its cache set is attached"
@@ -112,7 +133,7 @@ def why_not_let_go(serial: Serial, host: HostView | None) -> str:
     """
     if host is None or host.backing is None:
         return "the backing device's state is unknown"
-    if host.backing.cache_set is None and host.backing.state is not CacheState.NO_CACHE:
+    if host.backing.waits_for_cache:
         return f"the backing device is {host.backing.state} and its cache is missing: this may be it"
     disk = host.disk(serial)
     if disk is None:

@@ -20,7 +20,7 @@ from typing import Any
 from elastio.actions import Action, Outcome
 from elastio.codec import decode, encode
 from elastio.errors import JournalError
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import AgentState, Cycle, Hold, HoldReason, Phase
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the journal remembers of the agent: phase and cycle of the last record, whether it was paused.
+    """What the journal remembers of the agent: what its last record says, and in which boot it was written.
 
     `failures` boosts in a row did not come to be; none is begun before `cool_until` (CLOCK_BOOTTIME).
     """
@@ -40,15 +40,21 @@ class Memory:
     paused: bool = False
     failures: int = 0
     cool_until: float = 0.0
+    hold: Hold | None = None
+    accepted: str = ""
+    boot_id: str = ""
 
-    def state(self, learned_size_bytes: int | None) -> AgentState:
-        """What an agent starts with."""
+    def state(self, *, learned_size_bytes: int | None) -> AgentState:
+        """Where an agent that has just started stands."""
         return AgentState(
             phase=self.phase,
             cycle=self.cycle,
             paused=self.paused,
             failures=self.failures,
             cool_until=self.cool_until,
+            hold=self.hold,
+            accepted=self.accepted,
+            boot_id=self.boot_id,
             learned_size_bytes=learned_size_bytes,
         )
 
@@ -107,6 +113,10 @@ class Journal:
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
         self._append("decision", body, now, wall, durable=True)
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """How much is dirty now, for the case that the cache is lost: worth no flush of its own."""
+        self._append("note", _remembered(state), now, wall, durable=False)
 
     def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
         self._sequence += 1
@@ -180,12 +190,15 @@ def _make_names_durable(directory: Path) -> None:
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
+    lasting = state.hold if state.hold is not None and state.hold.reason is HoldReason.SNAPSHOT else None
     return {
         "phase": state.phase.value,
         "cycle": encode(state.cycle),
         "paused": state.paused,
         "failures": state.failures,
         "cool_until": state.cool_until,
+        "hold": encode(lasting),
+        "accepted": state.accepted,
     }
 
 
@@ -242,13 +255,17 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             raise ValueError("its times are no times")
         same_boot = last.get("boot") == boot_id
         shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
+        hold = None if last.get("hold") is None else decode(Hold, last["hold"])
         memory = Memory(
-            Phase(last["phase"]),
-            cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
-            bool(last.get("paused", False)),
-            int(last.get("failures", 0)),
+            phase=Phase(last["phase"]),
+            cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
+            paused=bool(last.get("paused", False)),
+            failures=int(last.get("failures", 0)),
             # Never longer than it was to be from the last record on, whatever the time of day does.
-            min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
+            cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
+            hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
+            accepted=str(last.get("accepted", "")),
+            boot_id=str(last.get("boot", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
@@ -260,6 +277,13 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
 def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
     """Seconds that were left of a cool-down when the record was written."""
     return float(record.get("cool_until", 0.0)) - written_now
+
+
+def _shift_hold(hold: Hold | None, shift_s: float, *, now: float, written_now: float) -> Hold | None:
+    """The hold in the clock of this boot; never longer than it had left when it was written down."""
+    if hold is None:
+        return None
+    return replace(hold, until=min(hold.until + shift_s, now + max(0.0, hold.until - written_now)))
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from elastio.actions import Action, Lane, Outcome, is_read, lane_of
+from elastio.actions import Action, Lane, LookForNotice, Outcome, is_read, lane_of
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.executor import timeout_of
 from elastio.lane import LanePort
@@ -28,6 +28,8 @@ LOOK_EVERY_IDLE_S = 10.0
 STALE_S = 30.0
 SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
+# How old the journal's word about dirty data may be: it is what an operator learns of a cache that was lost.
+NOTE_EVERY_S = 30.0
 
 Look = tuple[Serial, ...]
 
@@ -36,6 +38,8 @@ class Journal(Protocol):
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None: ...
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None: ...
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None: ...
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
 
@@ -123,6 +127,7 @@ class Agent:
         self._look_wanted = True
         self._looked_at = self._host_changed_at = float("-inf")
         self._spend, self._spend_at = Spend(), float("-inf")
+        self._noted: tuple[float, int] = (float("-inf"), 0)
 
     # --- what the driver calls ---------------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class Agent:
             if outcome is None:
                 continue
             self._inbox.outcomes.append(outcome)
-            self._look_wanted = True
+            self._look_wanted |= not isinstance(outcome.action, LookForNotice)
             if lane is self._lanes.host:
                 self._host_changed_at = now
             else:
@@ -263,6 +268,7 @@ class Agent:
         try:
             if decision.reason:
                 self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
+            self._note_dirt(decision.state, obs)
         except JournalError as error:
             self.last_error = str(error)
         for cycle in decision.records:
@@ -273,6 +279,14 @@ class Agent:
         learned = decision.state.learned_size_bytes
         if learned is not None and learned != before.learned_size_bytes:
             self._books.learned(learned)
+
+    def _note_dirt(self, state: AgentState, obs: Observation) -> None:
+        at, dirty = self._noted
+        cycle = state.cycle
+        if cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
+            return
+        self._noted = obs.now, cycle.dirty_bytes
+        self._journal.note(state, now=obs.now, wall=obs.wall)
 
     def _act(self, decision: Decision, obs: Observation) -> None:
         """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""

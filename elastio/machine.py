@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio import events, facts, invariants
+from elastio import events, facts, holds, invariants, salvage
 from elastio.events import Event, Seen
 from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec
 from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, learn_size, next_size, refusal
 from elastio.recovery import cycle_of, recover
-from elastio.state import AgentState, Cycle, Marks, Pace, Phase, Trigger
-from elastio.steps import next_step
+from elastio.state import NEVER_ASKED, AgentState, Cycle, Marks, Pace, Phase, Trigger
+from elastio.steps import is_backing_ours, next_step
 from elastio.units import format_duration, format_size
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
@@ -49,12 +49,13 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
 # failed will fail again, and every volume that is bought is paid for.
 FAILED_COOL_DOWN_S = 60.0
 FAILED_COOL_DOWN_MOST_S = 900.0
+COLLECTING = "the agent's volumes are listed anew, and those that no cycle knows are released"
 
 
 def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     """The new state and the next safe actions. Raises InvariantError when they would break a safety rule."""
     before = state
-    state = folded = facts.fold(state, obs, policy)
+    state = folded = salvage.settle(facts.fold(state, obs, policy), obs)
     reason = ""
     if not state.recovered:
         recovered = recover(state, obs, policy)
@@ -62,6 +63,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
             return _waiting_to_recover(state, obs, policy)
         state, reason = recovered
         state = _after_change(state)
+    state, held = holds.update(state, obs, policy)
+    reason = held or reason
     seen = _event(state, obs, policy)
     if seen is not None:
         state, reason = _transition(state, seen, obs, policy), seen.reason
@@ -81,10 +84,12 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     """Before the first clear look at the kernel nothing is done but looking."""
     answers = tuple(Answer(r, False, "the agent has just started and is still looking") for r in obs.requests)
-    if obs.host is None or obs.host.backing is None:
+    if obs.host is None or (obs.host.backing is None and not obs.host.dropped):
         text = "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
-    plan = next_step(replace(state, cycle=None, listed_at=None), obs, policy)
+    lost_its_cache = obs.host.dropped and is_backing_ours(state.cycle)
+    cycle = state.cycle if lost_its_cache else None
+    plan = next_step(replace(state, cycle=cycle, listed_at=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)
     return Decision(replace(state, waiting_for=plan.waiting_for), actions, answers=answers, wake_at=plan.wake_at)
 
@@ -118,13 +123,13 @@ def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy)
         case Event.CACHE_ATTACHED:
             state = replace(state, failures=0)
     cycle = state.cycle
-    return state if cycle is None else replace(state, cycle=_marked(cycle, seen, obs))
+    return state if cycle is None else replace(state, cycle=_marked(cycle, seen, obs, is_held=holds.wants_flush(state)))
 
 
-def _marked(cycle: Cycle, seen: Seen, obs: Observation) -> Cycle:
+def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cycle:
     match seen.event:
         case Event.WENT_QUIET:
-            asked = any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
+            asked = is_held or any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
             marks = replace(cycle.marks, quiet=obs.now, clean=None)
             return replace(cycle, marks=marks, forced=asked, flush_started_dirty_bytes=dirty)
@@ -186,8 +191,10 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
     backing = obs.host.backing if obs.host else None
     if backing is None or not backing.running:
         return "the adaptive device is not running"
-    if backing.cache_set is not None or backing.state is not CacheState.NO_CACHE:
+    if backing.cache_set is not None or backing.state not in (CacheState.NO_CACHE, CacheState.INCONSISTENT):
         return "the backing device has a cache already"
+    if state.hold is not None:
+        return f"no boost may begin now ({state.hold.reason})"
     if state.owned is None:
         return "the cloud has not answered yet: whether a volume is left over is unknown"
     return ""
@@ -238,7 +245,7 @@ def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentS
     for request in obs.requests:
         state, answer = _answer_one(state, request, obs, policy)
         answers.append(answer)
-        if answer.accepted and request.kind is not RequestKind.SHUTDOWN:
+        if answer.accepted:
             reason = f"an operator asked to {request.kind}: {answer.text}"
     return state, tuple(answers), reason
 
@@ -253,7 +260,11 @@ def _answer_one(state: AgentState, request: Request, obs: Observation, policy: P
             return _answer_flush(state, request)
         case RequestKind.BOOST:
             return _answer_boost(state, request, obs, policy)
-    return state, Answer(request, True, "stopping; the device keeps its state")
+        case RequestKind.RECOVER:
+            return salvage.answer(state, request, obs)
+        case RequestKind.COLLECT:
+            return replace(state, listed_at=None, list_pace=NEVER_ASKED), Answer(request, True, COLLECTING)
+    return holds.answer(state, request, obs, policy)
 
 
 def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Answer]:

@@ -33,6 +33,17 @@ class VolumeState(StrEnum):
     ELSEWHERE = "elsewhere"  # attached to another instance
 
 
+class VolumeMark(StrEnum):
+    """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
+
+    Volumes are born `unknown`, which counts as dirty: forgetting to write a mark then loses nothing.
+    """
+
+    UNKNOWN = "unknown"
+    DIRTY = "dirty"  # it serves as a cache and may hold the only copy of data
+    CLEAN = "clean"  # its disk was proven to carry nothing, for good
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
     """What to buy. `iops` None leaves the choice to the provider (the least that carries the bandwidth)."""
@@ -54,6 +65,7 @@ class Volume:
     token: str  # of the cycle that bought it; from its tag
     backing_uuid: str  # of the backing device it was bought for; from its tag
     created_wall: float
+    mark: VolumeMark = VolumeMark.UNKNOWN  # from its tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,22 @@ class Bought:
 
     volume: Volume
     quote: Quote
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The cloud will take this machine away: what happens (terminate, stop, hibernate, ...), and when."""
+
+    action: str
+    at_wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeView:
+    """One look for a notice. `supported` False: this cloud gives none, and asking again is of no use."""
+
+    supported: bool
+    notice: Notice | None = None
 
 
 # --- the host --------------------------------------------------------------------------------------------
@@ -135,6 +163,11 @@ class BackingView:
     cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
 
+    @property
+    def waits_for_cache(self) -> bool:
+        """Its superblock names a cache set that is not there: it may hold the last minutes of the data."""
+        return self.cache_set is None and self.state in (CacheState.CLEAN, CacheState.DIRTY)
+
 
 @dataclass(frozen=True, slots=True)
 class DiskView:
@@ -154,13 +187,17 @@ class DiskView:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """One look at the kernel. `backing` None: the backing device is not registered with bcache."""
+    """One look at the kernel. `backing` None: the backing device is not registered with bcache.
+
+    `dropped` names the one unused device that carries the backing device's superblock while none is registered.
+    """
 
     at: float
     boot_id: str
     backing: BackingView | None
     disks: tuple[DiskView, ...] = ()
     cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
+    dropped: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
         """The disk with this serial, or None."""
@@ -220,7 +257,12 @@ class RequestKind(StrEnum):
     FLUSH = "flush"
     PAUSE = "pause"
     RESUME = "resume"
-    SHUTDOWN = "shutdown"
+    QUIESCE = "quiesce"  # flush and hold clean for `seconds`
+    UNQUIESCE = "unquiesce"
+    STOP = "stop"  # the agent is being stopped
+    SHUTDOWN = "shutdown"  # the machine is being shut down
+    RECOVER = "recover"  # bring a missing cache back, or go on without it
+    COLLECT = "gc"  # look for forgotten volumes now
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +271,6 @@ class Request:
 
     kind: RequestKind
     size_bytes: int | None = None
+    seconds: float | None = None
+    volume_id: str | None = None
+    accepts_loss: bool = False

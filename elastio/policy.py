@@ -29,6 +29,14 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
+class Parting:
+    """What happens to an attached cache before the agent, or the machine, ends: flushed within the time, or left."""
+
+    flush: bool = False
+    limit_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """The settings of every decision.
 
@@ -39,7 +47,10 @@ class Policy:
     `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
     not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
     that carry another `backing_uuid` are another agent's. `lead_s` is how long before a forecast burst the cache is
-    bought, `least_confidence` how sure the forecast must be.
+    bought, `least_confidence` how sure the forecast must be. `notice_poll_s` is how often the cloud is asked whether it
+    takes this machine away (None: never), `notice_flush` whether the cache is flushed then. `marks` keeps the tag that
+    tells a janitor what a volume may hold. `detach_help_after_s` is how long a detach may wait for an instant without
+    requests before the applications are held back for one (None: for ever).
     """
 
     backing_bandwidth_mb_s: float
@@ -61,6 +72,12 @@ class Policy:
     reconcile_s: float = 600.0
     lead_s: float = 60.0
     least_confidence: float = 0.8
+    on_stop: Parting = Parting()
+    on_shutdown: Parting = Parting()
+    notice_poll_s: float | None = None
+    notice_flush: bool = True
+    marks: bool = False
+    detach_help_after_s: float | None = None
     backing_uuid: str = ""
     caps: Caps = Caps()
 

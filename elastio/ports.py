@@ -6,9 +6,21 @@ Every method is bounded in time by its adapter and raises only errors of `elasti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from elastio.model import CacheSetUuid, Forecast, HostView, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec
+from elastio.model import (
+    CacheSetUuid,
+    Forecast,
+    HostView,
+    Identity,
+    Notice,
+    Quote,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeMark,
+    VolumeSpec,
+)
 
 
 class VolumeProvider(Protocol):
@@ -63,6 +75,24 @@ class VolumeProvider(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsNotices(Protocol):
+    """What a provider may do besides: say when the cloud is about to take this machine away."""
+
+    def notice(self) -> Notice | None:
+        """The notice that stands, or None. Asked every few seconds, so it is cheap. Errors as in `VolumeProvider`."""
+        ...
+
+
+@runtime_checkable
+class MarksVolumes(Protocol):
+    """What a provider may do besides: keep the tag that tells a janitor what a volume may hold."""
+
+    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+        """Replace the tag. A volume that is gone: no error. Errors as in `VolumeProvider`."""
+        ...
+
+
 class CacheHost(Protocol):
     """The kernel's side of one adaptive device. Mutating methods verify before they touch and are idempotent.
 
@@ -99,6 +129,18 @@ class CacheHost(Protocol):
 
     def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
         """Returns when the disk carries no superblock and nothing holds it."""
+        ...
+
+    def help_detach(self) -> None:
+        """Hold back, for a moment, the requests that keep a detach from its end. Refused unless it is one."""
+        ...
+
+    def register_backing(self) -> None:
+        """Register the one unused device that carries our backing superblock; registered already: no error."""
+        ...
+
+    def start_without_cache(self) -> None:
+        """Run a backing device that waits for its cache; what only that cache holds is lost for good."""
         ...
 
 

@@ -7,6 +7,7 @@ Reply: `{"version": 1, "ok": true, "text": "...", ...}`, or `{"version": 1, "ok"
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ MAX_LINE_BYTES = 64 * 1024
 # `why` shows at most this many decisions; a long journal does not fit a reply.
 MAX_DECISIONS = 200
 
+# A hold that nobody ends, for at most a week, keeps a machine slow and nothing else.
+MAX_HOLD_S = 7 * 86400
+
 Message = dict[str, Any]
 
 # Command -> the fields it may carry, each with its least and its most.
@@ -26,8 +30,17 @@ COMMANDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "flush": {},
     "pause": {},
     "resume": {},
+    "quiesce": {"seconds": (1, MAX_HOLD_S)},
+    "unquiesce": {},
+    "shutdown": {},
+    "recover": {"accepts_loss": (0, 1)},
+    "gc": {},
     "why": {"count": (1, MAX_DECISIONS)},
 }
+
+
+# Command -> the texts it may carry, each with its form.
+TEXTS: Mapping[str, Mapping[str, re.Pattern[str]]] = {"recover": {"volume_id": re.compile(r"[A-Za-z0-9._:-]{1,128}")}}
 
 
 class UnreachableError(ControlError):
@@ -70,6 +83,11 @@ def decode(line: bytes) -> Message:
     return message
 
 
+def gives_up_data(message: Message) -> bool:
+    """What membership of a group does not allow."""
+    return message["command"] == "recover" and bool(message.get("accepts_loss"))
+
+
 def parse_request(line: bytes) -> Message:
     """A checked request: a known command with known fields within their bounds. Raises ControlError."""
     message = decode(line)
@@ -83,6 +101,11 @@ def parse_request(line: bytes) -> Message:
 
 
 def _check_field(command: str, name: str, value: object) -> None:
+    form = TEXTS.get(command, {}).get(name)
+    if form is not None:
+        if not isinstance(value, str) or not form.fullmatch(value):
+            raise ControlError(f"{name} of {command} must be letters, digits and . _ : -, at most 128 of them")
+        return
     allowed = COMMANDS[command].get(name)
     if allowed is None:
         raise ControlError(f"{command} has no field {name}")

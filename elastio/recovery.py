@@ -25,15 +25,30 @@ def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentS
     if backing.cache_set is not None:
         return _with_cache(state, obs, backing)
     cycle = state.cycle
+    if state.accepted and not backing.waits_for_cache:
+        text = f"going on without volume {state.accepted}, which is left as it is"
+        return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False), text
     if cycle is None:
         return replace(state, phase=Phase.IDLE, recovered=True, fault="", stopped=False), "no cache is attached"
     cycle = replace(cycle, failure="", pace={})
+    if not backing.waits_for_cache and _is_disputed(state, cycle, obs):
+        return replace(state, cycle=replace(cycle, is_disputed=True), recovered=True), "dirty data was out"
     if cycle.volume_id is None:
         cycle = replace(cycle, doubt_at=obs.now)  # the purchase may have been made at the very last moment
     going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
     return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
+
+
+def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
+    """The journal knows of dirty data, the machine has booted since, and the kernel shows no cache.
+
+    Within one boot the kernel's word is enough: it lets no cache go that is dirty. Over a boot the disk may be another
+    one, restored from an older copy for example.
+    """
+    booted = state.boot_id not in ("", obs.host.boot_id if obs.host else "")
+    return booted and cycle.dirty_bytes > 0 and state.phase in (Phase.BOOSTING, Phase.FLUSHING)
 
 
 def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:

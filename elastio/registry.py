@@ -3,7 +3,8 @@
 A distribution offers a provider as an entry point of the group `elastio.providers`: a callable
 `(settings, backing_uuid) -> VolumeProvider`. Beside the module of that callable its package may have two more, which
 import no SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`, and `checks`
-with `run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`.
+with `run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`;
+and a third, `fleet`, with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from elastio.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elastio.janitor import Fleet
     from elastio.model import VolumeSpec
     from elastio.ports import VolumeProvider
 
@@ -63,6 +65,14 @@ def run_checks(name: str, provider: VolumeProvider, wanted: VolumeSpec) -> Check
     """
     checks = _beside(_find(name), "checks", "run")
     return [] if checks is None else list(checks(provider, wanted))
+
+
+def open_fleet(name: str, settings: Mapping[str, object]) -> Fleet:
+    """Every volume of an account, for a janitor outside its machines. Raises ConfigError where there is none."""
+    opened = _beside(_find(name), "fleet", "open_fleet")
+    if opened is None:
+        raise ConfigError(f"the provider {name} offers no view of a whole account, which a janitor needs")
+    return cast("Fleet", opened(settings))
 
 
 def _find(name: str) -> EntryPoint:

@@ -34,7 +34,13 @@ class Requests:
                 return accepted(status=self.status().to_json())
             case "why":
                 return accepted(decisions=decisions(self._journal, int(message.get("count", 20))))
-        request = Request(RequestKind(message["command"]), message.get("size_bytes"))
+        request = Request(
+            RequestKind(message["command"]),
+            message.get("size_bytes"),
+            message.get("seconds"),
+            message.get("volume_id"),
+            bool(message.get("accepts_loss")),
+        )
         pending = Pending()
 
         def reply(answer: Answer) -> None:

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from elastio.actions import Action
-from elastio.model import CacheSetUuid, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import (
+    CacheSetUuid,
+    Identity,
+    Notice,
+    Quote,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeMark,
+    VolumeSpec,
+    VolumeState,
+)
 
 
 class Phase(StrEnum):
@@ -27,6 +38,22 @@ class Trigger(StrEnum):
     OPERATOR = "operator"
     FORECAST = "forecast"  # ahead of a load that is expected
     ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
+
+
+class HoldReason(StrEnum):
+    SNAPSHOT = "snapshot"  # an operator wants the backing volume to be consistent by itself
+    STOP = "stop of the agent"
+    SHUTDOWN = "shutdown"
+    NOTICE = "notice of the cloud"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """No boost begins before `until` (CLOCK_BOOTTIME); with `flush` an attached cache is flushed and released."""
+
+    reason: HoldReason
+    until: float
+    flush: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +121,10 @@ class Cycle:
     evicted_bytes: int = 0  # not absorbed, because the cache was full
     pressed_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
     flush_started_dirty_bytes: int = 0
+    dirty_bytes: int = 0  # as last seen, at `dirty_wall`
+    dirty_wall: float | None = None
+    is_disputed: bool = False  # the kernel shows no cache any more, although data was dirty when it was last seen
+    mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
     failure: str = ""
 
     def marked(self, **times: float) -> Cycle:
@@ -156,7 +187,8 @@ class AgentState:
 
     `recovered` is False until the phase has been read off the kernel after a start. `owned` is the last list of
     this agent's volumes; None while the cloud has not answered since the start. `stopped` is set when a safety rule
-    would have been broken: nothing is done any more until an operator resumes.
+    would have been broken: nothing is done any more until an operator resumes. `accepted` names the volume whose data
+    an operator gave up ("unknown" where nobody knows it); empty: none.
     """
 
     phase: Phase = Phase.IDLE
@@ -164,7 +196,10 @@ class AgentState:
     load: LoadWatch = field(default_factory=LoadWatch)
     flush_mb_s: float | None = 0.0  # the pace of background flushing that the last sample asked for (None: no limit)
     recovered: bool = False
+    boot_id: str = ""  # of the journal's last record; empty: nothing is remembered
     paused: bool = False
+    hold: Hold | None = None
+    accepted: str = ""
     fault: str = ""
     stopped: bool = False
     cool_until: float = 0.0
@@ -176,4 +211,6 @@ class AgentState:
     tune_pace: Pace = NEVER_ASKED
     identity: Identity | None = None
     identity_pace: Pace = NEVER_ASKED
+    notice: Notice | None = None
+    notice_pace: Pace = NEVER_ASKED
     waiting_for: str = ""  # what stands in the way right now, for people

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastio.errors import ControlError
+from elastio.events import is_kept
+from elastio.holds import is_safe_to_copy
 from elastio.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
 from elastio.observation import Observation
 from elastio.policy import Policy
@@ -98,9 +100,37 @@ class SpendPart:
 
 @dataclass(frozen=True, slots=True)
 class VolumePart:
+    """`mark` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it."""
+
     id: str
     state: str
     size_bytes: int
+    mark: str = "unknown"
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPart:
+    """`safe` True: the backing volume is whole by itself and may be copied."""
+
+    reason: str
+    left_s: float
+    flush: bool
+    safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A cache that is missing: what is known of its volume and of the data that only it holds."""
+
+    volume_id: str | None
+    volume_state: str
+    serial: str | None
+    dirty_bytes: int
+    peak_dirty_bytes: int
+    seen_wall: float | None
+    adaptive: str
+    waits_for_umount: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +156,9 @@ class Status:
     backing: BackingPart | None
     cycle: CyclePart | None
     owned: tuple[VolumePart, ...] | None
+    listed_ago_s: float | None = None
+    hold: HoldPart | None = None
+    missing: MissingPart | None = None
 
     @classmethod
     def of(cls, state: AgentState, obs: Observation, policy: Policy, around: Surroundings) -> Status:
@@ -148,7 +181,10 @@ class Status:
             spend=_spend(obs.spend, policy),
             backing=_backing(backing),
             cycle=_cycle(state, state.cycle, obs, backing),
-            owned=None if state.owned is None else tuple(_volume(v) for v in state.owned),
+            owned=None if state.owned is None else tuple(_volume(v, state) for v in state.owned),
+            listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
+            hold=_hold(state, obs, host),
+            missing=_missing(state, backing),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -167,6 +203,8 @@ class Status:
                 spend=SpendPart(**parts.pop("spend")),
                 backing=_maybe(BackingPart, parts.pop("backing")),
                 cycle=_maybe(CyclePart, parts.pop("cycle")),
+                hold=_maybe(HoldPart, parts.pop("hold", None)),
+                missing=_maybe(MissingPart, parts.pop("missing", None)),
                 owned=None if owned is None else tuple(VolumePart(**v) for v in owned),
                 **parts,
             )
@@ -252,5 +290,34 @@ def _flush_progress(phase: Phase, cycle: Cycle, backing: BackingView | None) -> 
     return min(1.0, max(0.0, 1.0 - backing.dirty_bytes / at_start))
 
 
-def _volume(volume: Volume) -> VolumePart:
-    return VolumePart(volume.id, volume.state.value, volume.size_bytes)
+def _hold(state: AgentState, obs: Observation, host: HostView | None) -> HoldPart | None:
+    hold = state.hold
+    if hold is None:
+        return None
+    safe = state.recovered and not state.fault and is_safe_to_copy(state.cycle, host)
+    return HoldPart(hold.reason.value, max(0.0, hold.until - obs.now), hold.flush, safe)
+
+
+def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | None:
+    """Also while the kernel has let go of the backing device: it does so when its cache dies."""
+    cycle = state.cycle
+    disputed = cycle is not None and cycle.is_disputed
+    waits = backing.waits_for_cache if backing else state.phase is Phase.FAULTED and cycle is not None
+    if not (waits or disputed):
+        return None
+    return MissingPart(
+        volume_id=cycle.volume_id if cycle else None,
+        volume_state=cycle.volume_state.value if cycle and cycle.volume_state else "not seen",
+        serial=cycle.serial if cycle else None,
+        dirty_bytes=cycle.dirty_bytes if cycle else 0,
+        peak_dirty_bytes=cycle.peak_dirty_bytes if cycle else 0,
+        seen_wall=cycle.dirty_wall if cycle else None,
+        adaptive=backing.adaptive_name if backing else "",
+        waits_for_umount=backing is not None and backing.running and not disputed,
+    )
+
+
+def _volume(volume: Volume, state: AgentState) -> VolumePart:
+    of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
+    kept = not of_cycle and is_kept(volume, state)
+    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.mark.value, kept)

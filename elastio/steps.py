@@ -5,7 +5,7 @@ Nothing here waits: what cannot be done now is left out, and `wake_at` says when
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elastio import governor
 from elastio.actions import (
@@ -20,15 +20,21 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    HelpDetach,
     Identify,
     ListVolumes,
+    LookForNotice,
+    MarkVolume,
+    RegisterBacking,
+    RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
+    StartWithoutCache,
     TuneBacking,
     lane_of,
 )
 from elastio.events import is_drained
-from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState
+from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeMark, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Pace, Phase
@@ -49,9 +55,27 @@ def next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     Settings that the kernel forgot (it forgets nearly all at a reboot) come first: some of them are what makes
     writeback safe.
     """
+    plan = _next_step(state, obs, policy)
+    return plan if plan.action is not None or policy.notice_poll_s is None else _or_notice(plan, state, obs)
+
+
+def _or_notice(plan: Plan, state: AgentState, obs: Observation) -> Plan:
+    """Whenever nothing else is to be done: whether the cloud is about to take this machine away."""
+    look = _ask(LookForNotice(), state.notice_pace, obs, "")
+    if look.action is not None:
+        return replace(plan, action=look.action)
+    times = [at for at in (plan.wake_at, look.wake_at) if at is not None and at < float("inf")]
+    return replace(plan, wake_at=min(times) if times else None)
+
+
+def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     backing = obs.host.backing if obs.host else None
     if state.stopped:
         return Plan(waiting_for="an operator")
+    if obs.host is not None and obs.host.dropped and is_backing_ours(state.cycle):
+        action = RegisterBacking()
+        pace = state.cycle.paced(action) if state.cycle else state.tune_pace
+        return _ask(action, pace, obs, f"{obs.host.dropped}, the backing device, to be registered again")
     if backing is None or backing.tuned or state.phase is Phase.FAULTED:
         return _step(state, obs, policy)
     tune = _ask(TuneBacking(), state.tune_pace, obs, "the backing device to be tuned")
@@ -60,9 +84,17 @@ def next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     return tune if needed else _first(tune, _step(state, obs, policy))
 
 
+def is_backing_ours(cycle: Cycle | None) -> bool:
+    """A cache of this cycle was on the backing device and has not left it in order: it has to come back.
+
+    Otherwise somebody may have taken the device down on purpose, and it is left alone.
+    """
+    return cycle is not None and cycle.marks.boosted is not None and cycle.marks.detached is None
+
+
 def _step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     if state.cycle is None:
-        return _upkeep(state, obs, policy)
+        return _gave_up(state, obs) or _upkeep(state, obs, policy)
     return STEPS[state.phase](state, state.cycle, obs, policy)
 
 
@@ -82,6 +114,14 @@ def _first(*plans: Plan) -> Plan:
             return plan
     times = [p.wake_at for p in plans if p.wake_at is not None]
     return Plan(None, min(times) if times else None, plans[0].waiting_for)
+
+
+def _gave_up(state: AgentState, obs: Observation) -> Plan | None:
+    """An operator gave up a cache that nobody remembers."""
+    backing = obs.host.backing if obs.host else None
+    if not state.accepted or backing is None or not backing.waits_for_cache or backing.running:
+        return None
+    return _ask(StartWithoutCache(state.accepted), state.tune_pace, obs, "the device to start without its cache")
 
 
 # --- idle ------------------------------------------------------------------------------------------------
@@ -153,7 +193,15 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if governor.is_change(wanted, in_force, policy):
         action = SetFlush(wanted)
         return _ask(action, cycle.paced(action), obs, "the pace of background flushing to be set")
-    return Plan(waiting_for="the load to end")
+    return replace(_mark(cycle, VolumeMark.DIRTY, obs, policy), waiting_for="the load to end")
+
+
+def _mark(cycle: Cycle, mark: VolumeMark, obs: Observation, policy: Policy) -> Plan:
+    """Tell those who cannot ask this machine; only when nothing else is to be done, and nothing waits for it."""
+    if not policy.marks or cycle.mark is mark or cycle.volume_id is None:
+        return Plan()
+    action = MarkVolume(cycle.volume_id, mark)
+    return _ask(action, cycle.paced(action), obs, "")
 
 
 def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
@@ -184,12 +232,16 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if host is None or host.backing is None:
         return Plan(waiting_for="the kernel's view of the backing device")
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
-        return _towards_detached(cycle, cycle.cache_set, host.backing, obs)
+        return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
     if disk is not None and is_in_use(disk):
         action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be released")
-    return _towards_deleted(cycle, disk, obs)
+    plan = _towards_deleted(cycle, disk, obs)
+    if plan.action is not None or cycle.marks.released is None:
+        return plan
+    mark = _mark(cycle, VolumeMark.CLEAN, obs, policy)
+    return replace(plan, action=mark.action) if mark.action is not None else plan
 
 
 def is_in_use(disk: DiskView) -> bool:
@@ -197,16 +249,29 @@ def is_in_use(disk: DiskView) -> bool:
     return disk.cache_set is not None or disk.superblock is not None or disk.held
 
 
-def _towards_detached(cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation) -> Plan:
+def _towards_detached(cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation, policy: Policy) -> Plan:
     if not is_drained(backing):
         # Once the kernel has taken the detach, `state` is "no cache" and the link goes at the first instant
         # without a request in flight.
-        return Plan(wake_at=obs.now + 0.25, waiting_for="an instant without I/O to finish the detach")
-    action = DetachCacheSet(cycle.cache_set) if cycle.cache_set else None
-    if action is None:
+        waiting = "an instant without I/O to finish the detach"
+        help_at = _help_at(cycle, policy)
+        if help_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= help_at:
+            action: Action = HelpDetach()
+            plan = _ask(action, cycle.paced(action), obs, waiting)
+            return plan if plan.action else Plan(None, obs.now + 0.25, plan.waiting_for)
+        return Plan(wake_at=obs.now + 0.25, waiting_for=waiting)
+    if cycle.cache_set is None:
         return Plan()
+    action = DetachCacheSet(cycle.cache_set)
     plan = _ask(action, cycle.paced(action), obs, "the cache set to be detached")
     return plan if plan.action else Plan(None, obs.now + 0.25, plan.waiting_for)
+
+
+def _help_at(cycle: Cycle, policy: Policy) -> float | None:
+    """When applications may be held back for a moment; None: never."""
+    if policy.detach_help_after_s is None or cycle.marks.clean is None:
+        return None
+    return cycle.marks.clean + policy.detach_help_after_s
 
 
 def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> Plan:
@@ -237,15 +302,29 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     Never while the device that lost it still runs: udev would register the returned cache, and the kernel oopses when
     a device whose cache died is unmounted after that.
     """
-    backing = obs.host.backing if obs.host else None
-    missing = backing is not None and backing.cache_set is None and backing.state is not CacheState.NO_CACHE
-    if not missing or obs.host is None or obs.host.disk(cycle.serial) is not None:
+    host = obs.host
+    backing = host.backing if host else None
+    if host is None or backing is None or not backing.waits_for_cache:
         return Plan(waiting_for="an operator")
-    if backing is not None and backing.running:
+    if backing.running:
         return Plan(waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that")
+    if state.accepted:
+        start = StartWithoutCache(state.accepted)
+        return _ask(start, cycle.paced(start), obs, "the device to start without its cache")
+    disk = host.disk(cycle.serial)
+    if disk is not None:
+        return _towards_registered(cycle, disk, obs)
     plan = _towards_attached(cycle, obs)
     shown = f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'})"
     return plan if plan.action else Plan(None, plan.wake_at, f"{shown} to be attached again, or an operator")
+
+
+def _towards_registered(cycle: Cycle, disk: DiskView, obs: Observation) -> Plan:
+    """The disk is back. udev registers one that comes; one that never went has to be registered here."""
+    if disk.cache_set is not None or disk.superblock is None:
+        return Plan(waiting_for="the kernel to put the device together, or an operator")
+    register = RegisterCache(disk.serial, disk.superblock)
+    return _ask(register, cycle.paced(register), obs, f"disk {disk.name} to be registered")
 
 
 STEPS = {

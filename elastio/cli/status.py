@@ -7,7 +7,7 @@ import json
 import click
 
 from elastio.cli.app import App
-from elastio.status import CyclePart, Status
+from elastio.status import CyclePart, HoldPart, Status, VolumePart
 from elastio.units import format_duration, format_size
 
 PHASES = {
@@ -41,6 +41,8 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("waiting for", seen.waiting_for))
     if seen.paused:
         lines.append(("paused", "no boost starts by itself; `elastio resume` ends this"))
+    if seen.hold is not None:
+        lines.append(("held", _hold(seen.hold)))
     if seen.fault:
         lines.append(("fault", seen.fault))
     lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
@@ -55,6 +57,11 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("last error", seen.last_error))
     lines.append(("agent", _agent(seen)))
     return lines
+
+
+def _hold(hold: HoldPart) -> str:
+    aim = "safe to copy" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
+    return f"{hold.reason}, no boost begins; {aim}; ends by itself in {format_duration(hold.left_s)}"
 
 
 def _utilization(seen: Status) -> str:
@@ -115,8 +122,12 @@ def _cap(most: float | None) -> str:
 def _volumes(seen: Status) -> str:
     if seen.owned is None:
         return "the cloud has not listed them yet"
-    shown = (f"{v.id} {v.state} {format_size(v.size_bytes)}" for v in seen.owned)
-    return ", ".join(shown) or "none"
+    return ", ".join(_volume(v) for v in seen.owned) or "none"
+
+
+def _volume(volume: VolumePart) -> str:
+    kept = f" (kept: marked {volume.mark})" if volume.kept else ""
+    return f"{volume.id} {volume.state} {format_size(volume.size_bytes)}{kept}"
 
 
 def _agent(seen: Status) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, cache_format, overflow, superblock, tuning
+from elastio.host import blockdev, cache_format, overflow, superblock, throttle, tuning, wounded
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.host.view import SETS, Backing, find_backing, look
@@ -59,7 +60,10 @@ class BcacheHost:
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
+        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
+        if view.backing is not None:
+            return view
+        return replace(view, dropped=wounded.find_dropped(self.sysfs, self.backing_uuid))
 
     # --- the backing device ------------------------------------------------------------------------------
 
@@ -122,7 +126,7 @@ class BcacheHost:
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
         """Never write on what the backing device still waits for."""
         state = self.sysfs.read(f"{backing.directory}/state")
-        if state != CacheState.NO_CACHE and self._attached(backing) is None:
+        if state in (CacheState.CLEAN, CacheState.DIRTY) and self._attached(backing) is None:
             raise NotOursError(f"{backing.device} is {state} and disk {disk.name} may be its cache: not touched")
 
     def _block_size(self, backing: Backing) -> int:
@@ -192,6 +196,24 @@ class BcacheHost:
             raise DeviceBusyError(f"{backing.device} is {state} in mode {mode}: it must be drained before a detach")
         self._make_durable(backing)
         self.sysfs.write(f"{directory}/detach", 1)
+
+    def help_detach(self) -> None:
+        backing = self._require_attached()
+        if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
+            raise DeviceBusyError(f"no detach from {backing.device} is under way: applications were not held back")
+        number = self.sysfs.read(f"sys/block/{backing.adaptive}/dev")
+        if not throttle.hold_back(self.sysfs, number, lambda: self._attached(backing) is None, self._wait):
+            raise HostError(f"the detach did not end within the {throttle.MOST_S:g} s that applications were held back")
+
+    # --- after a cache was lost ----------------------------------------------------------------------------
+
+    def register_backing(self) -> None:
+        wounded.register_backing(self.sysfs, self.backing_uuid, self._wait)
+
+    def start_without_cache(self) -> None:
+        wounded.start_without_cache(self.sysfs, self._backing(), self._wait)
+
+    # --- durability ----------------------------------------------------------------------------------------
 
     def _make_durable(self, backing: Backing) -> None:
         if backing.adaptive_node is not None:

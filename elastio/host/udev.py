@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyudev
+
+from elastio.errors import HostError
+from elastio.host.sysfs import Sysfs
+
+_log = logging.getLogger(__name__)
 
 
 class BlockEvents:
@@ -23,3 +30,13 @@ class BlockEvents:
         while self._monitor.poll(timeout=0) is not None:
             count += 1
         return count
+
+
+def show_to_systemd(sysfs: Sysfs) -> None:
+    """Let udev's rules judge every adaptive device anew. Takes no lock of bcache; a failure is logged."""
+    for name in sysfs.names("sys/block"):
+        if name.startswith("bcache"):
+            try:
+                sysfs.write(f"sys/block/{name}/uevent", "change")
+            except HostError as error:
+                _log.warning("udev was not told about %s: %s", name, error)

@@ -39,7 +39,9 @@ def _assignment(name: str, value: object, default: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A string, path or number as TOML writes it (strings as JSON does, which TOML's basic strings contain)."""
+    """A string, path, number or flag as TOML writes it (strings as JSON does, which TOML's basic strings contain)."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str | Path):
         return json.dumps(str(value))
     if isinstance(value, float) and value.is_integer():

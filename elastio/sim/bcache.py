@@ -55,6 +55,7 @@ class Bcache:
     detaching: bool = False
     sb_set: CacheSetUuid | None = None
     sb_dirty: bool = False
+    stale: bool = False  # it was started by force without its dirty cache
     absorbed_bytes: int = 0
     overflow_bytes: int = 0
     bypassed_bytes: int = 0
@@ -70,7 +71,7 @@ class Bcache:
     def state(self) -> CacheState:
         """As sysfs shows it: "no cache" as soon as a detach has written the superblock, link or not."""
         if self.sb_set is None:
-            return CacheState.NO_CACHE
+            return CacheState.INCONSISTENT if self.stale else CacheState.NO_CACHE
         return CacheState.DIRTY if self.sb_dirty else CacheState.CLEAN
 
     @property
@@ -86,7 +87,7 @@ class Bcache:
             cache.dirty.clear()
             cache.clean.clear()
         self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
-        self.writeback_running, self.detaching = True, False
+        self.writeback_running, self.detaching, self.stale = True, False, False
 
     def unlink(self) -> None:
         """Take the cache off; the superblock is left as it is."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elastio.errors import DeviceBusyError
-from elastio.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.sim.disk import SimDisk
 from elastio.sim.kernel import SimKernel
 from elastio.units import agbs
@@ -46,6 +46,7 @@ class CloudVolume:
     state: VolumeState = VolumeState.CREATING
     owner: str = ""
     backing_uuid: str = ""
+    mark: VolumeMark = VolumeMark.UNKNOWN
     tags: dict[str, str] = field(default_factory=dict)
     visible_at: float = 0.0
     settled_at: float = 0.0
@@ -80,6 +81,7 @@ class CloudVolume:
             token=self.token,
             backing_uuid=self.backing_uuid,
             created_wall=self.created_wall,
+            mark=self.mark,
         )
 
 

@@ -34,6 +34,7 @@ class HostTimes:
     phase: float = 0.02
     detach: float = 0.1
     release: float = 0.4
+    help: float = 2.0
 
 
 class SimHost:
@@ -94,6 +95,18 @@ class SimHost:
             lambda fault: self._release(serial, size_bytes, cache_set, fault),
         )
 
+    def help_detach(self) -> None:
+        """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
+        self._do("help_detach", self._times.help, lambda _: self._help_detach())
+
+    def register_backing(self) -> None:
+        """See `ports.CacheHost`."""
+        self._do("register_backing", self._times.register, lambda _: self._kernel.register_backing())
+
+    def start_without_cache(self) -> None:
+        """See `ports.CacheHost`. Raises DeviceBusyError while a cache is attached."""
+        self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
+
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _do(self, op: str, seconds: float, call: Callable[[Fault | None], T]) -> T:
@@ -113,6 +126,7 @@ class SimHost:
             backing=self._backing() if kernel.registered else None,
             disks=tuple(self._disk(d) for d in shown),
             cache_sets=sets,
+            dropped="" if kernel.registered else "vdb",
         )
 
     def _backing(self) -> BackingView:
@@ -207,6 +221,16 @@ class SimHost:
         self._kernel.fsync()
         self._kernel.detach()
 
+    def _help_detach(self) -> None:
+        if not self._attached_device().detach_written:
+            raise DeviceBusyError("no detach is under way: applications were not held back")
+        self._kernel.hold_back(self._times.help)
+
+    def _start_without_cache(self) -> None:
+        if self._backing_device().cache_set is not None:
+            raise DeviceBusyError("a cache set is attached: the device was not started by force")
+        self._kernel.force_run()
+
     def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
         disk = self._kernel.disks.get(serial)
         if disk is None:
@@ -225,7 +249,7 @@ class SimHost:
     def _require_not_the_last_cache(self, disk: SimDisk) -> None:
         """Never write on what the backing device may still wait for."""
         bcache = self._backing_device()
-        if bcache.cache_set is None and bcache.state is not CacheState.NO_CACHE:
+        if bcache.cache_set is None and bcache.state in (CacheState.CLEAN, CacheState.DIRTY):
             raise NotOursError(f"the backing device is {bcache.state} and disk {disk.name} may be its cache")
 
     def _attached_device(self) -> Bcache:

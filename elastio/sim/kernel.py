@@ -62,6 +62,7 @@ class SimKernel:
         self.away: dict[Serial, SimDisk] = {}
         self.always_busy = False
         self.registered = True
+        self._held_back_until = 0.0
         self.boots = 0
         self.boot_id = self.new_uuid()
         self._backing_use = 0.0
@@ -271,6 +272,29 @@ class SimKernel:
         if self.bcache.cache is not None:
             self.bcache.detaching = True
 
+    def hold_back(self, seconds: float) -> None:
+        """Let no request of the application be in flight for a moment."""
+        self._held_back_until = self.clock.elapsed() + seconds
+
+    def drop_backing(self) -> None:
+        """The last close of a device whose cache died: bcache lets go of the backing device too."""
+        self.registered, self.bcache.running = False, False
+
+    def register_backing(self) -> None:
+        """The backing superblock decides: the device runs, waits for its set, or gets it at once."""
+        if self.registered:
+            return
+        self.registered, self.bcache.running = True, self.bcache.sb_set is None
+        for disk in self.disks.values():
+            if disk.registered:
+                self._register(disk)
+
+    def force_run(self) -> None:
+        """`echo 1 > running`: what only the cache holds is lost."""
+        if not self.bcache.running:
+            self.bcache.sb_set, self.bcache.sb_dirty, self.bcache.stale = None, False, True
+            self.bcache.running = True
+
     def unregister(self, serial: Serial) -> None:
         """Free the cache set on this disk. Raises DeviceBusyError while it is attached."""
         disk = self.disk(serial)
@@ -358,6 +382,7 @@ class SimKernel:
         if self._unlink_at is None:
             self._unlink_at = now + self.settings.unlink_s
         in_flight = self._write.block is not None or self._read.block is not None or self.always_busy
+        in_flight = in_flight and now > self._held_back_until
         if now >= self._unlink_at and not in_flight:
             self.bcache.unlink()
             self._unlink_at = None

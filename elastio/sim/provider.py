@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError, TransientError
-from elastio.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
@@ -29,6 +29,7 @@ CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.LOSE_REPLY: (TransientError, "the answer was lost"),
 }
 MINIMUM_BILLED_S = 60.0
+BESIDE_S = 0.1
 LARGEST_BYTES = 16384 * GIB
 FASTEST_MB_S = 1000.0
 SLOWEST_MB_S = 1.0
@@ -67,6 +68,7 @@ class SimProvider:
         self.clock = clock
         self.account = account
         self.volumes: dict[VolumeId, CloudVolume] = {}
+        self.announced: Notice | None = None
         chance = chance or Chance()
         self.calls = Calls(faults or FaultPlan(), self._later, CLOUD_ERRORS, chance.meter)
         self._disks = disks
@@ -112,6 +114,21 @@ class SimProvider:
     def list_owned(self) -> tuple[Volume, ...]:
         """See `ports.VolumeProvider`."""
         return self._call("list_owned", lambda _: self._list())
+
+    # --- beside the port ---------------------------------------------------------------------------------------
+
+    def notice(self) -> Notice | None:
+        """See `ports.TellsNotices`."""
+        return self.calls.run("notice", BESIDE_S, lambda _: self.announced)
+
+    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+        """See `ports.MarksVolumes`."""
+        self.calls.run("mark", BESIDE_S, lambda _: self._mark(volume_id, mark))
+
+    def _mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+        volume = self.volumes.get(volume_id)
+        if volume is not None and volume.owner == self.account.instance_id:
+            volume.mark = mark
 
     # --- for worlds and tests --------------------------------------------------------------------------------
 

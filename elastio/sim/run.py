@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from elastio.actions import Action, Outcome
 from elastio.errors import ElastioError, JournalError
@@ -75,6 +75,10 @@ class PointedJournal:
         self._journal.outcome(outcome, now=now, wall=wall)
         self._point(f"after outcome {name}")
 
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """See `journal.Journal`."""
+        self._journal.note(state, now=now, wall=wall)
+
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         """See `journal.Journal`."""
         self._point(f"before decision {before} to {state.phase}")
@@ -140,7 +144,7 @@ class Simulation:
         memory = self.journal.remember(now=clock.now(), wall=clock.wall())
         self.agent = self._last = Agent(
             self.policy,
-            memory.state(self.books.learned_size()),
+            memory.state(learned_size_bytes=self.books.learned_size()),
             lanes=self._open_lanes(),
             journal=PointedJournal(self.journal, self._pass, self.world.faults),
             books=self.books,
@@ -259,17 +263,17 @@ class Simulation:
 
     # --- the operator ----------------------------------------------------------------------------------------
 
-    def request(self, kind: RequestKind, size_bytes: int | None = None) -> list[Answer]:
+    def request(self, kind: RequestKind, size_bytes: int | None = None, **fields: Any) -> list[Answer]:
         """Ask the agent something; its answer will be in the list, unless it dies before. Raises RuntimeError."""
         answers: list[Answer] = []
         if self.agent is None:
             raise RuntimeError("no agent runs")
-        self.agent.request(Request(kind, size_bytes), answers.append)
+        self.agent.request(Request(kind, size_bytes, **fields), answers.append)
         return answers
 
-    def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0) -> Answer:
+    def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0, **fields: Any) -> Answer:
         """Ask the agent something and step until it has answered."""
-        answers = self.request(kind, size_bytes)
+        answers = self.request(kind, size_bytes, **fields)
         self.run_until(lambda: bool(answers), limit_s)
         return answers[0]
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 
-from elastio.errors import ProviderError, RefusedError, TransientError
+from elastio.errors import RefusedError, TransientError
 
 TOKEN_TTL_S = 300
 TIMEOUT_S = 2.0
@@ -27,18 +28,11 @@ def identity_document(base_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, 
     Bounded by 4 times `timeout_s`. Raises TransientError when nothing answers, RefusedError when the service
     is switched off for this instance or answers with something else.
     """
-    answered = _ask(
-        base_url,
-        "/latest/api/token",
-        "PUT",
-        {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)},
-        timeout_s,
-    )
-    token = answered.decode("latin-1").strip()
-    if not (token.isascii() and token.isprintable()):
-        raise _not_a_document(base_url)
-    headers = {"X-aws-ec2-metadata-token": token}
-    body = _ask(base_url, "/latest/dynamic/instance-identity/document", "GET", headers, timeout_s)
+    session = Session.open(base_url, timeout_s)
+    try:
+        body = session.get("/latest/dynamic/instance-identity/document")
+    except Rejected as error:
+        raise _refused(base_url, error) from error
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -46,6 +40,40 @@ def identity_document(base_url: str, timeout_s: float = TIMEOUT_S) -> dict[str, 
     if not isinstance(document, dict):
         raise _not_a_document(base_url)
     return document
+
+
+class Rejected(Exception):  # no error of ours until somebody has judged the status
+    """The service answers with a client error, which asking again will not cure."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP Error {status}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session of the metadata service, good for TOKEN_TTL_S."""
+
+    base_url: str
+    token: str
+    timeout_s: float
+
+    @classmethod
+    def open(cls, base_url: str, timeout_s: float = TIMEOUT_S) -> Session:
+        """Raises TransientError when nothing answers, RefusedError where version 2 is switched off."""
+        headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)}
+        try:
+            answered = _ask(base_url, "/latest/api/token", "PUT", headers, timeout_s)
+        except Rejected as error:
+            raise _refused(base_url, error) from error
+        token = answered.decode("latin-1").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise _not_a_document(base_url)
+        return cls(base_url, token, timeout_s)
+
+    def get(self, path: str) -> bytes:
+        """What lies under the path. Raises Rejected, or TransientError when nothing answers."""
+        return _ask(self.base_url, path, "GET", {"X-aws-ec2-metadata-token": self.token}, self.timeout_s)
 
 
 def _ask(base_url: str, path: str, method: str, headers: dict[str, str], timeout_s: float) -> bytes:
@@ -56,21 +84,27 @@ def _ask(base_url: str, path: str, method: str, headers: dict[str, str], timeout
                 body: bytes = answer.read(_MAX_BYTES)
                 return body
         except (OSError, HTTPException) as error:  # URLError, HTTPError and time-outs are OSErrors
-            if attempt == ATTEMPTS or _is_final(error):
-                raise _translated(base_url, error) from error
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+                if _is_final(error.code):
+                    raise Rejected(error.code) from error
+            if attempt == ATTEMPTS:
+                raise _silent(base_url, error) from error
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _is_final(error: Exception) -> bool:
-    return isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500 and error.code != 429
+def _is_final(status: int) -> bool:
+    return 400 <= status < 500 and status != 429
 
 
-def _translated(base_url: str, error: Exception) -> ProviderError:
-    if _is_final(error):
-        return RefusedError(
-            f"The metadata service at {base_url} refuses ({error}); enable IMDSv2 for this instance, "
-            "or set provider.aws.instance_id, region, availability_zone and account_id."
-        )
+def _refused(base_url: str, error: Rejected) -> RefusedError:
+    return RefusedError(
+        f"The metadata service at {base_url} refuses ({error}); enable IMDSv2 for this instance, "
+        "or set provider.aws.instance_id, region, availability_zone and account_id."
+    )
+
+
+def _silent(base_url: str, error: Exception) -> TransientError:
     return TransientError(
         f"No metadata service answers at {base_url} ({error}); is this an EC2 instance with IMDSv2, "
         "and inside a container with a hop limit of 2?"

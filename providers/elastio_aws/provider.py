@@ -16,10 +16,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from elastio.errors import AuthError, ConfigError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.units import MIB
 from elastio_aws import codes, gp3, identity, prices, volumes
 from elastio_aws.devices import DeviceNames
+from elastio_aws.notices import NoticeReader
 from elastio_aws.settings import Settings, parse
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class AwsProvider:
         self._who: identity.Who | None = None
         self._limit: tuple[float | None] | None = None
         self._devices = DeviceNames()
+        self._notices = NoticeReader(settings.metadata_url)
         self._expires = ("", "")  # token, value: a repeated create must not differ from the first
 
     # --- the port ----------------------------------------------------------------------------------------
@@ -152,6 +154,19 @@ class AwsProvider:
 
     # --- beside the port -----------------------------------------------------------------------------------
 
+    def notice(self) -> Notice | None:
+        """Whether EC2 is about to interrupt this spot instance. Asks the metadata service and no SDK."""
+        return self._notices.read()
+
+    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+        """CreateTags, which replaces a value. The IAM policy allows this one key, on this instance's own volumes."""
+        tags = volumes.tag_list({volumes.STATE_TAG: mark.value})
+        try:
+            self.ec2().call("create_tags", Resources=[volume_id], Tags=tags)
+        except ProviderError as error:
+            if codes.code_of(error) != codes.NOT_FOUND:
+                raise
+
     def warm_up(self) -> None:
         """Import the SDK and make its client now. Once per SDK version its data is trimmed: two minutes at most.
 
@@ -212,6 +227,7 @@ class AwsProvider:
             volumes.CYCLE_TAG: token,
             volumes.BACKING_TAG: self._backing_uuid,
             volumes.EXPIRES_TAG: self._expires[1],
+            volumes.STATE_TAG: VolumeMark.UNKNOWN.value,
             volumes.NAME_TAG: f"elastio {me.instance_id}",
         }
 

@@ -1,4 +1,4 @@
-"""A trimmed copy of the SDK's data: the six operations this package uses out of EC2's seven hundred.
+"""A trimmed copy of the SDK's data: the seven operations this package uses out of EC2's seven hundred.
 
 The SDK reads the description of the whole service into memory when a client is made: some 30 MB at the peak
 and most of the time it takes. The copy is made from the installed SDK by a child process, whose memory is given
@@ -25,6 +25,7 @@ from botocore.loaders import Loader
 
 OPERATIONS = (
     "AttachVolume",
+    "CreateTags",
     "CreateVolume",
     "DeleteVolume",
     "DescribeInstanceTypes",
@@ -33,7 +34,7 @@ OPERATIONS = (
 )
 # Beside EC2, the services from which credentials may come.
 _ENDPOINTS = ("ec2", "sts", "oidc", "portal.sso", "signin")
-_FORMAT = 1
+_FORMAT = 2
 _BUILD_TIMEOUT_S = 120.0
 _log = logging.getLogger(__name__)
 

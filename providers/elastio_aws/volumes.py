@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from elastio.errors import TransientError
-from elastio.model import Serial, Volume, VolumeId, VolumeState
+from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
 from elastio_aws.settings import Scale
 
 OWNER_TAG = "elastio:owner"  # the instance's ARN, which the IAM policy compares with the caller's
 CYCLE_TAG = "elastio:cycle"
 BACKING_TAG = "elastio:backing"
 EXPIRES_TAG = "elastio:expires"
+STATE_TAG = "elastio:state"  # what a janitor may assume; born "unknown", which counts as dirty
 NAME_TAG = "Name"
 _ID = re.compile(r"vol-[0-9A-Za-z]+")
 
@@ -70,6 +71,7 @@ def volume_of(
         token=labels.get(CYCLE_TAG, ""),
         backing_uuid=labels.get(BACKING_TAG, ""),
         created_wall=created.timestamp() if isinstance(created, datetime) else 0.0,
+        mark=mark_of(labels),
     )
 
 
@@ -81,6 +83,14 @@ def serial_of(volume_id: str) -> Serial:
 def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
     """EC2's list of tags as a dictionary."""
     return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or () if "Key" in tag and "Value" in tag}
+
+
+def mark_of(tags: Mapping[str, str]) -> VolumeMark:
+    """What the tag says; anything else than a mark, and no tag at all, is unknown."""
+    try:
+        return VolumeMark(tags.get(STATE_TAG, VolumeMark.UNKNOWN))
+    except ValueError:
+        return VolumeMark.UNKNOWN
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

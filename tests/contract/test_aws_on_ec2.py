@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -176,3 +177,14 @@ def _act(provider: AwsProvider, seen: Any, was_attached: bool) -> None:
         provider.delete(seen.id)
     elif seen.state == VolumeState.AVAILABLE:
         provider.attach(seen.id)
+
+
+@pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
+def test_an_interruption_of_a_spot_instance_is_noticed(action: str, ec2_cloud: Any) -> None:
+    assert ec2_cloud.provider.notice() is None
+    before = time.time()
+    ec2_cloud.endpoint.interrupt_spot(ec2_cloud.instance_id, action, in_s=120.0)
+    notice = ec2_cloud.provider.notice()
+    assert notice is not None
+    assert notice.action == action
+    assert before + 118 <= notice.at_wall <= time.time() + 120

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from elastio.errors import AuthError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.model import Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.ports import MarksVolumes, TellsNotices
 from elastio.units import GIB
 
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
@@ -276,3 +277,29 @@ def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: t
         cloud.provider.create("token-1", cloud.spec, {})
     cloud.settle()
     assert cloud.paid() == set()
+
+
+# --- what a provider may do besides ------------------------------------------------------------------------
+
+
+def test_a_volume_is_born_with_an_unknown_mark_and_shows_a_later_one(cloud: Any) -> None:
+    volume = _bought(cloud)
+    assert volume.mark is VolumeMark.UNKNOWN
+    for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
+        cloud.provider.mark(volume.id, mark)
+        cloud.settle()
+        assert [v.mark for v in cloud.provider.list_owned()] == [mark]
+        seen = cloud.provider.describe(volume.id)
+        assert seen is not None
+        assert seen.mark is mark
+
+
+def test_a_mark_on_what_does_not_exist_is_no_error(cloud: Any) -> None:
+    cloud.provider.mark(UNKNOWN, VolumeMark.CLEAN)
+    assert cloud.provider.list_owned() == ()
+
+
+def test_a_machine_that_stays_has_no_notice(cloud: Any) -> None:
+    assert isinstance(cloud.provider, TellsNotices)
+    assert isinstance(cloud.provider, MarksVolumes)
+    assert cloud.provider.notice() is None

@@ -9,7 +9,10 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.workload import Stretch
 
 HORIZON_S = 150
-HAPPENINGS = ("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume")
+HAPPENINGS = (
+    *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
+    *("quiesce", "unquiesce", "shutdown", "recover", "gc"),
+)
 
 
 @dataclass(frozen=True)

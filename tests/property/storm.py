@@ -27,9 +27,13 @@ POLICY = Policy(
     inactivity_delay_s=4,
     initial_size_bytes=GIB,
     reconcile_s=120,
+    marks=True,
+    notice_poll_s=5.0,
+    detach_help_after_s=10.0,
     backing_uuid=KERNEL.backing_uuid,
 )
 CALM_S = 3000.0
+HOLD_S = 30.0
 DOWN_S = 20.0
 ALLOWED = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 # A bill's end is seen within two looks of a second, unless what the schedule tells delays the look: a call without
@@ -110,7 +114,7 @@ class Storm:
         elif kind == "power_cut":
             self.sim.power_cut()
         elif self.sim.agent is not None:
-            self.sim.request(RequestKind(kind))
+            self.sim.request(RequestKind(kind), seconds=HOLD_S)
 
     def needs_a_human(self) -> bool:
         """The cloud broke the volume that holds the only copy: it is kept, and the agent says so."""

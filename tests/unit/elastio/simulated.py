@@ -9,6 +9,7 @@ from elastio.policy import Policy
 from elastio.ports import Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptBooks, Point, Simulation, ignore
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
@@ -75,3 +76,19 @@ def in_phase(sim: Simulation, phase: Phase, limit_s: float = 300.0) -> None:
 
 def bought(sim: Simulation) -> list[int]:
     return [v.size_bytes for v in sim.world.provider.volumes.values() if v.owner]
+
+
+class _OnlyThePort:
+    """A provider without anything beside the eight methods of the port."""
+
+    def __init__(self, provider: SimProvider) -> None:
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("notice", "mark"):
+            raise AttributeError(name)
+        return getattr(self._provider, name)
+
+
+def only_the_port(provider: SimProvider) -> Any:
+    return _OnlyThePort(provider)

@@ -28,17 +28,19 @@ EVENTS = {
     Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
     Event.BOOST_ABANDONED: "The deadline passed, the volume failed, or its disk was not what was bought.",
     Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
-    "operator asked to flush or pause.",
+    "operator asked to flush or pause, or a hold began.",
     Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "has its chance left, or an operator asked.",
+    "has its chance left, or an operator asked, or a hold began.",
     Event.LOAD_RETURNED: "Utilization is back above the threshold and nobody asked for the flush.",
     Event.CACHE_LEFT: "The kernel shows no cache set any more.",
     Event.DRAINED: "Clean, nothing dirty, and mode `none`: all three.",
     Event.DIRTIED: "The cache set is attached and not drained after all.",
     Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
     Event.ENDANGERED: "The cache is missing while the device is dirty, the device is inconsistent, a strange cache set "
-    "is attached, or the volume hangs on another machine.",
-    Event.REPAIRED: "The missing cache is back, or an operator resumed and no danger shows any longer.",
+    "is attached, the volume hangs on another machine, or dirty data was out before a boot and no cache shows "
+    "after it.",
+    Event.REPAIRED: "The missing cache is back, an operator gave up what it holds and the device runs, or an "
+    "operator resumed and no danger shows any longer.",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from elastio.config import SECTIONS, Config, keys_of, load, parse
 from elastio.errors import ConfigError
-from elastio.policy import Policy
+from elastio.policy import Parting, Policy
 from elastio.setup.config_text import toml
 from elastio.units import GIB
 
@@ -46,7 +46,19 @@ def refusal_of(document: dict[str, Any]) -> str:
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
-    assert parse(LEAST).policy() == Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID)
+    least = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, marks=True)
+    assert parse(LEAST).policy() == least
+
+
+def test_the_end_of_the_agent_and_of_the_machine_reach_the_policy() -> None:
+    ends = {"on_stop": "flush", "flush_limit_s": 40, "notice_flush": False, "notice_poll_s": 0}
+    policy = parse({**LEAST, "shutdown": ends, "policy": {"detach_help_after_s": 10}}).policy()
+    assert (policy.on_stop, policy.on_shutdown) == (Parting(True, 40.0), Parting())
+    assert (policy.notice_flush, policy.notice_poll_s, policy.detach_help_after_s) == (False, None, 10.0)
+
+
+def test_a_flag_is_true_or_false_and_nothing_else() -> None:
+    assert "true or false" in refusal_of(with_key("shutdown.notice_flush", 1))
 
 
 def test_every_key_reaches_the_policy() -> None:
@@ -229,7 +241,7 @@ def test_a_folder_in_the_files_place_is_one_sentence(tmp_path: Path) -> None:
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 29
+    assert len(rules) == 35
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

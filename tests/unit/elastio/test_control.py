@@ -288,8 +288,8 @@ def test_a_group_that_does_not_exist_leaves_the_socket_to_root(
     server.close()
 
 
-def connect_as(path: Path, uid: int, gid: int, groups: list[int]) -> bytes:
-    """Connect as another user: in a child, because the kernel records who connects."""
+def connect_as(path: Path, uid: int, gid: int, groups: list[int], request: bytes = b"") -> bytes:
+    """Connect as another user, and ask: in a child, because the kernel records who connects."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -298,7 +298,9 @@ def connect_as(path: Path, uid: int, gid: int, groups: list[int]) -> bytes:
             os.setgroups(groups)
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
-            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(path.name)
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.connect(path.name)
+            sock.sendall(request)
             os.write(writer, b"connected")
         finally:
             os._exit(0)
@@ -332,6 +334,32 @@ def test_asks_the_kernel_who_connects(
     assert (len(selector.get_map()) == 2) is is_allowed
     server.close()
     selector.close()
+
+
+@pytest.mark.parametrize(("uid", "is_heard"), [(0, True), (4321, False)])
+def test_only_root_may_give_up_data(uid: int, is_heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import grp
+
+    heard: list[Message] = []
+
+    def hear(message: Message) -> Message:
+        heard.append(message)
+        return accepted()
+
+    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.struct_group(("ops", "x", 5000, [])))
+    tmp_path.chmod(0o755)
+    for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1)):
+        selector = selectors.DefaultSelector()
+        server = ControlServer(tmp_path / "s.sock", "ops", hear)
+        server.register(selector)
+        server.path.chmod(0o666)
+        assert connect_as(server.path, uid, 5000, [], request) == b"connected"
+        for _ in range(2):  # the connection, then the request
+            for key, mask in selector.select(1):
+                server.on_ready(key, mask)
+        server.close()
+        selector.close()
+    assert [bool(m.get("accepts_loss")) for m in heard] == [False, False, True][: 3 if is_heard else 2]
 
 
 # --- the socket file --------------------------------------------------------------------------------------

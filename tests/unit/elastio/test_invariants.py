@@ -16,12 +16,15 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    MarkVolume,
+    RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
+    StartWithoutCache,
 )
 from elastio.errors import InvariantError
 from elastio.invariants import check, why_not_let_go
-from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec
+from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
 from elastio.observation import Decision
 from elastio.state import Cycle, Marks, Phase
 from elastio.units import GIB
@@ -59,6 +62,8 @@ def check_decision(action: Action, of: Cycle | None, view: HostView | None) -> N
     check(Decision(state(Phase.DETACHING, of), (action,)), seen(view), POLICY)
 
 
+RELEASED = replace(BOOSTED, marks=replace(BOOSTED.marks, released=NOW))
+
 ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (CREATE, UNBOUGHT, None),
     (DETACH, BOOSTED, host(backing(), disk())),
@@ -71,6 +76,9 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (SetFlush(None), BOOSTED, host(cached(), FORMATTED)),
     (DetachCacheSet(SET), BOOSTED, host(drained(), FORMATTED)),
     (RELEASE, BOOSTED, host(backing(), REGISTERED)),
+    (RegisterBacking(), BOOSTED, host(None)),
+    (MarkVolume(VOLUME_ID, VolumeMark.DIRTY), BOOSTED, host(cached(), FORMATTED)),
+    (MarkVolume(VOLUME_ID, VolumeMark.CLEAN), RELEASED, host(backing())),
 ]
 
 
@@ -108,6 +116,12 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),
     ("is not this cycle's", DetachCacheSet(OTHER_SET), BOOSTED, host(drained(), FORMATTED)),
     ("state is unknown", RELEASE, BOOSTED, None),
+    ("not proven to be empty", MarkVolume(VOLUME_ID, VolumeMark.CLEAN), BOOSTED, host(backing())),
+    ("not proven to be empty", MarkVolume(VolumeId("vol-2"), VolumeMark.CLEAN), RELEASED, host(backing())),
+    ("no cache of this agent", RegisterBacking(), cycle(), host(None)),
+    ("no operator gave up", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
+    ("dirty data was on it", DELETE, replace(BOOSTED, is_disputed=True), host(backing())),
+    ("dirty data was on it", DETACH, replace(BOOSTED, is_disputed=True), host(backing())),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
 

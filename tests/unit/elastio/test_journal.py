@@ -18,8 +18,8 @@ from elastio.actions import AttachVolume, CreateVolume, Outcome, Verdict
 from elastio.codec import encode
 from elastio.errors import JournalError
 from elastio.journal import Journal, Memory, read, remember, shift
-from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.state import AgentState, Cycle, Marks, Pace, Phase, Trigger
+from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.state import AgentState, Cycle, Hold, HoldReason, Marks, Pace, Phase, Trigger
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
@@ -51,6 +51,10 @@ FULL = Cycle(
     overflow_base=6,
     flush_started_dirty_bytes=4,
     cutoff_percent=5,
+    dirty_bytes=7,
+    dirty_wall=1109.0,
+    is_disputed=True,
+    mark=VolumeMark.CLEAN,
     failure="no luck",
 )
 STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
@@ -94,7 +98,7 @@ def test_remembers_a_cycle_with_every_field_set(journal: Journal, path: Path) ->
     empty = [f.name for f in dataclasses.fields(Cycle) if getattr(FULL, f.name) in (None, "", 0, False)]
     assert empty == []
     decide(journal)
-    assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True)
+    assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1")
 
 
 def test_the_last_record_counts(journal: Journal, path: Path) -> None:
@@ -102,7 +106,36 @@ def test_the_last_record_counts(journal: Journal, path: Path) -> None:
     journal.intend(CREATE, replace(STATE, phase=Phase.ATTACHING), now=111.0, wall=1111.0)
     assert recall(path).phase is Phase.ATTACHING
     decide(journal, AgentState())
-    assert recall(path) == Memory(Phase.IDLE)
+    assert recall(path) == Memory(Phase.IDLE, boot_id="boot-1")
+
+
+def test_remembers_a_hold_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
+    for reason in HoldReason:
+        decide(journal, replace(STATE, hold=Hold(reason, 200.0)))
+        assert (recall(path).hold is not None) == (reason is HoldReason.SNAPSHOT)
+
+
+def test_a_hold_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, hold=Hold(HoldReason.SNAPSHOT, 200.0)))  # 90 s are left
+    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).hold
+    assert later == Hold(HoldReason.SNAPSHOT, 55.0)  # 40 s of them went by
+    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).hold
+    assert wrong == Hold(HoldReason.SNAPSHOT, 95.0)
+
+
+def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, accepted="vol-1"))
+    state = recall(path, boot_id="boot-2").state(learned_size_bytes=3)
+    assert (state.accepted, state.boot_id, state.learned_size_bytes, state.recovered) == ("vol-1", "boot-1", 3, False)
+
+
+def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, path: Path) -> None:
+    decide(journal)
+    journal.note(replace(STATE, cycle=replace(FULL, dirty_bytes=99)), now=111.0, wall=1111.0)
+    remembered = recall(path).cycle
+    assert remembered is not None
+    assert remembered.dirty_bytes == 99
+    assert [r["kind"] for r in read(path)] == ["decision", "note"]
 
 
 def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: Path) -> None:

@@ -61,6 +61,7 @@ def test_volume_is_bought_as_specified(open_aws: Any, sdk: Any, instance_id: str
         "elastio:owner": f"arn:aws:ec2:us-east-1:123456789012:instance/{instance_id}",
         "elastio:cycle": "token-1",
         "elastio:backing": "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e",
+        "elastio:state": "unknown",
         "Name": f"elastio {instance_id}",
         "team": "hpc",
         "phase": "7",

@@ -11,15 +11,16 @@ import pytest
 
 from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
 from elastio.exits import Exit
+from elastio.marker import DIRECTORY
 from elastio.setup.kernel_checks import CUTOFFS
 
 SHIPPED = Path(__file__).parents[4] / "systemd"
 
 
-def unit() -> configparser.ConfigParser:
+def unit(name: str = "elastiod.service") -> configparser.ConfigParser:
     parsed = configparser.ConfigParser(strict=False, interpolation=None, comment_prefixes=("#",), delimiters=("=",))
     parsed.optionxform = str  # type: ignore[assignment,method-assign]  # keys of units are case-sensitive
-    parsed.read(SHIPPED / "elastiod.service")
+    parsed.read(SHIPPED / name)
     return parsed
 
 
@@ -76,3 +77,25 @@ def test_the_group_of_the_socket_is_made_at_installation() -> None:
     lines = (SHIPPED / "sysusers.d/elastio.conf").read_text().splitlines()
     default = next(f.default for f in AgentSection.__dataclass_fields__.values() if f.name == "socket_group")
     assert f"g {default} -" in lines
+
+
+def guard() -> list[str]:
+    return [r for r in (SHIPPED / "61-elastio-guard.rules").read_text().splitlines() if r and not r.startswith("#")]
+
+
+def test_udev_hides_a_device_only_while_the_marker_is_there_and_never_one_that_was_shown() -> None:
+    hiding = [n for n, rule in enumerate(guard()) if 'ENV{SYSTEMD_READY}="0"' in rule]
+    shown = [n for n, rule in enumerate(guard()) if rule.startswith('ENV{ELASTIO_SHOWN}=="1", GOTO=')]
+    assert len(hiding) == len(shown) == 1
+    assert shown[0] < hiding[0]
+    folder = DEFAULT_STATE_DIR / DIRECTORY
+    assert f'TEST=="{folder}/$attr{{bcache/backing_dev_uuid}}"' in guard()[hiding[0]]
+    assert 'ATTR{bcache/state}=="no cache"' in guard()[hiding[0]]
+
+
+def test_the_shutdown_unit_is_stopped_before_the_agent_and_not_by_its_stop() -> None:
+    parsed = unit("elastio-shutdown.service")
+    assert "elastiod.service" in parsed["Unit"]["After"].split()
+    assert not {"Requires", "PartOf", "BindsTo", "StopPropagatedFrom"} & set(parsed["Unit"])
+    assert parsed["Service"]["ExecStop"].endswith("elastio shutdown")
+    assert unit()["Install"]["Also"] == "elastio-shutdown.service"

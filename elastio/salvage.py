@@ -1,0 +1,133 @@
+"""A cache that is missing while the device waits for it: which volume it is, and what an operator may decide. Pure.
+
+Nothing here starts a device without its cache unless an operator has accepted the loss, has been told what is known
+about it, and either the volume is gone or its id was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.model import BackingView, CacheState, Request, Volume, VolumeState
+from elastio.observation import Answer, Observation
+from elastio.recovery import cycle_of
+from elastio.state import AgentState, Cycle, Phase
+from elastio.units import format_duration, format_size
+
+UNKNOWN_VOLUME = "unknown"
+_GONE = (VolumeState.GONE, VolumeState.DELETING)
+
+
+def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """To RECOVER: look for the volume, or, where the loss is accepted, go on without it."""
+    backing = obs.host.backing if obs.host else None
+    missing = backing is not None and backing.waits_for_cache
+    disputed = state.cycle is not None and state.cycle.is_disputed
+    if state.phase is not Phase.FAULTED or not (missing or disputed):
+        return state, Answer(request, False, _nothing_to_recover(state, backing))
+    if request.accepts_loss:
+        return _accept(state, request, backing, obs)
+    return _look_for_it(state, request, obs)
+
+
+def _nothing_to_recover(state: AgentState, backing: BackingView | None) -> str:
+    if state.fault:
+        return f"no cache is missing; the agent is faulted for another reason: {state.fault}"
+    if backing is None:
+        return "the backing device is not registered with bcache, or not looked at yet: ask again in a moment"
+    return "no cache is missing"
+
+
+def settle(state: AgentState, obs: Observation) -> AgentState:
+    """Forget what was given up once nothing is left of it: neither the volume nor the mark on the backing device."""
+    backing = obs.host.backing if obs.host else None
+    if not state.accepted or not state.recovered or state.phase is Phase.FAULTED or backing is None:
+        return state
+    is_there = state.owned is None or state.accepted in {v.id for v in candidates(state)}
+    is_marked = backing.state is CacheState.INCONSISTENT or backing.waits_for_cache
+    return state if is_there or is_marked else replace(state, accepted="")
+
+
+# --- bring it back ---------------------------------------------------------------------------------------
+
+
+def candidates(state: AgentState) -> tuple[Volume, ...]:
+    """Volumes of this agent that exist: one of them may be the missing cache."""
+    return tuple(v for v in state.owned or () if v.state not in _GONE)
+
+
+def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    cycle = state.cycle
+    if cycle is not None and request.volume_id in (None, cycle.volume_id):
+        state = replace(state, cycle=replace(cycle, pace={}))
+        return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
+    if cycle is not None:
+        text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
+        return state, Answer(request, False, text)
+    if state.owned is None:
+        return state, Answer(request, False, "the cloud has not listed this agent's volumes yet: ask again in a moment")
+    found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
+    if len(found) != 1:
+        return state, Answer(request, False, _not_one(found))
+    cycle = cycle_of(found[0], obs).marked(boosted=obs.now)
+    text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
+    return replace(state, cycle=cycle), Answer(request, True, text)
+
+
+def _not_one(found: list[Volume]) -> str:
+    if not found:
+        return (
+            "no volume with this agent's tags exists. If another instance bought the cache, attach that volume to this "
+            "machine by hand: look for the tag elastio:backing with the UUID of the backing device"
+        )
+    names = ", ".join(f"{v.id} ({v.state}, {v.mark})" for v in found)
+    return f"more than one volume may be the missing cache: {names}; name one with --volume"
+
+
+def known(cycle: Cycle, obs: Observation) -> str:
+    """What is known about the volume and about the data that only it holds."""
+    volume = f"volume {cycle.volume_id or UNKNOWN_VOLUME} ({cycle.volume_state or 'not seen'})"
+    if cycle.dirty_wall is None:
+        return f"{volume}; how much of the data only it holds is not known"
+    ago = format_duration(max(0.0, obs.wall - cycle.dirty_wall))
+    peak = format_size(max(cycle.peak_dirty_bytes, cycle.dirty_bytes))
+    return f"{volume}; {format_size(cycle.dirty_bytes)} were dirty on it when last seen {ago} ago, {peak} at most"
+
+
+# --- go on without it --------------------------------------------------------------------------------------
+
+
+def _accept(
+    state: AgentState, request: Request, backing: BackingView | None, obs: Observation
+) -> tuple[AgentState, Answer]:
+    refused = _why_not(state, request, backing)
+    if refused:
+        return state, Answer(request, False, f"{refused}; nothing was changed")
+    name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
+    lost = known(state.cycle, obs) if state.cycle else "nothing is known about the extent of the loss"
+    text = f"the device goes on without its cache: {lost}. Check the filesystem before it is used"
+    return replace(state, accepted=name), Answer(request, True, text)
+
+
+def _why_not(state: AgentState, request: Request, backing: BackingView | None) -> str:
+    if backing is not None and backing.waits_for_cache and backing.running:
+        return "the adaptive device is still in use: unmount it first"
+    if state.cycle is not None:
+        return _why_not_named(state.cycle, request.volume_id)
+    if state.owned is None:
+        return "the cloud has not listed this agent's volumes yet: whether the cache still exists is not known"
+    there = candidates(state)
+    if there and request.volume_id not in {v.id for v in there}:
+        return f"{_not_one(list(there))}, or bring it back without --accept-data-loss"
+    return ""
+
+
+def _why_not_named(cycle: Cycle, named: str | None) -> str:
+    if cycle.volume_id is None or cycle.volume_state is VolumeState.GONE:
+        return ""
+    if named == cycle.volume_id:
+        return ""
+    return (
+        f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
+        f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"
+    )

@@ -1,0 +1,115 @@
+"""Every volume that any agent bought in one account and region, for a janitor that runs outside the machines.
+
+Asks neither a metadata service nor for an instance. Needs `ec2:DescribeVolumes`, and `ec2:DeleteVolume` on volumes with
+the tag `elastio:state` = `clean`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from elastio.errors import ConfigError, ProviderError, TransientError
+from elastio.janitor import FleetVolume
+from elastio.model import VolumeId
+from elastio_aws import codes, volumes
+from elastio_aws.settings import Settings, parse
+
+if TYPE_CHECKING:
+    from elastio_aws.client import Ec2
+
+PAGE_SIZE = 500
+MAX_PAGES = 1000
+
+
+class AwsFleet:
+    """`elastio.janitor.Fleet` of one account and region."""
+
+    def __init__(self, settings: Settings, region: str) -> None:
+        self._settings, self._region = settings, region
+        self._ec2: Ec2 | None = None
+
+    def volumes(self) -> Iterator[FleetVolume]:
+        """Every volume with an owner tag. Raises errors of `elastio.errors`."""
+        request: dict[str, Any] = {
+            "Filters": [{"Name": "tag-key", "Values": [volumes.OWNER_TAG]}],
+            "MaxResults": PAGE_SIZE,
+        }
+        for _ in range(MAX_PAGES):
+            answer = self.ec2().call("describe_volumes", **request)
+            yield from (fleet_volume(shown, self._settings) for shown in answer.get("Volumes") or ())
+            following = answer.get("NextToken")
+            if not following:
+                return
+            request["NextToken"] = following
+        raise TransientError(f"DescribeVolumes went on beyond {MAX_PAGES} pages.")
+
+    def volume(self, volume_id: VolumeId) -> FleetVolume | None:
+        """One volume now; None when it is gone."""
+        try:
+            answer = self.ec2().call("describe_volumes", VolumeIds=[volume_id])
+        except ProviderError as error:
+            if codes.code_of(error) == codes.NOT_FOUND:
+                return None
+            raise
+        found = answer.get("Volumes") or []
+        return fleet_volume(found[0], self._settings) if found else None
+
+    def delete(self, volume_id: VolumeId) -> None:
+        """DeleteVolume: EC2 itself refuses one that is attached. Already gone: no error."""
+        try:
+            self.ec2().call("delete_volume", VolumeId=volume_id)
+        except ProviderError as error:
+            if codes.code_of(error) != codes.NOT_FOUND:
+                raise
+
+    def ec2(self) -> Ec2:
+        """The calls, with the SDK imported on first use."""
+        if self._ec2 is None:
+            from elastio_aws.client import Ec2  # noqa: PLC0415  # slow to load
+
+            self._ec2 = Ec2(self._settings, self._region)
+        return self._ec2
+
+    def close(self) -> None:
+        """Close the connections to EC2; harmless when there are none."""
+        if self._ec2 is not None:
+            self._ec2.close()
+
+
+def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
+    """One volume of an answer."""
+    tags = volumes.tags_of(shown)
+    attached = [a for a in shown.get("Attachments") or () if a.get("State") != "detached"]
+    return FleetVolume(
+        id=VolumeId(shown["VolumeId"]),
+        state=str(shown.get("State", "")),
+        is_free=shown.get("State") == "available" and not attached,
+        size_bytes=int(shown.get("Size") or 0) * settings.scale.gib_bytes,
+        owner=tags.get(volumes.OWNER_TAG, ""),
+        backing_uuid=tags.get(volumes.BACKING_TAG, ""),
+        mark=volumes.mark_of(tags),
+        expires_wall=expiry_of(tags.get(volumes.EXPIRES_TAG, "")),
+    )
+
+
+def expiry_of(text: str) -> float | None:
+    """The time of the tag `elastio:expires`, or None where it is none."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError:
+        return None
+
+
+def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
+    """The fleet of `[provider.aws]`; asks nothing yet. Raises ConfigError."""
+    if find_spec("boto3") is None:
+        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].")
+    known = parse({"cache_dir": "", **settings})
+    region = known.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    if not region:
+        raise ConfigError("No region is named: use --set region=NAME, or the environment variable AWS_REGION.")
+    return AwsFleet(known, region)

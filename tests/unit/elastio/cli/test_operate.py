@@ -1,0 +1,269 @@
+"""`elastio quiesce`, `unquiesce`, `shutdown`, `gc`, `recover` and `janitor`: what they ask, and how they end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.exits import Exit
+from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.protocol import accepted, refused
+from elastio.state import Cycle, Hold, HoldReason, Marks, Phase, Trigger
+from elastio.status import Status
+from elastio.units import GIB
+
+from .conftest import FakeAgent, Shell, published, standing
+from .machine import lay
+
+HELD = Hold(HoldReason.SNAPSHOT, 9000.0)
+SAFE = published(standing(Phase.IDLE, hold=HELD, owned=(), listed_at=7990.0))
+OPEN = published(standing(Phase.IDLE, owned=()))
+
+
+def a_volume(name: str, state: VolumeState = VolumeState.AVAILABLE, mark: VolumeMark = VolumeMark.UNKNOWN) -> Volume:
+    return Volume(VolumeId(name), Serial(name), state, 10 * GIB, 125.0, name, "uuid", 0.0, mark)
+
+
+def a_cycle(state: VolumeState = VolumeState.AVAILABLE) -> Cycle:
+    return Cycle(
+        token="token",
+        trigger=Trigger.LOAD,
+        spec=VolumeSpec(10 * GIB, 125.0),
+        started_at=7000.0,
+        started_wall=0.0,
+        volume_id=VolumeId("vol-7"),
+        serial=Serial("vol7"),
+        volume=a_volume("vol-7", state),
+        marks=Marks(boosted=7010.0),
+        dirty_bytes=3 * GIB,
+        dirty_wall=1_790_000_000.0 - 90,
+        peak_dirty_bytes=4 * GIB,
+    )
+
+
+def waiting(*, running: bool, state: VolumeState = VolumeState.AVAILABLE) -> Status:
+    """Faulted: the cache is missing."""
+    shown = published(standing(Phase.FAULTED, cycle=a_cycle(state), fault="the cache is missing"), dirty_bytes=1)
+    assert shown.backing is not None
+    assert shown.missing is not None
+    return replace(shown, missing=replace(shown.missing, waits_for_umount=running, adaptive="bcache0"))
+
+
+def flushing() -> Status:
+    shown = published(standing(Phase.FLUSHING, cycle=a_cycle(), hold=HELD), dirty_bytes=GIB)
+    assert shown.hold is not None
+    assert not shown.hold.safe
+    return shown
+
+
+def commands(agent: FakeAgent) -> list[str]:
+    return [str(m["command"]) for m in agent.asked]
+
+
+# --- quiesce -----------------------------------------------------------------------------------------------
+
+
+def test_quiesce_waits_until_the_volume_may_be_copied(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses, agent.replies = [flushing(), flushing(), SAFE], {"quiesce": accepted("yes")}
+    done = elastio("quiesce", "--timeout", "100", "--hold", "50")
+    assert (done.exit_code, agent.asked[0]["seconds"]) == (Exit.OK, 150)
+    assert "whole by itself" in done.output
+    assert commands(agent).count("status") == 3
+
+
+def test_quiesce_that_is_too_late_holds_nothing(
+    agent: FakeAgent, elastio: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elastio.cli.quiesce.LEAST_S", 0.0)
+    agent.statuses = [flushing()]
+    agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
+    done = elastio("quiesce", "--timeout", "1")
+    assert done.exit_code == Exit.TIMED_OUT
+    assert "1.0 GiB are dirty" in done.stderr
+    assert commands(agent)[-1] == "unquiesce"
+
+
+def test_quiesce_fails_when_the_agent_becomes_faulted(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [flushing(), published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))]
+    agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
+    assert elastio("quiesce").exit_code == Exit.FAILED
+    assert commands(agent)[-1] == "unquiesce"
+
+
+def test_unquiesce_tells_a_script_that_nothing_was_held(agent: FakeAgent, elastio: Shell) -> None:
+    agent.replies = {"unquiesce": refused("nothing is held")}
+    assert elastio("unquiesce").exit_code == Exit.REFUSED
+
+
+def test_status_shows_a_hold(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [SAFE]
+    assert "snapshot, no boost begins; safe to copy" in elastio("status").output
+
+
+# --- shutdown -----------------------------------------------------------------------------------------------
+
+
+def test_shutdown_waits_for_the_flush_and_not_for_a_cache_that_stays(agent: FakeAgent, elastio: Shell) -> None:
+    elastio.app.config_path.write_text(
+        '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
+        '[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n'
+    )
+    agent.replies = {"shutdown": accepted("flushing")}
+    agent.statuses = [flushing(), SAFE]
+    assert elastio("shutdown").exit_code == Exit.OK
+    assert commands(agent) == ["shutdown", "status", "status"]
+    left = Hold(HoldReason.SHUTDOWN, 9000.0, flush=False)
+    agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), hold=left))]
+    assert elastio("shutdown").exit_code == Exit.OK
+
+
+# --- gc -----------------------------------------------------------------------------------------------------
+
+
+def test_gc_says_what_it_would_do_with_each_volume_and_asks_nothing(agent: FakeAgent, elastio: Shell) -> None:
+    owned = (
+        a_volume("vol-7"),
+        a_volume("vol-8"),
+        a_volume("vol-9", mark=VolumeMark.DIRTY),
+        a_volume("vol-a", VolumeState.ELSEWHERE),
+    )
+    agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), owned=owned, listed_at=7990.0))]
+    lines = elastio("gc", "--dry-run").output.splitlines()
+    assert commands(agent) == ["status"]
+    words = ["cycle under way", "would be released", "marked dirty", "another instance"]
+    assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 4
+
+
+def test_gc_waits_until_forgotten_volumes_are_released(agent: FakeAgent, elastio: Shell) -> None:
+    forgotten = published(standing(Phase.IDLE, owned=(a_volume("vol-8"),), listed_at=7990.0))
+    agent.statuses, agent.replies = [OPEN, OPEN, forgotten, SAFE], {"gc": accepted("listed anew")}
+    done = elastio("gc")
+    assert done.exit_code == Exit.OK
+    assert "no volumes" in done.output
+    assert commands(agent) == ["status", "gc", "status", "status", "status"]
+
+
+# --- recover ------------------------------------------------------------------------------------------------
+
+
+def test_recover_names_the_volume_and_the_order_and_waits(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [waiting(running=False), waiting(running=False), OPEN]
+    agent.replies = {"recover": accepted("it is being looked for")}
+    done = elastio("recover")
+    assert done.exit_code == Exit.OK
+    assert "needed: volume vol-7 (available)" in done.output
+    assert "3.0 GiB of data when last seen" in done.output
+    assert "the device is back" in done.output
+    assert agent.asked[1] == {"version": 1, "command": "recover", "accepts_loss": 0}
+
+
+def test_recover_unmounts_first(agent: FakeAgent, elastio: Shell) -> None:
+    ran: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        assert "recover" not in commands(agent)
+        ran.append(argv)
+        return ""
+
+    root = elastio.app.root
+    lay(
+        root,
+        sys__block__bcache0__dev="251:0",
+        proc__self__mountinfo="9 1 251:0 / /da\\040ta rw - ext4 /dev/bcache0 rw\n",
+    )
+    agent.statuses = [waiting(running=True), OPEN]
+    agent.replies = {"recover": accepted("yes")}
+    refusing = elastio("recover")
+    assert refusing.exit_code == Exit.FAILED
+    assert "/da ta" in refusing.stderr
+    agent.statuses = [waiting(running=True), OPEN]
+    agent.asked.clear()
+    assert Shell(replace(elastio.app, run=run))("recover", "--umount").exit_code == Exit.OK
+    assert ran == [["umount", "--", "/da ta"]]
+
+
+@pytest.mark.parametrize(("typed", "code"), [("vol-7\n", Exit.OK), ("yes\n", Exit.FAILED), ("\n", Exit.FAILED)])
+def test_the_loss_of_data_is_accepted_by_typing_the_volumes_name(
+    typed: str, code: Exit, agent: FakeAgent, elastio: Shell
+) -> None:
+    agent.statuses = [waiting(running=False, state=VolumeState.GONE), OPEN]
+    agent.replies = {"recover": accepted("the device goes on without its cache")}
+    assert elastio("recover", "--accept-data-loss", stdin=typed).exit_code == code
+    assert ("recover" in commands(agent)) is (code is Exit.OK)
+
+
+def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [waiting(running=False)]
+    agent.replies = {"recover": refused("volume vol-7 is available and may hold the data")}
+    done = elastio("recover", "--accept-data-loss", "--volume", "vol-8", "--yes")
+    assert done.exit_code == Exit.REFUSED
+    assert agent.asked[1] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-8"}
+
+
+def test_the_missing_cache_is_shown_also_while_its_device_is_dropped() -> None:
+    shown = waiting(running=False)
+    assert shown.missing is not None
+    assert shown.missing.dirty_bytes == 3 * GIB
+    assert Status.from_json(json.loads(json.dumps(shown.to_json()))) == shown
+
+
+# --- janitor ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fleet(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A provider that sees a whole account of three volumes; what it deletes is written down."""
+    package = tmp_path / "site" / "toypackage"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "provider.py").write_text("def open_provider(settings, uuid):\n    return None\n")
+    (package / "fleet.py").write_text(
+        "from elastio.errors import AuthError\n"
+        "from elastio.janitor import FleetVolume\n"
+        "from elastio.model import VolumeMark\n"
+        "from pathlib import Path\n"
+        "ALL = [FleetVolume(f'vol-{m}', 'available', True, 2**30, 'arn', 'uuid', m, 1.0) for m in VolumeMark]\n"
+        "class Fleet:\n"
+        "    def __init__(self, settings):\n"
+        "        self.file = settings['file']\n"
+        "    def volumes(self):\n"
+        "        return iter(ALL)\n"
+        "    def volume(self, name):\n"
+        "        return next(v for v in ALL if v.id == name)\n"
+        "    def delete(self, name):\n"
+        "        if self.file == 'refuse':\n"
+        "            raise AuthError('not allowed')\n"
+        "        Path(self.file).write_text(name)\n"
+        "open_fleet = Fleet\n"
+    )
+    points = tmp_path / "site" / "toy-1.0.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "account = toypackage.provider:open_provider\n")
+    for module in ("toypackage", "toypackage.provider", "toypackage.fleet"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return tmp_path / "deleted"
+
+
+def test_the_janitor_deletes_only_what_is_marked_clean(fleet: Path, elastio: Shell) -> None:
+    args = ("janitor", "--provider", "account", "--set", f"file={fleet}", "--json")
+    rows = [json.loads(line) for line in elastio(*args, "--dry-run").output.splitlines()]
+    assert {r["mark"]: r["outcome"] for r in rows} == {"unknown": "kept", "dirty": "kept", "clean": "would delete"}
+    assert not fleet.exists()
+    assert elastio(*args).exit_code == Exit.OK
+    assert fleet.read_text() == "vol-clean"
+
+
+def test_the_janitor_fails_when_a_volume_stays_that_should_not(fleet: Path, elastio: Shell) -> None:
+    done = elastio("janitor", "--provider", "account", "--set", "file=refuse")
+    assert done.exit_code == Exit.FAILED
+    assert "vol-clean  1.0 GiB  failed: not allowed" in done.output
+
+
+def test_a_provider_without_a_view_of_the_account_is_named(fleet: Path, elastio: Shell) -> None:
+    done = elastio("janitor", "--provider", "toy")
+    assert done.exit_code == Exit.CONFIG
+    assert "toy offers no view of a whole account" in done.stderr

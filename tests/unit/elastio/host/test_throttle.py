@@ -1,0 +1,91 @@
+"""Applications are held back for a moment, on the adaptive device alone, and never longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from elastio.errors import DeviceBusyError, HostError
+from elastio.host import throttle
+from elastio.host.bcache import BcacheHost
+from tests.fixtures.sysfs_tree import Tree
+
+NUMBER = "251:0"
+HELD = f"{NUMBER} {throttle.LIMIT}"
+FREE = f"{NUMBER} {throttle.FREE}"
+SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.LIMIT}"
+
+
+@pytest.fixture
+def groups(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """Three cgroups below the root; the one of the machines has a limit that an administrator set."""
+    kernel = tree.kernel
+    kernel.lay("sys/block/bcache0/dev", NUMBER)
+    kernel.lay("sys/fs/cgroup/io.stat", "")
+    for group, text in (("system.slice", ""), ("user.slice", ""), ("machine.slice", f"{NUMBER} rbps=1000 wiops=5")):
+        kernel.lay(f"sys/fs/cgroup/{group}/io.max", text)
+
+    def take(name: str, value: str) -> None:
+        if name.endswith("io.max"):
+            kernel.lay(name, SHOWN if value == HELD else "")
+
+    monkeypatch.setattr(kernel, "_take", take)
+    return tree
+
+
+def written(tree: Tree) -> list[tuple[str, str]]:
+    return [(name.split("/")[3], value) for name, value in tree.kernel.writes]
+
+
+def waiting(tree: Tree, seen: list[str]) -> Callable[[Callable[[], bool], float], bool]:
+    def wait(condition: Callable[[], bool], seconds: float) -> bool:
+        assert 0 < seconds <= 5
+        seen.append(tree.kernel.read("sys/fs/cgroup/system.slice/io.max"))
+        return condition()
+
+    return wait
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_limits_are_taken_back_whether_it_helped_or_not(done: bool, groups: Tree) -> None:
+    seen: list[str] = []
+    assert throttle.hold_back(groups.kernel, NUMBER, lambda: done, waiting(groups, seen)) is done
+    assert seen == [SHOWN]
+    assert written(groups) == [
+        ("system.slice", HELD),
+        ("user.slice", HELD),
+        ("system.slice", FREE),
+        ("user.slice", FREE),
+    ]
+
+
+def test_limits_are_taken_back_when_the_wait_fails(groups: Tree) -> None:
+    def fail(condition: Callable[[], bool], seconds: float) -> bool:
+        raise HostError("sysfs is gone")
+
+    with pytest.raises(HostError, match="sysfs is gone"):
+        throttle.hold_back(groups.kernel, NUMBER, lambda: True, fail)
+    assert written(groups)[-1] == ("user.slice", FREE)
+
+
+def test_what_a_killed_agent_left_is_taken_back_and_nothing_else(groups: Tree) -> None:
+    groups.kernel.lay("sys/fs/cgroup/user.slice/io.max", f"8:0 rbps=5 wbps=max riops=max wiops=max\n{SHOWN}")
+    assert throttle.release(groups.kernel) == ("user.slice",)
+    assert written(groups) == [("user.slice", FREE)]
+
+
+def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
+    with pytest.raises(HostError, match=r"io\.max"):
+        throttle.hold_back(tree.kernel, NUMBER, lambda: True, lambda condition, _: condition())
+
+
+def test_only_a_detach_that_waits_is_helped(groups: Tree, host: BcacheHost) -> None:
+    groups.attached(state="clean", mode="none")
+    with pytest.raises(DeviceBusyError, match="no detach"):
+        host.help_detach()
+    assert groups.kernel.writes == []
+    groups.detaching()
+    with pytest.raises(HostError, match="did not end"):
+        host.help_detach()
+    assert written(groups)[-1] == ("user.slice", FREE)

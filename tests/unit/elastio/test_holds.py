@@ -1,0 +1,295 @@
+"""Holds: before a snapshot, a stop, a shutdown, or the end that the cloud announced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio import holds
+from elastio.departure import Departure
+from elastio.machine import decide
+from elastio.model import CacheMode, CacheState, Notice, Request, RequestKind
+from elastio.policy import Parting
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Stretch
+from elastio.state import Hold, HoldReason, Marks, Phase
+
+from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
+from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
+
+FLUSH = Parting(flush=True, limit_s=120.0)
+SNAPSHOT = Hold(HoldReason.SNAPSHOT, NOW + 60)
+AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
+
+
+def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
+    assert sim.ask(RequestKind.QUIESCE, seconds=seconds).accepted
+
+
+def is_safe(sim: Simulation) -> bool:
+    return holds.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
+
+
+# --- the rules, one by one ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("view", "of", "safe"),
+    [
+        (backing(), None, True),
+        (backing(running=False), None, False),
+        (backing(state=CacheState.CLEAN), None, False),
+        (cached(), cycle(), False),
+        (cached(state=CacheState.CLEAN, dirty_bytes=0), cycle(), False),
+        (backing(), cycle(), False),  # "no cache", but not yet durably so
+        (backing(), cycle(marks=Marks(released=NOW)), True),
+        (backing(), cycle(cache_set=None), True),
+    ],
+)
+def test_only_a_volume_that_durably_needs_no_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
+    assert holds.is_safe_to_copy(of, host(view)) is safe  # type: ignore[arg-type]
+    assert not holds.is_safe_to_copy(of, None)  # type: ignore[arg-type]
+
+
+def test_a_hold_ends_when_its_time_is_over_and_not_before() -> None:
+    held = state(Phase.IDLE, hold=SNAPSHOT)
+    assert holds.update(held, seen(), POLICY) == (held, "")
+    ended, why = holds.update(held, seen(now=NOW + 60), POLICY)
+    assert ended.hold is None
+    assert "over" in why
+
+
+def test_a_notice_holds_beyond_its_moment_and_is_withdrawn_with_it() -> None:
+    noticed = state(Phase.BOOSTING, cycle(), notice=Notice("terminate", WALL + 120))
+    held, why = holds.update(noticed, seen(), POLICY)
+    assert held.hold is not None
+    assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
+    assert held.hold.until > NOW + 120
+    assert "terminate" in why
+    assert holds.update(held, seen(now=NOW + 1), POLICY) == (held, "")
+    assert holds.update(replace(held, notice=None), seen(), POLICY)[0].hold is None
+
+
+def test_a_notice_may_leave_the_cache_where_it_is() -> None:
+    noticed = state(Phase.BOOSTING, cycle(), notice=Notice("stop", WALL + 120))
+    held, _ = holds.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    assert held.hold is not None
+    assert not holds.wants_flush(held)
+
+
+def test_a_script_learns_that_its_hold_was_over() -> None:
+    _, answer = holds.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    assert not answer.accepted
+    _, answer = holds.answer(state(Phase.IDLE, hold=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    assert answer.accepted
+
+
+@pytest.mark.parametrize("reason", [HoldReason.STOP, HoldReason.SHUTDOWN, HoldReason.NOTICE])
+def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
+    before = state(Phase.BOOSTING, cycle(), hold=Hold(reason, NOW + 60))
+    after, answer = holds.answer(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+    assert not answer.accepted
+    assert after == before
+
+
+def test_a_faulted_agent_quiesces_nothing() -> None:
+    _, answer = holds.answer(state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+    assert not answer.accepted
+
+
+@pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
+def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[Request, ...]) -> None:
+    under_load = seen(host(cached(cache_mode=CacheMode.NONE)), sample=busy_sample(), requests=asked)
+    free = state(Phase.FLUSHING, cycle(), load=HIGH)
+    assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING
+    assert decide(replace(free, hold=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING
+
+
+@pytest.mark.parametrize(
+    ("changes", "over"),
+    [
+        ({}, True),
+        ({"hold": Hold(HoldReason.STOP, NOW + 60, flush=False), "cycle": cycle()}, True),
+        ({"hold": Hold(HoldReason.STOP, NOW + 60), "cycle": cycle(cache_set=SET)}, False),
+        ({"hold": Hold(HoldReason.STOP, NOW + 60)}, True),
+        ({"hold": Hold(HoldReason.STOP, NOW + 60), "recovered": False}, False),
+        ({"hold": Hold(HoldReason.STOP, NOW), "cycle": cycle()}, True),
+        ({"hold": Hold(HoldReason.STOP, NOW + 60), "cycle": cycle(), "fault": "x"}, True),
+    ],
+)
+def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
+    assert bool(holds.has_parted(state(Phase.FLUSHING, **changes), NOW)) is over
+
+
+# --- on the simulator -----------------------------------------------------------------------------------
+
+
+def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(5)
+    assert not is_safe(sim)
+    quiesce(sim)
+    sim.run_until(lambda: is_safe(sim), 300)
+    assert not sim.world.lost(power_cut=True)
+    assert sim.world.kernel.bcache.sb_set is None  # what a snapshot of the backing volume shows
+    sim.run_for(60)
+    assert sim.phase is Phase.IDLE
+    assert sim.world.volumes_left() == 0
+    assert not sim.ask(RequestKind.BOOST).accepted
+    assert sim.ask(RequestKind.UNQUIESCE).accepted
+    in_phase(sim, Phase.BOOSTING)
+
+
+def test_the_load_does_not_take_the_cache_back_while_held() -> None:
+    sim = machine(AGAIN)
+    in_phase(sim, Phase.FLUSHING)
+    quiesce(sim)
+    sim.run_until(lambda: is_safe(sim), 300)
+    assert "boosting" not in path(sim)[path(sim).index("flushing") :]
+
+
+def test_a_purchase_under_way_is_withdrawn() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.ATTACHING)
+    quiesce(sim)
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 300)
+    assert "boosting" not in path(sim)
+
+
+def test_a_hold_that_nobody_ends_ends_by_itself() -> None:
+    sim = machine(STEADY)
+    sim.run_until(sim.is_settled, 60)
+    quiesce(sim, seconds=40)
+    sim.run_for(35)
+    assert sim.phase is Phase.IDLE
+    in_phase(sim, Phase.BOOSTING, 60)
+
+
+def test_a_hold_outlives_a_restart_and_a_boot() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.BOOSTING)
+    quiesce(sim)
+    sim.start_agent()
+    sim.run_until(lambda: is_safe(sim), 300)
+    sim.power_cut()
+    sim.run_for(60)
+    assert sim.state.hold is not None
+    assert sim.phase is Phase.IDLE
+    assert sim.ask(RequestKind.UNQUIESCE).accepted
+    sim.start_agent()
+    in_phase(sim, Phase.BOOSTING)
+
+
+def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(3)
+    departure = depart(sim)
+    sim.run_until(lambda: bool(departure.is_over()), 10)
+    assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
+    sim.start_agent()
+    sim.run_for(3)
+    assert (sim.phase, sim.state.hold) == (Phase.BOOSTING, None)
+
+
+def test_a_stop_that_flushes_ends_once_the_volume_is_gone() -> None:
+    sim = machine(STEADY, on_stop=FLUSH)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(3)
+    departure = depart(sim)
+    sim.run_until(lambda: bool(departure.is_over()), 120)
+    assert departure.is_over() == "no cache is left"
+    assert sim.world.volumes_left() == 0
+    assert not sim.world.lost(power_cut=True)
+
+
+def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
+    sim = machine(BURST, on_stop=Parting(flush=True, limit_s=2.0))
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(8)
+    departure = depart(sim)
+    sim.run_until(lambda: bool(departure.is_over()), 10)
+    assert sim.world.kernel.bcache.dirty_bytes > 0
+    assert sim.world.volumes_left() == 1
+    sim.power_cut()
+    assert_at_rest(sim)
+
+
+def test_a_prepared_shutdown_is_not_prepared_anew_by_the_stop() -> None:
+    sim = machine(STEADY, on_stop=FLUSH)
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.ask(RequestKind.SHUTDOWN).accepted
+    assert depart(sim).is_over()
+    assert intents(sim, "EnterPhase2") == 0
+
+
+def test_a_shutdown_flushes_where_it_is_told_to() -> None:
+    sim = machine(STEADY, on_shutdown=FLUSH)
+    in_phase(sim, Phase.BOOSTING)
+    sim.ask(RequestKind.SHUTDOWN)
+    sim.run_until(lambda: bool(holds.has_parted(sim.state, sim.world.clock.now())), 120)
+    assert sim.world.volumes_left() == 0
+
+
+def depart(sim: Simulation) -> Departure:
+    assert sim.agent is not None
+    departure = Departure(sim.agent, sim.world.clock)
+    departure.ask()
+    return departure
+
+
+# --- a notice -------------------------------------------------------------------------------------------
+
+
+def announce(sim: Simulation, in_s: float = 120.0) -> None:
+    sim.world.provider.announced = Notice("terminate", sim.world.clock.wall() + in_s)
+
+
+def test_a_notice_flushes_within_its_time() -> None:
+    sim = machine(STEADY, notice_poll_s=5.0)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(5)
+    announce(sim)
+    sim.run_for(110)
+    assert sim.world.volumes_left() == 0
+    assert not sim.world.lost(power_cut=True)
+    assert "flushing" in path(sim)
+
+
+def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
+    sim = machine((Stretch(2, 0), Stretch(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(30)
+    announce(sim, 8)
+    sim.run_for(8)
+    assert sim.world.kernel.bcache.dirty_bytes > 0
+    assert (sim.world.volumes_left(), intents(sim, "DetachVolume"), intents(sim, "DeleteVolume")) == (1, 0, 0)
+    sim.world.provider.announced = None
+    sim.power_cut()  # the machine comes back elsewhere, with its volumes
+    assert_at_rest(sim)
+
+
+def test_no_boost_begins_after_a_notice() -> None:
+    sim = machine((Stretch(20, 0), Stretch(1e9, 60)), notice_poll_s=5.0)
+    sim.run_for(2)
+    announce(sim)
+    sim.run_for(100)
+    assert intents(sim, "CreateVolume") == 0
+
+
+def test_a_cloud_without_notices_is_asked_once() -> None:
+    sim = machine((QUIET,), notice_poll_s=5.0)
+    sim.world.provider = only_the_port(sim.world.provider)
+    sim.run_for(60)
+    assert sim.state.notice_pace.again_at == float("inf")
+
+
+def test_nobody_is_asked_for_notices_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = machine((QUIET,))
+    asked: list[int] = []
+    monkeypatch.setattr(type(sim.world.provider), "notice", lambda _: asked.append(1))
+    sim.run_for(60)
+    assert asked == []

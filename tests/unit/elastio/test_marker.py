@@ -1,0 +1,79 @@
+"""The marker is there exactly while a cache may hold what the backing device does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.actions import AttachCacheSet, FormatCache, Outcome, Verdict
+from elastio.errors import JournalError
+from elastio.marker import MarkedJournal, Marker, is_out
+from elastio.sim.records import MemoryJournal
+from elastio.state import AgentState, Marks, Phase
+
+from .values import NOW, SERIAL, SET, VOLUME_ID, WALL, cycle, state
+
+BOOSTED = cycle(marks=Marks(boosted=NOW))
+DETACHED = cycle(marks=Marks(boosted=NOW, detached=NOW))
+ATTACH = AttachCacheSet(SET, SERIAL, None)
+
+
+@pytest.mark.parametrize(
+    ("of", "out"),
+    [
+        (state(Phase.IDLE), False),
+        (state(Phase.ATTACHING, cycle(cache_set=None)), False),
+        (state(Phase.ATTACHING, cycle()), None),
+        (state(Phase.BOOSTING, BOOSTED), True),
+        (state(Phase.FLUSHING, BOOSTED), True),
+        (state(Phase.DETACHING, BOOSTED), True),
+        (state(Phase.FAULTED, BOOSTED), True),
+        (state(Phase.DETACHING, DETACHED), False),
+        (state(Phase.FAULTED), None),
+        (replace(state(Phase.IDLE), recovered=False), None),
+    ],
+)
+def test_a_cache_is_out_from_its_attachment_to_its_proven_end(of: AgentState, out: bool | None) -> None:
+    assert is_out(of) is out
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Marker:
+    return Marker(tmp_path, "uuid")
+
+
+def decide(journal: MarkedJournal, of: AgentState) -> None:
+    journal.decision(Phase.IDLE, of, "because", now=NOW, wall=WALL)
+
+
+def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(marker: Marker, tmp_path: Path) -> None:
+    lines: list[bytes] = []
+    uncovered: list[int] = []
+    journal = MarkedJournal(MemoryJournal(lines, "boot"), marker, lambda: uncovered.append(len(lines)))
+    attaching = state(Phase.ATTACHING, cycle())
+    journal.intend(FormatCache(SERIAL, 1), attaching, now=NOW, wall=WALL)
+    assert not marker.path.exists()
+    journal.intend(ATTACH, attaching, now=NOW, wall=WALL)
+    assert marker.path == tmp_path / "attached" / "uuid"
+    assert VOLUME_ID in marker.path.read_text()
+    journal.outcome(Outcome(ATTACH, Verdict.DONE), now=NOW, wall=WALL)
+    decide(journal, state(Phase.BOOSTING, BOOSTED))
+    journal.note(state(Phase.BOOSTING, BOOSTED), now=NOW, wall=WALL)
+    decide(journal, state(Phase.FAULTED))
+    assert marker.path.exists()
+    assert uncovered == []
+    decide(journal, state(Phase.DETACHING, DETACHED))
+    decide(journal, state(Phase.IDLE))
+    assert not marker.path.exists()
+    assert uncovered == [len(lines) - 1]  # once, and after its record
+
+
+def test_no_cache_is_attached_without_it(marker: Marker, tmp_path: Path) -> None:
+    (tmp_path / "attached").write_text("in the way")
+    lines: list[bytes] = []
+    journal = MarkedJournal(MemoryJournal(lines, "boot"), marker, lambda: None)
+    with pytest.raises(JournalError, match="cannot write"):
+        journal.intend(ATTACH, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
+    assert lines == []

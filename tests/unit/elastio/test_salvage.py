@@ -1,0 +1,383 @@
+"""A cache that is missing: brought back in the right order, never started without, unless an operator says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio import salvage
+from elastio.actions import HelpDetach, MarkVolume, RegisterBacking, RegisterCache, StartWithoutCache
+from elastio.errors import InvariantError, RefusedError
+from elastio.events import danger, in_faulted, is_kept, orphans
+from elastio.invariants import check
+from elastio.machine import decide
+from elastio.model import CacheState, HostView, Request, RequestKind, VolumeMark, VolumeState
+from elastio.observation import Answer, Decision
+from elastio.recovery import recover
+from elastio.sim.run import Simulation
+from elastio.state import AgentState, Cycle, Marks, Pace, Phase
+from elastio.steps import next_step
+from elastio.units import GIB
+
+from .simulated import BURST, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
+from .values import (
+    NOW,
+    POLICY,
+    SERIAL,
+    SET,
+    VOLUME_ID,
+    WALL,
+    backing,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+    volume,
+)
+
+WAITING = host(backing(running=False, state=CacheState.DIRTY))
+BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
+RECOVER = Request(RequestKind.RECOVER)
+GIVE_UP = Request(RequestKind.RECOVER, accepts_loss=True)
+BY_NAME = replace(GIVE_UP, volume_id=VOLUME_ID)
+
+
+def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
+    return state(Phase.FAULTED, of, fault="the cache is missing", **changes)
+
+
+def boosted(**changes: object) -> Cycle:
+    return cycle(marks=BOOSTED, dirty_bytes=GIB, dirty_wall=WALL - 60, peak_dirty_bytes=2 * GIB, **changes)
+
+
+def ask(of: AgentState, request: Request, view: HostView = WAITING) -> tuple[AgentState, Answer]:
+    return salvage.answer(of, request, seen(view))
+
+
+# --- what an operator is told and may decide ------------------------------------------------------------
+
+
+def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
+    after, answer = ask(wounded(boosted()), RECOVER)
+    assert answer.accepted
+    assert after.accepted == ""
+    assert all(text in answer.text for text in (VOLUME_ID, "1.0 GiB", "2.0 GiB", "ago"))
+
+
+@pytest.mark.parametrize(
+    ("of", "view"),
+    [
+        (state(Phase.BOOSTING, boosted()), host(cached())),
+        (state(Phase.IDLE), host(backing())),
+        (wounded(boosted()), host(backing(state=CacheState.INCONSISTENT))),
+        (wounded(boosted()), host(None)),
+    ],
+)
+def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState, view: HostView) -> None:
+    for request in (RECOVER, GIVE_UP, BY_NAME):
+        after, answer = ask(of, request, view)
+        assert not answer.accepted
+        assert after == of
+
+
+def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none() -> None:
+    after, answer = ask(wounded(owned=(volume(VolumeState.AVAILABLE), volume(VolumeState.GONE))), RECOVER)
+    assert answer.accepted
+    assert after.cycle is not None
+    assert (after.cycle.volume_id, after.cycle.marks.boosted) == (VOLUME_ID, NOW)
+
+
+def test_between_several_volumes_an_operator_chooses() -> None:
+    there = (volume(VolumeState.AVAILABLE), volume(VolumeState.AVAILABLE, id="vol-2"))
+    after, answer = ask(wounded(owned=there), RECOVER)
+    assert not answer.accepted
+    assert "vol-2" in answer.text
+    assert after.cycle is None
+    after, answer = ask(wounded(owned=there), replace(RECOVER, volume_id="vol-2"))
+    assert after.cycle is not None
+    assert after.cycle.volume_id == "vol-2"
+
+
+def test_no_volume_means_no_guess() -> None:
+    for owned in ((), None):
+        after, answer = ask(wounded(owned=owned), RECOVER)
+        assert not answer.accepted
+        assert after.cycle is None
+
+
+@pytest.mark.parametrize("there", [s for s in VolumeState if s is not VolumeState.GONE])
+def test_nothing_is_given_up_while_the_volume_exists(there: VolumeState) -> None:
+    before = wounded(boosted(volume=volume(there)))
+    for request in (GIVE_UP, replace(GIVE_UP, volume_id="vol-other")):
+        after, answer = ask(before, request)
+        assert not answer.accepted
+        assert VOLUME_ID in answer.text
+        assert after == before
+    assert ask(before, BY_NAME)[0].accepted == VOLUME_ID
+
+
+def test_a_volume_that_is_gone_may_be_given_up_without_a_name() -> None:
+    after, answer = ask(wounded(boosted(volume=volume(VolumeState.GONE))), GIVE_UP)
+    assert answer.accepted
+    assert after.accepted == VOLUME_ID
+    assert "1.0 GiB" in answer.text
+
+
+def test_nothing_is_given_up_under_a_mount() -> None:
+    mounted = host(backing(running=True, state=CacheState.DIRTY))
+    assert not ask(wounded(boosted(volume=volume(VolumeState.GONE))), GIVE_UP, mounted)[1].accepted
+
+
+def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None:
+    assert not ask(wounded(owned=None), GIVE_UP)[1].accepted
+    assert not ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
+    assert ask(wounded(owned=()), GIVE_UP)[0].accepted == salvage.UNKNOWN_VOLUME
+    assert ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].accepted == VOLUME_ID
+
+
+# --- what is done ---------------------------------------------------------------------------------------
+
+
+def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:
+    before = wounded(boosted(volume=volume(VolumeState.AVAILABLE)))
+    assert not isinstance(next_step(before, seen(WAITING), POLICY).action, StartWithoutCache)
+    after = replace(before, accepted=VOLUME_ID)
+    assert next_step(after, seen(WAITING), POLICY).action == StartWithoutCache(VOLUME_ID)
+    with pytest.raises(InvariantError, match="no operator"):
+        check(Decision(before, (StartWithoutCache(VOLUME_ID),)), seen(WAITING), POLICY)
+    check(Decision(after, (StartWithoutCache(VOLUME_ID),)), seen(WAITING), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("of", "asked"),
+    [
+        (boosted(), True),
+        (cycle(), False),
+        (cycle(marks=replace(BOOSTED, detached=NOW)), False),
+        (None, False),
+    ],
+)
+def test_a_dropped_backing_device_is_registered_only_where_a_cache_of_ours_was_lost(
+    of: Cycle | None, asked: bool
+) -> None:
+    dropped = replace(host(None), dropped="vdb")
+    for recovered in (True, False):
+        found = decide(state(Phase.FAULTED if of else Phase.IDLE, of, recovered=recovered), seen(dropped), POLICY)
+        assert (RegisterBacking() in found.actions) is asked
+    if not asked:
+        with pytest.raises(InvariantError):
+            check(Decision(state(Phase.IDLE, of), (RegisterBacking(),)), seen(dropped), POLICY)
+
+
+def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -> None:
+    back = disk(superblock=SET)
+    before = wounded(boosted())
+    plan = next_step(before, seen(host(WAITING.backing, back)), POLICY)
+    assert plan.action == RegisterCache(SERIAL, SET)
+    mounted = host(backing(running=True, state=CacheState.DIRTY), back)
+    assert next_step(before, seen(mounted), POLICY).action is None
+
+
+def test_a_volume_that_is_marked_dirty_and_that_nobody_remembers_is_no_orphan() -> None:
+    there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{mark}", mark=mark) for mark in VolumeMark)
+    of = state(Phase.IDLE, owned=there, accepted="vol-clean")
+    assert [v.id for v in orphans(of)] == ["vol-unknown"]
+    assert [is_kept(v, of) for v in there] == [False, True, True]
+
+
+# --- a device that came up as if clean ------------------------------------------------------------------
+
+
+def booted(phase: Phase, **changes: Any) -> AgentState:
+    return AgentState(phase=phase, cycle=boosted(**changes), boot_id="the boot before")
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
+    found = decide(booted(phase), seen(host(backing())), POLICY)
+    assert found.state.phase is Phase.FAULTED
+    assert VOLUME_ID in found.state.fault
+    assert found.actions == ()
+    resumed = seen(host(backing()), requests=(Request(RequestKind.RESUME),))
+    assert decide(found.state, resumed, POLICY).state.phase is Phase.FAULTED
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        booted(Phase.DETACHING),  # it was drained before
+        replace(booted(Phase.BOOSTING), boot_id="boot"),  # the kernel has watched it all the time
+        AgentState(phase=Phase.FLUSHING, cycle=replace(boosted(), dirty_bytes=0), boot_id="the boot before"),
+    ],
+)
+def test_a_device_that_was_clean_is_not_disputed(of: AgentState) -> None:
+    found = recover(of, seen(host(backing())), POLICY)
+    assert found is not None
+    assert found[0].phase is Phase.DETACHING
+    assert danger(found[0], seen(host(backing()))) is None
+
+
+def test_an_operator_settles_the_dispute_by_name_and_the_volume_stays() -> None:
+    disputed = wounded(boosted(is_disputed=True, volume=volume(VolumeState.AVAILABLE)))
+    view = host(backing())
+    assert not ask(disputed, GIVE_UP, view)[1].accepted
+    settled, answer = ask(disputed, BY_NAME, view)
+    assert answer.accepted
+    event = in_faulted(settled, seen(view), POLICY)
+    assert event is not None
+    after = decide(settled, seen(view), POLICY).state
+    assert (after.phase, after.cycle) == (Phase.IDLE, None)
+    listed = replace(after, owned=(volume(VolumeState.AVAILABLE),))
+    assert orphans(listed) == ()
+
+
+# --- on the simulator -----------------------------------------------------------------------------------
+
+
+def torn_off(**policy: Any) -> Simulation:
+    """The cache volume was pulled out while dirty, and the last close made the kernel drop the backing device."""
+    sim = machine(BURST, "@dirty=vanish", **policy)
+    sim.run_until(lambda: bool(sim.world.happened), 60)
+    sim.world.kernel.drop_backing()
+    return sim
+
+
+def test_a_device_that_was_dropped_comes_back_with_all_its_data() -> None:
+    sim = torn_off()
+    assert_at_rest(sim)
+    assert intents(sim, "RegisterBacking") >= 1
+
+
+def test_a_device_that_was_dropped_comes_back_after_a_restart_of_the_agent() -> None:
+    sim = torn_off()
+    sim.start_agent()
+    assert_at_rest(sim)
+
+
+def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
+    sim = machine(STEADY, "@dirty=vanish")
+    sim.run_until(lambda: bool(sim.world.happened), 60)
+    for bought in sim.world.provider.existing():
+        bought.state, bought.deleted_at = VolumeState.GONE, sim.world.clock.elapsed()
+        sim.world.kernel.destroy(bought.serial)
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(120)
+    assert sim.phase is Phase.FAULTED
+    assert not sim.world.kernel.bcache.running
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.world.kernel.bcache.running
+    sim.ask(RequestKind.FLUSH)
+    sim.run_until(lambda: sim.state.accepted == "", 300)
+
+
+def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
+    sim = machine(BURST, "@dirty=vanish attach#2+=throttle")
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(10)
+    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert not sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
+    sim.ask(RequestKind.COLLECT)
+    sim.run_for(700)
+    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
+
+
+def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(90)
+    sim.kill_agent()
+    sim.start_agent()
+    remembered = sim.state.cycle
+    assert remembered is not None
+    assert remembered.dirty_wall is not None
+    assert sim.world.clock.wall() - remembered.dirty_wall < 32
+
+
+# --- marks ----------------------------------------------------------------------------------------------
+
+
+def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
+    sim = machine(BURST, marks=True)
+    marks: list[VolumeMark] = []
+
+    def note() -> None:
+        for bought in sim.world.provider.volumes.values():
+            if not marks or marks[-1] is not bought.mark:
+                marks.append(bought.mark)
+            on_disk = sim.world.kernel.disks.get(bought.serial)
+            empty = on_disk is None or on_disk.superblock is None
+            assert bought.mark is not VolumeMark.CLEAN or empty
+
+    sim.on_step = note
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
+    assert_at_rest(sim)
+    assert marks == [VolumeMark.UNKNOWN, VolumeMark.DIRTY, VolumeMark.CLEAN]
+
+
+@pytest.mark.parametrize("released", [None, NOW - 1])
+def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
+    """An agent that was killed right after the release does not know of it."""
+    of = boosted(volume=volume(VolumeState.DETACHING), pace={"DescribeVolume": Pace(3, NOW + 9)})
+    of = replace(of, marks=replace(BOOSTED, detached=NOW - 2, released=released))
+    action = next_step(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, marks=True)).action
+    assert isinstance(action, MarkVolume) is (released is not None)
+
+
+def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
+    sim = machine(BURST, marks=True)
+    sim.world.provider = only_the_port(sim.world.provider)
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+
+
+def test_a_cloud_that_refuses_marks_hinders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = machine(BURST, marks=True)
+
+    def refuse(*_: object) -> None:
+        raise RefusedError("the policy does not allow it")
+
+    monkeypatch.setattr(sim.world.provider, "mark", refuse)
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+    assert {v.mark for v in sim.world.provider.volumes.values()} == {VolumeMark.UNKNOWN}
+
+
+# --- a detach that starves ------------------------------------------------------------------------------
+
+
+def starving(**policy: Any) -> Simulation:
+    sim = machine(BURST, **policy)
+    in_phase(sim, Phase.BOOSTING)
+    sim.world.kernel.always_busy = True
+    in_phase(sim, Phase.DETACHING)
+    sim.run_for(120)
+    return sim
+
+
+def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
+    sim = starving()
+    assert (sim.phase, intents(sim, "HelpDetach")) == (Phase.DETACHING, 0)
+    assert "instant without I/O" in sim.state.waiting_for
+
+
+@pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
+def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
+    of = cycle(marks=replace(BOOSTED, clean=NOW - waited_s))
+    view = host(drained(state=CacheState.NO_CACHE), disk(cache_set=SET, superblock=SET, held=True))
+    plan = next_step(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_help_after_s=10.0))
+    assert (plan.action == HelpDetach()) is helped
+
+
+def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
+    sim = starving(detach_help_after_s=10.0)
+    assert intents(sim, "HelpDetach") == 1
+    assert sim.phase is Phase.IDLE
+    assert sim.world.volumes_left() == 0

@@ -1,0 +1,94 @@
+"""The view of a whole account, and the mark that it relies on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from elastio.errors import ConfigError
+from elastio.janitor import sweep
+from elastio.model import VolumeId, VolumeMark, VolumeSpec
+from elastio.units import GIB
+from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
+from elastio_aws.volumes import mark_of
+
+from .conftest import BACKING, REGION, Open
+
+SPEC = VolumeSpec(10 * GIB, 200.0)
+FAR = 4e9
+
+
+@pytest.fixture
+def fleet(moto_url: str) -> Iterator[AwsFleet]:
+    opened = open_fleet({"endpoint_url": moto_url, "region": REGION, "max_attempts": 1})
+    yield opened
+    opened.close()
+
+
+def raw_mark(sdk: Any, volume_id: str) -> str:
+    tags = sdk.describe_volumes(VolumeIds=[volume_id])["Volumes"][0]["Tags"]
+    return str(next(t["Value"] for t in tags if t["Key"] == "elastio:state"))
+
+
+def test_a_volume_is_born_unknown_and_marked_later(open_aws: Open, sdk: Any) -> None:
+    provider = open_aws()
+    bought = provider.create("marked-1", SPEC, {})
+    assert bought.mark is VolumeMark.UNKNOWN
+    for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
+        provider.mark(bought.id, mark)
+        assert raw_mark(sdk, bought.id) == mark
+        shown = provider.describe(bought.id)
+        assert shown is not None
+        assert shown.mark is mark
+
+
+def test_a_mark_on_a_volume_that_is_gone_is_no_error(open_aws: Open) -> None:
+    open_aws().mark(VolumeId("vol-0123456789abcdef0"), VolumeMark.CLEAN)
+
+
+@pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])
+def test_what_is_no_mark_counts_as_unknown(text: str) -> None:
+    assert mark_of({"elastio:state": text}) is VolumeMark.UNKNOWN
+    assert mark_of({}) is VolumeMark.UNKNOWN
+
+
+def test_the_fleet_shows_volumes_as_their_tags_tell(open_aws: Open, fleet: AwsFleet, instance_id: str) -> None:
+    bought = open_aws().create("fleet-1", SPEC, {})
+    shown = fleet.volume(bought.id)
+    assert shown is not None
+    assert shown in list(fleet.volumes())
+    assert (shown.is_free, shown.size_bytes, shown.backing_uuid) == (True, 10 * GIB, BACKING)
+    assert shown.owner.endswith(instance_id)
+    assert shown.expires_wall is not None
+    assert shown.expires_wall % 3600 == 0
+
+
+def test_only_marked_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
+    provider = open_aws()
+    clean, unknown, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(3))
+    foreign = sdk.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
+    for volume_id in (clean, used):
+        provider.mark(volume_id, VolumeMark.CLEAN)
+    provider.attach(used)
+    judged = {v.volume.id: v.outcome for v in sweep(fleet, FAR, dry_run=False)}
+    assert (judged[clean], judged[unknown], judged[used]) == ("deleted", "kept", "kept")
+    assert foreign not in judged
+    assert fleet.volume(clean) is None
+    fleet.delete(clean)
+    assert {unknown, used, foreign} <= {v["VolumeId"] for v in sdk.describe_volumes()["Volumes"]}
+
+
+def test_an_expiry_that_cannot_be_read_is_none() -> None:
+    assert expiry_of("2026-11-20T08:00:00Z") == 1795161600.0
+    assert [expiry_of(text) for text in ("", "soon", "2026-11-20", "2026-11-20T08:00:00")] == [None] * 4
+
+
+def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigError, match="region"):
+        open_fleet({})
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    open_fleet({}).close()
