@@ -13,6 +13,8 @@ from elastio_testbed.experiment import EXPERIMENTS, Setup
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
+from elastio_testbed.openstack.cli import openstack
+from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.run import Plan, run
 
 ALL = "all"
@@ -30,6 +32,7 @@ def main() -> None:
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
 @click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
+@click.option("--cloud", type=click.Choice(["ec2", "openstack"]), default="ec2", show_default=True)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
 @click.option("--png", "png_path", type=click.Path(path_type=Path), help="Draw the picture here.")
 def run_command(
@@ -38,6 +41,7 @@ def run_command(
     scale: float,
     bandwidth: float | None,
     vms: int,
+    cloud: str,
     json_path: Path | None,
     png_path: Path | None,
 ) -> None:
@@ -50,10 +54,10 @@ def run_command(
     began = time.monotonic()
     try:
         result, evidence = run(
-            Plan(experiment, setups, scale, factor, vms),
+            Plan(experiment, setups, scale, factor, vms, cloud=cloud),
             lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
         )
-    except (HypervisorError, ImageError) as error:
+    except (HypervisorError, ImageError, LabError) as error:
         raise click.ClickException(str(error)) from error
     if json_path is not None:
         json_path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,3 +101,11 @@ def image(cloud_path: Path | None) -> None:
             click.echo(f"cloud image: {cloud_path}")
     except ImageError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.group(name="cloud")
+def clouds() -> None:
+    """Clouds that run on this machine."""
+
+
+clouds.add_command(openstack)

@@ -37,6 +37,7 @@ class Plan:
     bandwidth: float = 0.5
     vms: int = 1
     seed: int = 1
+    cloud: str = "ec2"
 
     def scaled(self) -> Scaled:
         return Scaled(EXPERIMENTS[self.experiment], self.scale, self.bandwidth)
@@ -58,6 +59,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> tuple[Result, dict[Setup, Evi
     """Every set-up of the plan, one after the other: side by side they would share this machine's processors."""
     image = build_guest_image()
     results, evidence = [], {}
+    run_setup = _runner(plan.cloud)
     for setup in plan.setups:
         say(f"{plan.experiment} {setup}: booting {plan.vms} guest(s)")
         result, evidence[setup] = run_setup(plan, setup, image, say)
@@ -74,6 +76,15 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
     return Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
 
 
+def _runner(cloud: str) -> Callable[[Plan, Setup, GuestImage, Callable[[str], None]], tuple[SetupResult, Evidence]]:
+    """What runs one set-up in this cloud."""
+    if cloud == "ec2":
+        return run_setup
+    from elastio_testbed.openstack import demo  # noqa: PLC0415  needs the OpenStack SDK
+
+    return demo.run_setup
+
+
 def run_setup(plan: Plan, setup: Setup, image: GuestImage, say: Callable[[str], None]) -> tuple[SetupResult, Evidence]:
     """One set-up on fresh guests."""
     scaled = plan.scaled()
@@ -83,17 +94,26 @@ def run_setup(plan: Plan, setup: Setup, image: GuestImage, say: Callable[[str], 
         guests = [Guest(image, folder / f"vm{n}", f"vm{n}", setup, scaled) for n in range(plan.vms)]
         for guest in guests:
             stack.enter_context(guest.vm)
-            guest.prepare(endpoint)
-        say(f"{plan.experiment} {setup}: running")
+        return drive(plan, setup, guests, endpoint, say)
+
+
+def drive(
+    plan: Plan, setup: Setup, guests: list[Guest], endpoint: Ec2Endpoint, say: Callable[[str], None]
+) -> tuple[SetupResult, Evidence]:
+    """From guests that are described to the verdict. `endpoint` is what the cloud bought, and for how long."""
+    scaled = plan.scaled()
+    for guest in guests:
+        guest.prepare(endpoint)
+    say(f"{plan.experiment} {setup}: running")
+    for guest in guests:
+        guest.start_workload(plan.seed)
+    _wait_for_workloads(guests, _patience_s(scaled))
+    if setup is Setup.ADAPTIVE:
+        say(f"{plan.experiment} {setup}: waiting for the caches to be flushed and released")
         for guest in guests:
-            guest.start_workload(plan.seed)
-        _wait_for_workloads(guests, _patience_s(scaled))
-        if setup is Setup.ADAPTIVE:
-            say(f"{plan.experiment} {setup}: waiting for the caches to be flushed and released")
-            for guest in guests:
-                guest.wait_for(_is_at_rest, IDLE_AGAIN_S, "the volume to be released")
-            endpoint.settle(60)
-        return _conclude(setup, guests, endpoint, scaled)
+            guest.wait_for(_is_at_rest, IDLE_AGAIN_S, "the volume to be released")
+        endpoint.settle(60)
+    return _conclude(setup, guests, endpoint, scaled)
 
 
 def _patience_s(scaled: Scaled) -> float:
