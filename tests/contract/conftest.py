@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from elastio_shelf.shelf import Shelf
 
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
+from elastio import registry
 from elastio.model import Serial, VolumeId, VolumeSpec
 from elastio.ports import VolumeProvider
 from elastio.sim import faults as sim_faults
@@ -221,7 +223,45 @@ def openstack_cloud(
         assert cassette.finished(), "less was asked for than was recorded"
 
 
-@pytest.fixture(params=["ec2_cloud", "sim_cloud", "openstack_cloud"])
+@dataclass
+class ShelfCloud:
+    """The toy of the how-to: what a third party's provider has to do, too."""
+
+    shelf: Shelf
+    provider: VolumeProvider
+    spec: VolumeSpec = SPEC
+    too_fast: VolumeSpec = TOO_FAST_FOR_ALL
+
+    def settle(self) -> None:
+        self.shelf.settle()
+
+    def foreign(self) -> VolumeId:
+        row = self.shelf.make("other", 1, {"elastio:owner": "box-2"}, 0.0)
+        self.shelf.settle()
+        return VolumeId(row["name"])
+
+    def serial(self, volume_id: VolumeId) -> Serial:
+        return Serial(volume_id[:20])
+
+    def spoil(self, call: str, kind: str) -> None:
+        calls = {"create": "make", "describe": "row", "list_owned": "list"}
+        codes = {"throttled": "busy", "quota": "full", "auth": "forbidden", "refused": "wrong", "lost": "silent"}
+        self.shelf.spoil(calls.get(call, call), codes[kind])
+
+    def dawdle(self) -> None:
+        """Nothing to do: the clerk only comes when he is called."""
+
+    def paid(self) -> set[VolumeId]:
+        return {VolumeId(row["name"]) for row in self.shelf.rows() if row["state"] != "scrapping"}
+
+
+@pytest.fixture
+def shelf_cloud(tmp_path: Path) -> ShelfCloud:
+    settings = {"folder": str(tmp_path), "machine": "box-1"}
+    return ShelfCloud(Shelf(tmp_path), registry.open_provider("shelf", settings, BACKING))
+
+
+@pytest.fixture(params=["ec2_cloud", "sim_cloud", "openstack_cloud", "shelf_cloud"])
 def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)

@@ -16,7 +16,8 @@ from openstack.connection import Connection
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION
 from elastio_testbed.openstack.errors import LabError
 
-PROJECT, USER = "tenant", "agent"
+# Tests and experiments do not see each other's volumes.
+PROJECT, DEMO_PROJECT, USER = "tenant", "demo", "agent"
 FLAVOR = "lab.guest"
 QUOTA = {"volumes": 20, "gigabytes": 200}
 _SERVICE_USERS = ("placement", "glance", "nova", "neutron", "cinder")
@@ -78,9 +79,10 @@ def fill_identity(cloud: Connection, password: str) -> None:
         if kind not in known:
             service = identity.create_service(name=name, type=kind)
             identity.create_endpoint(service_id=service.id, interface="public", url=url, region_id=REGION)
-    project = identity.find_project(PROJECT) or identity.create_project(name=PROJECT, domain_id="default")
     user = identity.find_user(USER) or identity.create_user(name=USER, password=password, domain_id="default")
-    identity.assign_project_role_to_user(project, user, member)
+    for name in (PROJECT, DEMO_PROJECT):
+        project = identity.find_project(name) or identity.create_project(name=name, domain_id="default")
+        identity.assign_project_role_to_user(project, user, member)
 
 
 def fill_cloud(cloud: Connection) -> None:
@@ -89,15 +91,16 @@ def fill_cloud(cloud: Connection) -> None:
     list(cloud.network.networks())
     for kind in TYPES:
         _volume_type(cloud, kind)
-    set_quota(cloud, QUOTA)
+    for name in (PROJECT, DEMO_PROJECT):
+        set_quota(cloud, QUOTA, name)
     _await_hypervisor(cloud)
     if cloud.compute.find_flavor(FLAVOR) is None:
         cloud.compute.create_flavor(name=FLAVOR, ram=768, vcpus=2, disk=5, is_public=True)
 
 
-def set_quota(cloud: Connection, quota: Mapping[str, int]) -> None:
-    """The tenant's Cinder quota."""
-    project = cloud.identity.find_project(PROJECT)
+def set_quota(cloud: Connection, quota: Mapping[str, int], name: str = PROJECT) -> None:
+    """A project's Cinder quota."""
+    project = cloud.identity.find_project(name)
     _ok(cloud.block_storage.put(f"/os-quota-sets/{project.id}", json={"quota_set": dict(quota)}))
 
 

@@ -53,8 +53,8 @@ class NovaMachine:
     """What an experiment asks of a machine, by Nova, Cinder and libvirt."""
 
     def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
-        self.server: Server = boot(lab, image, name)
-        self.tenant = Tenant(lab, self.server.id)
+        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
+        self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
         self._lab = lab
 
     @property

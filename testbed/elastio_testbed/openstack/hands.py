@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,10 @@ _SETTLE_S = 90.0
 class Tenant:
     """Live: the project, its application credential and one running server of the laboratory's cloud."""
 
-    def __init__(self, lab: Lab, server_id: str) -> None:
-        self.lab, self.server_id = lab, server_id
+    def __init__(self, lab: Lab, server_id: str, project: str = content.PROJECT) -> None:
+        self.lab, self.server_id, self._project = lab, server_id, project
         self.admin = content.connect(lab.password)
-        self.cloud = content.connect(lab.password, content.USER, content.PROJECT)
+        self.cloud = content.connect(lab.password, content.USER, project)
         self.credential = self.new_credential()
 
     def new_credential(self) -> Any:
@@ -85,9 +86,21 @@ class Tenant:
                 raise LabError(f"the cloud does not settle: {moving or held ^ known}")
             time.sleep(0.2)
 
+    def await_status(self, volume_id: str, wanted: Sequence[str], seconds: float) -> str:
+        """Wait until Cinder shows one of these statuses. Raises LabError."""
+        deadline = time.monotonic() + seconds
+        while True:
+            shown = self.cloud.block_storage.get(f"/volumes/{volume_id}").json()
+            status = shown["volume"]["status"] if "volume" in shown else "gone"
+            if status in wanted:
+                return str(status)
+            if time.monotonic() > deadline:
+                raise LabError(f"{volume_id} is {status} after {seconds:.0f} s, not {' or '.join(wanted)}")
+            time.sleep(0.5)
+
     def clear(self) -> None:
         """Delete every volume of the project and give the quota back."""
-        content.set_quota(self.admin, content.QUOTA)
+        content.set_quota(self.admin, content.QUOTA, self._project)
         self.settle()
         for row in self.volumes():
             for attachment in row["attachments"]:
@@ -110,7 +123,7 @@ class OpenstackCloud:
 
     def __init__(self, front: Front, tenant: Tenant | None, folder: Path) -> None:
         self.front, self._tenant, self._folder = front, tenant, folder
-        self._frozen = False
+        self._frozen: list[str] = []
         self._facts = self._noted(lambda t: {"server": t.server_id, "credential": t.credential.id})
         self.provider = self.open()
 
@@ -155,13 +168,65 @@ class OpenstackCloud:
 
     def dawdle(self) -> None:
         """The volume service stands still until `settle`."""
+        self.freeze(services.CINDER_VOLUME.name)
+
+    def freeze(self, service: str) -> None:
+        """One service stands still until `settle`, as on a machine that hangs."""
+        for member in self._family(service):
+            member.suspend()
+        self._frozen.append(service)
+
+    def kill(self, service: str) -> None:
+        """One service ends at once; `revive` starts it again."""
         if self._tenant is not None:
-            process = self._tenant.lab.daemons.process(services.CINDER_VOLUME.name)
-            if process is None:
-                raise LabError("cinder-volume does not run")
-            for member in [process, *process.children(recursive=True)]:
-                member.suspend()
-            self._frozen = True
+            self._tenant.lab.daemons.kill(service)
+
+    def revive(self, service: str) -> None:
+        if self._tenant is not None:
+            self._tenant.lab.start(service)
+
+    def reserve(self, volume_id: VolumeId, server_id: str) -> None:
+        """Cinder keeps the volume for a server that Nova was never asked to attach it to."""
+        if self._tenant is not None:
+            body = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id}}
+            storage = self._tenant.cloud.block_storage
+            answer = storage.post("/attachments", json=body, microversion="3.27")
+            if answer.status_code != HTTPStatus.OK:
+                raise LabError(f"Cinder does not reserve the volume: {answer.text}")
+
+    def mark(self, volume_id: VolumeId, status: str) -> None:
+        """What an operator may do to a volume's status, and a failure of a back end does."""
+        if self._tenant is not None:
+            action = {"os-reset_status": {"status": status}}
+            self._tenant.admin.block_storage.post(f"/volumes/{volume_id}/action", json=action)
+
+    def revoke(self) -> None:
+        """The application credential is deleted; `renew` makes another."""
+        if self._tenant is not None:
+            credential = self._tenant.credential
+            self._tenant.cloud.identity.delete_application_credential(self._tenant.cloud.current_user_id, credential)
+
+    def renew(self) -> OpenstackProvider:
+        """A provider with a new application credential."""
+        if self._tenant is not None:
+            self._tenant.credential = self._tenant.new_credential()
+        self._facts["credential"] = self._noted(lambda t: t.credential.id)
+        self.provider.close()
+        self.provider = self.open()
+        return self.provider
+
+    def await_status(self, volume_id: VolumeId, *wanted: str, seconds: float = 180.0) -> str:
+        """Wait until Cinder shows one of these; what it shows then. Raises LabError."""
+        return str(self._noted(lambda t: t.await_status(volume_id, wanted, seconds)))
+
+    def _family(self, service: str) -> list[Any]:
+        """The service's processes; none where recordings are played."""
+        if self._tenant is None:
+            return []
+        process = self._tenant.lab.daemons.process(service)
+        if process is None:
+            raise LabError(f"{service} does not run")
+        return [process, *process.children(recursive=True)]
 
     def paid(self) -> set[VolumeId]:
         return set(self._noted(lambda t: sorted(row["id"] for row in t.volumes() if row["status"] != "deleting")))
@@ -173,12 +238,10 @@ class OpenstackCloud:
             self._tenant.clear()
 
     def _thaw(self) -> None:
-        if self._frozen and self._tenant is not None:
-            process = self._tenant.lab.daemons.process(services.CINDER_VOLUME.name)
-            for member in [process, *process.children(recursive=True)] if process else []:
+        while self._frozen:
+            for member in self._family(self._frozen.pop()):
                 with contextlib.suppress(ProcessLookupError):
                     member.resume()
-            self._frozen = False
 
     def _noted(self, ask: Any) -> Any:
         if self._tenant is None:

@@ -92,10 +92,10 @@ class Server:
         return '"frontend-open":true' in before
 
 
-def boot(lab: Lab, image: GuestImage, name: str = "guest") -> Server:
+def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = content.PROJECT) -> Server:
     """Boot a server as the tenant; returns when Nova calls it active. Raises LabError."""
     admin = content.connect(lab.password)
-    tenant = content.connect(lab.password, content.USER, content.PROJECT)
+    tenant = content.connect(lab.password, content.USER, project)
     try:
         image_id = _upload(admin, image)
         flavor = admin.compute.find_flavor(content.FLAVOR)
