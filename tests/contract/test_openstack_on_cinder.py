@@ -80,6 +80,7 @@ def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> No
 def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.revoke()
+    openstack_cloud.provider.close()  # a token that was given out is good for some minutes more
     with pytest.raises(AuthError, match="make a new application credential"):
         openstack_cloud.provider.describe(volume.id)
     assert [v.id for v in openstack_cloud.renew().list_owned()] == [volume.id]

@@ -22,7 +22,7 @@ from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab
 
 # Raised when the properties below change while the guest image does not.
-_RECIPE = 2
+_RECIPE = 3
 _CONVERT_S = 300.0
 _ACTIVE_S = 180.0
 _GONE_S = 120.0
@@ -123,7 +123,9 @@ def _upload(admin: Connection, image: GuestImage) -> str:
             "kernel_id": kernel,
             "ramdisk_id": initrd,
             "hw_disk_bus": "virtio",
-            "hw_cdrom_bus": "virtio",  # Debian's cloud kernel has no driver for the config drive's usual IDE
+            # The laboratory's kernel command line leaves IDE out, where Nova would put the config drive.
+            "hw_cdrom_bus": "scsi",
+            "hw_scsi_model": "virtio-scsi",
             "hw_rng_model": "virtio",
             "hw_machine_type": "pc",
             "os_command_line": kernel_command_line(),
