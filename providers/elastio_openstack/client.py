@@ -86,7 +86,7 @@ class Cloud:
         region = self._cloud_region()
         with self._lock:
             if service not in self._adapters:
-                # The SDK's own client of a service is tied to all its other ones: 30 MB and a second more.
+                # The SDK's own client of a service needs a connection with all the others; a session is enough here.
                 self._adapters[service] = Adapter(
                     region.get_session(),
                     service_type=service,

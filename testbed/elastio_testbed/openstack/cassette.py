@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping
@@ -63,7 +64,7 @@ class Cassette:
         )
 
     def note(self, value: Any) -> None:
-        self._entries.append({"note": value})
+        self._entries.append({"note": copy.deepcopy(value)})
 
     # --- playing -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,14 +47,8 @@ class Daemons:
                 f"port {daemon.port} of this machine, which {daemon.name} needs, is in use by another program"
             )
         with self.log(daemon.name).open("ab") as log:
-            child = subprocess.Popen(
-                ["chroot", str(self._root), *_ENV, *daemon.argv],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # it outlives this program, and its children share its group
-            )
-        record = {"pid": child.pid, "began": psutil.Process(child.pid).create_time()}
+            pid = _spawn(["chroot", str(self._root), *_ENV, *daemon.argv], log.fileno())
+        record = {"pid": pid, "began": psutil.Process(pid).create_time()}
         self._record(daemon.name).write_text(json.dumps(record))
         return True
 
@@ -137,6 +130,17 @@ def is_open(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _spawn(argv: list[str], log: int) -> int:
+    """Start a program that outlives this one, in a session that its children share; returns its pid."""
+    with open(os.devnull, "rb") as nothing:
+        actions = [
+            (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+        ]
+        return os.posix_spawnp(argv[0], argv, os.environ, file_actions=actions, setsid=True)
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

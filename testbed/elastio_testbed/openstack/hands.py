@@ -78,7 +78,8 @@ class Tenant:
             rows = self.volumes()
             held = {row["id"] for row in rows if row["attachments"]}
             path = f"/servers/{self.server_id}/os-volume_attachments"
-            known = {row["volumeId"] for row in self.cloud.compute.get(path).json()["volumeAttachments"]}
+            # A server that is gone holds nothing, and Cinder learns that a moment later.
+            known = {row["volumeId"] for row in self.cloud.compute.get(path).json().get("volumeAttachments", ())}
             moving = [f"{row['id']} {row['status']}" for row in rows if row["status"] in _MOVING]
             if not moving and held == known:
                 return

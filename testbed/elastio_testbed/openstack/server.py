@@ -22,12 +22,13 @@ from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab
 
 # Raised when the properties below change while the guest image does not.
-_RECIPE = 3
+_RECIPE = 4
 _CONVERT_S = 300.0
 _ACTIVE_S = 180.0
 _GONE_S = 120.0
 _VIRSH_S = 60.0
 _CONSOLE_LINES = 40
+_ASK_AGAIN_S = 1.0
 
 
 class Server:
@@ -88,8 +89,11 @@ class Server:
         question = '{"execute": "query-chardev"}'
         argv = ["virsh", "-c", "qemu:///system", "qemu-monitor-command", self.domain, question]
         words = chroot(self._lab.root, argv, timeout_s=_VIRSH_S).split('"label":"labagent"')
-        before = words[0].rsplit("{", 1)[-1] + words[-1].split("}", 1)[0]
-        return '"frontend-open":true' in before
+        shown = words[0].rsplit("{", 1)[-1] + words[-1].split("}", 1)[0]
+        if '"frontend-open":true' in shown:
+            return True
+        time.sleep(_ASK_AGAIN_S)  # each question starts a program, and a booting guest needs the processor
+        return False
 
 
 def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = content.PROJECT) -> Server:
@@ -123,9 +127,6 @@ def _upload(admin: Connection, image: GuestImage) -> str:
             "kernel_id": kernel,
             "ramdisk_id": initrd,
             "hw_disk_bus": "virtio",
-            # The laboratory's kernel command line leaves IDE out, where Nova would put the config drive.
-            "hw_cdrom_bus": "scsi",
-            "hw_scsi_model": "virtio-scsi",
             "hw_rng_model": "virtio",
             "hw_machine_type": "pc",
             "os_command_line": kernel_command_line(),
