@@ -55,6 +55,7 @@ class NovaMachine:
     def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
         self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
         self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
+        self.tenant.clear()  # of what an interrupted experiment left
         self._lab = lab
 
     @property

@@ -106,7 +106,11 @@ def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = conten
         server = tenant.compute.create_server(
             name=name, image_id=image_id, flavor_id=flavor.id, networks="none", config_drive=True
         )
-        shown = _await_active(admin, server.id)
+        try:
+            shown = _await_active(admin, server.id)
+        except LabError:
+            tenant.compute.delete_server(server.id)
+            raise
     except SDKException as error:
         raise LabError(f"Nova does not boot the guest: {error}") from error
     return Server(lab, tenant, server.id, shown["OS-EXT-SRV-ATTR:instance_name"])
