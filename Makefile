@@ -5,14 +5,14 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 # Programs of the laboratory and of the checks; each package is installed only where missing.
-PACKAGES := python3-venv qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs util-linux \
-            udev libudev1 iproute2 systemd ca-certificates
+PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
+            util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test e2e test-openstack record-openstack demo bench image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test e2e test-openstack record-openstack demo bench evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,10 +98,14 @@ wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 # --- the laboratory ----------------------------------------------------------------------------------------
 
 demo: setup ## Three storage set-ups on real bcache, compared; result and picture in out/demo
-	$(BIN)/elastio-testbed run demo --setup all --scale 0.12 --json out/demo/result.json --png out/demo/result.png
+	$(BIN)/elastio-testbed run demo --setup all --scale 0.12 --json out/demo/result.json \
+	  --png out/demo/result.png --html out/demo/result.html
 
 bench: setup ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
+
+evaluation: setup ## Write the tables of docs/evaluation.md anew, from the results in docs/results
+	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
 
 image: setup ## Build the guest image, and a bootable qcow2 in out/image
 	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2

@@ -85,18 +85,24 @@ class FormatCache:
 
 @dataclass(frozen=True, slots=True)
 class AttachCacheSet:
-    """Put the cache set in front of the backing device in writeback mode: the start of phase 1."""
+    """Put the cache set in front of the backing device in writeback mode: the start of phase 1.
+
+    `flush_mb_s` as in `EnterPhase1`.
+    """
 
     cache_set: CacheSetUuid
     serial: Serial
-    flush: bool
+    flush_mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class EnterPhase1:
-    """Application I/O first: writes go to the cache, flushing only when `flush` and only with what is spare."""
+    """Application I/O first: writes go to the cache, flushing at most at `flush_mb_s`.
 
-    flush: bool
+    MB/s; 0 stops flushing, None flushes with all that applications leave over on the backing disk.
+    """
+
+    flush_mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +112,9 @@ class EnterPhase2:
 
 @dataclass(frozen=True, slots=True)
 class SetFlush:
-    """Let background flushing run, or stop it, within phase 1."""
+    """Set the pace of background flushing within phase 1, as `EnterPhase1` counts it."""
 
-    running: bool
+    mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,15 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | None
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """A new cache set, and how long the kernel took to register it once its superblock was written."""
+
+    cache_set: CacheSetUuid
+    register_s: float
+
+
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Formatted | None
 
 
 @dataclass(frozen=True, slots=True)

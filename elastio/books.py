@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 from elastio.config import Config
 from elastio.errors import LedgerError
+from elastio.history_store import HistoryLimits, HistoryWriter
 from elastio.ledger import Ledger
 from elastio.loop import Agent
-from elastio.model import Spend
+from elastio.model import Sample, Spend
 from elastio.report import day_start
-from elastio.state import Cycle
+from elastio.state import AgentState, Cycle
 
 TOUCH_EVERY_S = 60.0
 
@@ -31,8 +32,9 @@ def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
 class LedgerBooks:
     """`Books` on a Ledger. A ledger that fails is reported and never stops the guarding of data."""
 
-    def __init__(self, ledger: Ledger, backing_uuid: str) -> None:
+    def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
+        self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
         self._touched = float("-inf")
         self._spend = Spend()
 
@@ -55,6 +57,19 @@ class LedgerBooks:
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
         except LedgerError as error:
             _log.error("open bills were not checked: %s", error)
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        try:
+            self._history.sampled(sample, state, now=now, wall=wall)
+        except LedgerError as error:
+            _log.error("the history waits: %s", error)
+
+    def flush(self, *, wall: float) -> None:
+        """Before a stop: write what still waits."""
+        try:
+            self._history.flush(wall)
+        except LedgerError as error:
+            _log.error("the last minute is not in the history: %s", error)
 
     def learned_size(self) -> int | None:
         return self._ledger.learned_size(self._uuid)

@@ -43,7 +43,10 @@ class DeviceSection:
 class CacheSection:
     """[cache]: the volumes that are bought."""
 
-    bandwidth_mb_s: float = _key(Number("bandwidth to buy for a cache volume, in MB/s", above=0))
+    bandwidth_mb_s: float = _key(Number("bandwidth that a cache gives to applications, in MB/s", above=0))
+    drain_bandwidth_mb_s: float | None = _key(
+        Number("bought on top, to flush while applications write; without it device.bandwidth_mb_s", least=0), None
+    )
     initial_size_gib: float = _key(Number("size of the first cache, before anything was learned", above=0), 10.0)
     min_size_gib: float = _key(Number("no cache is smaller than this; bcache needs more than 256 MiB", above=0.25), 1.0)
     max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
@@ -102,6 +105,12 @@ class AgentSection:
     socket_group: str = _key(
         Text("members of this group may use the control socket; empty: root only", "group"), "elastio"
     )
+    history_days: float = _key(
+        Number("samples of throughput are kept this long, for reports and forecasts", above=0, most=3650), 30.0
+    )
+    history_rows: int = _key(
+        Whole("most samples kept; a sample of load is a row, a quiet hour is one", least=1000), 500_000
+    )
     log_level: str = _key(Text("least severe messages that are logged", "choice", LOG_LEVELS), "info")
 
 
@@ -127,10 +136,11 @@ class Config:
     def policy(self) -> Policy:
         """The settings of the core."""
         policy, cache = self.policy_settings, self.cache
-        release = policy.release_threshold
+        release, drain = policy.release_threshold, cache.drain_bandwidth_mb_s
         return Policy(
             backing_bandwidth_mb_s=self.device.bandwidth_mb_s,
             cache_bandwidth_mb_s=cache.bandwidth_mb_s,
+            drain_bandwidth_mb_s=self.device.bandwidth_mb_s if drain is None else drain,
             utilization_threshold=policy.utilization_threshold,
             release_threshold=min(0.25, policy.utilization_threshold) if release is None else release,
             hold_s=policy.hold_s,

@@ -23,6 +23,7 @@ from elastio.drive import Driver
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.executor import Executor, lost
 from elastio.exits import Exit
+from elastio.history_store import HistoryLimits
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
@@ -110,11 +111,13 @@ class Daemon:
         config = self.config
         self._journal.open()
         with Ledger(config.agent.state_dir / "ledger.sqlite") as ledger:
-            books = LedgerBooks(ledger, config.device.backing_uuid)
+            limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
+            books = LedgerBooks(ledger, config.device.backing_uuid, limits)
             lanes, forked = open_lanes(config, self._host)
             try:
                 self._run(books, lanes, forked)
             finally:
+                books.flush(wall=self._clock.wall())
                 for lane in forked:
                     lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
                 self._journal.close()

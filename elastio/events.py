@@ -9,7 +9,7 @@ from elastio.actions import Lane
 from elastio.facts import VISIBLE_WITHIN_S
 from elastio.model import BackingView, CacheMode, CacheState, HostView, RequestKind, Volume, VolumeState
 from elastio.observation import Observation
-from elastio.policy import Policy, is_load_high, is_quiet
+from elastio.policy import Policy, has_chance, is_load_high, is_quiet
 from elastio.state import AgentState, Cycle, Phase, Trigger
 from elastio.units import format_duration
 
@@ -116,10 +116,17 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
         return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
     if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
         return Seen(Event.BOOST_WITHDRAWN, "an operator asked to stop")
-    # An operator boosts ahead of a load: only a load that asked can take its wish back.
-    over = is_quiet(state.load, obs.now, policy) and cycle.started_at < (state.load.below_since or 0)
-    if over and cycle.trigger is Trigger.LOAD:
+    return _no_longer_wanted(state, cycle, obs, policy)
+
+
+def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Seen | None:
+    """An operator boosts ahead of a load: only a load that asked, or was expected, can take its wish back."""
+    if not is_quiet(state.load, obs.now, policy):
+        return None
+    if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
         return Seen(Event.BOOST_WITHDRAWN, "the load was over before the cache was there")
+    if cycle.trigger is Trigger.FORECAST and not has_chance(cycle, obs.now):
+        return Seen(Event.BOOST_WITHDRAWN, "the time of the forecast burst was over before the cache was there")
     return None
 
 
@@ -138,7 +145,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
     if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
-    if is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s:
+    over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
+    if over and not has_chance(cycle, obs.now):
         return Seen(
             Event.WENT_QUIET,
             f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",

@@ -21,6 +21,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    Formatted,
     Identify,
     Lane,
     ListVolumes,
@@ -56,18 +57,23 @@ def _require_within_cap(quote: Quote, max_size_bytes: int) -> None:
 class Executor:
     """Runs inside a lane. `provider` is opened on first use: its SDK is slow to load."""
 
-    def __init__(self, host: CacheHost, provider: Callable[[], VolumeProvider]) -> None:
-        self._host, self._provider = host, provider
+    def __init__(
+        self,
+        host: CacheHost,
+        provider: Callable[[], VolumeProvider],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._provider, self._seconds = host, provider, seconds
 
     def run(self, action: Action) -> Outcome:
         """Never raises an error of ours: a failure is an outcome."""
-        began = time.monotonic()
+        began = self._seconds()
         try:
             value = self._carry_out(action)
         except ElastioError as error:
             verdict = Verdict.REFUSED if isinstance(error, FINAL) else Verdict.RETRY
-            return Outcome(action, verdict, error=str(error), seconds=time.monotonic() - began)
-        return Outcome(action, Verdict.DONE, value, seconds=time.monotonic() - began)
+            return Outcome(action, verdict, error=str(error), seconds=self._seconds() - began)
+        return Outcome(action, Verdict.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:
         match action:
@@ -83,12 +89,18 @@ class Executor:
             case ListVolumes():
                 return self._provider().list_owned()
             case FormatCache():
-                return self._host.format_cache(action.serial, action.size_bytes)
+                return self._format(action)
             case AttachVolume() | DetachVolume() | DeleteVolume():
                 self._move_volume(action)
             case _:
                 self._on_host(action)
         return None
+
+    def _format(self, action: FormatCache) -> Formatted:
+        cache_set = self._host.format_cache(action.serial, action.size_bytes)
+        began = self._seconds()
+        self._host.register_cache(action.serial, cache_set)
+        return Formatted(cache_set, self._seconds() - began)
 
     def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
         provider = self._provider()
@@ -113,13 +125,13 @@ class Executor:
             case TuneBacking():
                 host.tune_backing()
             case AttachCacheSet():
-                host.attach_cache_set(action.cache_set, action.serial, flush=action.flush)
+                host.attach_cache_set(action.cache_set, action.serial, flush_mb_s=action.flush_mb_s)
             case EnterPhase1():
-                host.enter_phase1(flush=action.flush)
+                host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():
                 host.enter_phase2()
             case SetFlush():
-                host.set_flush(running=action.running)
+                host.set_flush(action.mb_s)
             case DetachCacheSet():
                 host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio import governor
 from elastio.actions import (
+    AttachVolume,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
     FormatCache,
+    Formatted,
     Identify,
     Lane,
     ListVolumes,
@@ -23,16 +26,18 @@ from elastio.actions import (
     is_read,
     lane_of,
 )
-from elastio.model import Bought, CacheMode, HostView, Identity, Volume, VolumeState
+from elastio.model import Bought, CacheMode, HostView, Identity, Sample, Volume, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, Pace, Phase, verb
+from elastio.units import MB
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
 SETTLE_S = 5.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
-LOOK_FIRST_S = 0.25
+LOOK_FIRST_S = 0.2
+LOOK_GROWTH = 1.3
 LOOK_MOST_S = 3.0
 # What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
 PATIENT_LOOKS = 40
@@ -49,10 +54,21 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     for outcome in obs.outcomes:
         state = _fold_outcome(state, outcome, obs, policy)
     if obs.sample is not None:
-        state = replace(state, load=watch_load(state.load, obs.sample, policy))
+        state = _fold_sample(state, obs.sample, obs.host, policy)
     if state.cycle is not None and obs.host is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase))
     return state
+
+
+def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
+    backing = host.backing if host else None
+    wanted = governor.pace(sample, backing, policy)
+    state = replace(state, load=watch_load(state.load, sample, policy), flush_mb_s=wanted)
+    pressed = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
+    if state.cycle is None or not pressed or wanted is governor.EVERYTHING:
+        return state
+    more = int(governor.flushed_mb_s(sample) * sample.seconds * MB)
+    return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -100,7 +116,9 @@ def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
 
 
 def _look_delay_s(tries: int) -> float:
-    return min(LOOK_FIRST_S * 1.5 ** min(tries, MANY_TRIES), LOOK_MOST_S) if tries < PATIENT_LOOKS else LOOK_LATER_S
+    if tries >= PATIENT_LOOKS:
+        return LOOK_LATER_S
+    return min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
 
 
 def _retry_delay_s(tries: int) -> float:
@@ -123,8 +141,11 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case DescribeVolume():
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
-        case FormatCache() if isinstance(outcome.value, str):
-            return replace(cycle, cache_set=outcome.value).marked(formatted=obs.now)
+        case AttachVolume():
+            return cycle.marked(asked=obs.now)
+        case FormatCache() if isinstance(outcome.value, Formatted):
+            done = replace(cycle, cache_set=outcome.value.cache_set)
+            return done.marked(formatted=obs.now - outcome.value.register_s, registered=obs.now)
         case ReleaseCacheDisk():
             return cycle.marked(released=obs.now)
         case DeleteVolume():
@@ -172,6 +193,7 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
 
 
 def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
+    cycle = _based(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and phase is Phase.ATTACHING:
         cycle = cycle.marked(appeared=host.at)
@@ -187,5 +209,13 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
-        evicted_bytes=max(cycle.evicted_bytes, backing.overflow_bytes or 0),
+        evicted_bytes=max(cycle.evicted_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)),
     )
+
+
+def _based(cycle: Cycle, host: HostView) -> Cycle:
+    """The kernel counts from its boot on, the cycle from its beginning: what was there before is not its own."""
+    shown = host.backing.overflow_bytes if host.backing else None
+    if shown is None or (cycle.overflow_base is not None and cycle.overflow_base <= shown):
+        return cycle
+    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: it was booted anew

@@ -1,76 +1,24 @@
-"""The cost ledger: which volumes were bought when, for how long and at what price. SQLite, one file.
+"""The cost ledger: which volumes were bought when, for how long and at what price.
 
-The journal is the truth about what the agent did; the ledger is what it cost, kept for years. Losing the last
-seconds of it in a power failure is allowed (WAL with synchronous=NORMAL): the next record of a cycle repeats them.
-Other processes may read while the daemon writes. One `Ledger` belongs to one thread.
+The journal is the truth about what the agent did; the ledger is what it cost, kept for years. What a power failure
+takes from it, the next record of a cycle repeats.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
-from elastio.errors import LedgerError
+from elastio.ledger_file import LedgerFile
 from elastio.model import Quote, Spend
 from elastio.report import CycleRow, DeviceSpan, Steps
 from elastio.state import Cycle, Trigger
 
-# How long to wait for another writer. Writers are rare and brief; the daemon's loop must not hang on one.
-BUSY_TIMEOUT_S = 2.0
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
 GAP_S = 300.0
-
-Statements = Sequence[str]
-
-# Entry n leads from user_version n to n + 1. Entries are never changed once released, only added.
-MIGRATIONS: Sequence[Statements] = (
-    (
-        """CREATE TABLE cycles (
-            token TEXT PRIMARY KEY,
-            device_uuid TEXT NOT NULL,
-            trigger TEXT NOT NULL,
-            volume_id TEXT,
-            wanted_size_bytes INTEGER NOT NULL,
-            wanted_mb_s REAL NOT NULL,
-            sold_size_bytes INTEGER,
-            sold_mb_s REAL,
-            started_wall REAL NOT NULL,
-            opened_wall REAL,
-            closed_wall REAL,
-            currency TEXT,
-            price_per_hour REAL,
-            minimum_s REAL,
-            peak_dirty_bytes INTEGER NOT NULL,
-            peak_in_use_percent INTEGER NOT NULL,
-            evicted_bytes INTEGER NOT NULL,
-            failure TEXT NOT NULL
-        ) STRICT""",
-        "CREATE INDEX cycles_by_start ON cycles (started_wall)",
-        "CREATE INDEX cycles_by_end ON cycles (closed_wall)",
-        """CREATE TABLE marks (
-            token TEXT NOT NULL REFERENCES cycles,
-            name TEXT NOT NULL,
-            boottime_s REAL NOT NULL,
-            boot_offset_s REAL NOT NULL,
-            PRIMARY KEY (token, name)
-        ) STRICT, WITHOUT ROWID""",
-        """CREATE TABLE spans (
-            id INTEGER PRIMARY KEY,
-            device_uuid TEXT NOT NULL,
-            size_bytes INTEGER NOT NULL,
-            backing_mb_s REAL NOT NULL,
-            cache_mb_s REAL NOT NULL,
-            first_wall REAL NOT NULL,
-            last_wall REAL NOT NULL
-        ) STRICT""",
-        "CREATE INDEX spans_by_device ON spans (device_uuid)",
-        "CREATE TABLE learned (device_uuid TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) STRICT",
-    ),
-)
 
 # A cycle that is picked up again by its tags alone (an orphan with a known token) knows less than its row: what
 # can happen only once keeps its first word, a failure and a price are never forgotten. The bill's end follows the
@@ -107,15 +55,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
-        self._path, self._read_only = path, read_only
-        with self._translated():
-            target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
-            self._db = sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-        try:
-            self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
+        self.file = LedgerFile(path, read_only=read_only)
 
     def __enter__(self) -> Ledger:
         return self
@@ -127,8 +67,7 @@ class Ledger:
 
     def close(self) -> None:
         """Closes the file; may be called twice."""
-        with self._translated():
-            self._db.close()
+        self.file.close()
 
     # --- cycles ------------------------------------------------------------------------------------------
 
@@ -156,10 +95,10 @@ class Ledger:
             "minimum_s": quote.minimum_s if quote else None,
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,
-            "evicted_bytes": cycle.evicted_bytes,
+            "evicted_bytes": cycle.missing_bytes,
             "failure": cycle.failure,
         }
-        with self._write() as db:
+        with self.file.write() as db:
             db.execute(_UPSERT, row)
             self._record_marks(db, cycle, boot_offset_s)
 
@@ -183,7 +122,7 @@ class Ledger:
         For volumes that disappeared while no agent ran: call it when the cloud has listed this agent's volumes,
         with the tokens of those volumes and of the current cycle, or their bills would run on for ever.
         """
-        with self._write() as db:
+        with self.file.write() as db:
             query = "SELECT token FROM cycles WHERE device_uuid = ? AND opened_wall NOTNULL AND closed_wall ISNULL"
             lost = tuple(t for (t,) in db.execute(query, (device_uuid,)) if t not in listed)
             db.executemany(
@@ -197,7 +136,7 @@ class Ledger:
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
                        started_wall >= :since OR closed_wall > :since OR (opened_wall NOTNULL AND closed_wall ISNULL))
                    ORDER BY started_wall, token"""
-        with self._rows() as db:
+        with self.file.rows() as db:
             rows = db.execute(query, {"since": since, "until": until}).fetchall()
             return tuple(_cycle_row(row, self._marks(db, row["token"])) for row in rows)
 
@@ -227,7 +166,7 @@ class Ledger:
         Prolongs the device's last span, or begins another after more than GAP_S, a change, or a clock set back.
         """
         figures = (size_bytes, backing_mb_s, cache_mb_s)
-        with self._write() as db:
+        with self.file.write() as db:
             last = db.execute("SELECT * FROM spans WHERE device_uuid = ? ORDER BY id DESC LIMIT 1", (uuid,)).fetchone()
             near = last is not None and -GAP_S <= wall - last["last_wall"] <= GAP_S
             if near:
@@ -243,83 +182,18 @@ class Ledger:
                    WHERE (first_wall < ? AND last_wall > ?)
                       OR id IN (SELECT max(id) FROM spans GROUP BY device_uuid)
                    ORDER BY first_wall, id"""
-        with self._rows() as db:
+        with self.file.rows() as db:
             return tuple(DeviceSpan(*row) for row in db.execute(query, (until, since)))
 
     def learned_size(self, uuid: str) -> int | None:
         """Bytes to buy next for this device, or None: nothing learned yet."""
-        with self._rows() as db:
+        with self.file.rows() as db:
             row = db.execute("SELECT size_bytes FROM learned WHERE device_uuid = ?", (uuid,)).fetchone()
             return None if row is None else int(row["size_bytes"])
 
     def set_learned_size(self, uuid: str, size_bytes: int) -> None:
-        with self._write() as db:
+        with self.file.write() as db:
             db.execute("INSERT OR REPLACE INTO learned VALUES (?, ?)", (uuid, size_bytes))
-
-    # --- SQLite ------------------------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        with self._translated():
-            self._db.row_factory = sqlite3.Row
-            if self._read_only:
-                self._check_version(len(MIGRATIONS))
-                return
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.execute("PRAGMA foreign_keys = ON")
-        self._migrate(MIGRATIONS)
-
-    def _migrate(self, migrations: Sequence[Statements]) -> None:
-        """All or nothing, under the write lock: two processes that open the file at once migrate it once."""
-        with self._write() as db:
-            version = self._version()
-            for statements in migrations[version:]:
-                for statement in statements:
-                    db.execute(statement)
-            if version < len(migrations):
-                db.execute(f"PRAGMA user_version = {len(migrations)}")
-            self._check_version(len(migrations))
-
-    def _version(self) -> int:
-        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
-
-    def _check_version(self, wanted: int) -> None:
-        version = self._version()
-        if version > wanted:
-            raise LedgerError(f"the ledger {self._path} was written by a newer elastio (version {version}): update")
-        if version < wanted:
-            raise LedgerError(f"the ledger {self._path} is of an older elastio: start the agent once to migrate it")
-
-    @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._translated():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:  # a full disk may have ended it already
-                    self._db.execute("ROLLBACK")
-                raise
-
-    @contextmanager
-    def _rows(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot for all reads within."""
-        with self._translated():
-            self._db.execute("BEGIN")
-            try:
-                yield self._db
-            finally:
-                self._db.execute("COMMIT")
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            # Without its daemon a WAL file can be read only by those who may write beside it.
-            way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
-            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}") from error
 
 
 # --- rows ------------------------------------------------------------------------------------------------
@@ -351,12 +225,19 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
 
 def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
     gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
+    decide_s = _between(marks, "crossed", "decided")
+    known = "registered" in marks  # the first release did not mark it, nor what crossed the threshold
+    boosted_s = _between(marks, "appeared", "boosted") if known else None
     return Steps(
+        decide_s=decide_s,
         create_s=_between(marks, "decided", "created"),
-        appear_s=_between(marks, "created", "appeared"),
+        attach_volume_s=_between(marks, "created", "asked"),
+        appear_s=_between(marks, "asked", "appeared"),
         format_s=_between(marks, "appeared", "formatted"),
-        attach_s=_between(marks, "formatted", "boosted"),
-        boost_s=_between(marks, "decided", "boosted"),
+        register_s=_between(marks, "formatted", "registered"),
+        attach_set_s=_between(marks, "registered", "boosted"),
+        boost_s=_between(marks, "crossed" if "crossed" in marks else "decided", "boosted"),
+        own_s=None if boosted_s is None else boosted_s + (decide_s or 0.0),
         flush_s=_between(marks, "quiet", "clean"),
         attached_s=_between(marks, "boosted", gone),
     )

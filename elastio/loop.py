@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from elastio.actions import Action, Lane, Outcome, is_read, lane_of
-from elastio.errors import InvariantError, JournalError
+from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.executor import timeout_of
 from elastio.lane import LanePort
 from elastio.machine import decide
-from elastio.model import HostView, Request, Sample, Serial, Spend
+from elastio.model import Forecast, HostView, Request, Sample, Serial, Spend
 from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy
-from elastio.ports import Clock, Counters
+from elastio.ports import Clock, Counters, Forecaster, NoForecast
 from elastio.sampler import Sampler
 from elastio.state import AgentState, Cycle, Phase
 
@@ -27,6 +27,7 @@ LOOK_TIMEOUT_S = 15.0
 LOOK_EVERY_IDLE_S = 10.0
 STALE_S = 30.0
 SPEND_EVERY_S = 60.0
+FORECAST_EVERY_S = 5.0
 
 Look = tuple[Serial, ...]
 
@@ -48,6 +49,10 @@ class Books(Protocol):
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
         """The cloud shows only these volumes: every other bill of this device is over."""
+        ...
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        """One sample of throughput, and what was decided on it. Comes last: no boost waits for it."""
         ...
 
     def spend(self, *, wall: float) -> Spend: ...
@@ -101,11 +106,14 @@ class Agent:
     ) -> None:
         self.policy, self.state = policy, state
         self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
+        self.forecaster: Forecaster = NoForecast()
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.last_error = ""
         self._lanes, self._journal, self._books = lanes, journal, books
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
+        self._forecast: Forecast | None = None
+        self._forecast_at = float("-inf")
         self._interval = sample_interval_s
         self._random = random.Random(seed)
         self._inbox = Inbox()
@@ -195,6 +203,8 @@ class Agent:
         wall = self._clock.wall()
         if now - self._spend_at >= SPEND_EVERY_S:
             self._spend, self._spend_at = self._books.spend(wall=wall), now
+        if now - self._forecast_at >= FORECAST_EVERY_S:
+            self._forecast, self._forecast_at = self._ask_forecaster(now, wall), now
         busy = frozenset(
             lane for lane, port in ((Lane.CLOUD, self._lanes.cloud), (Lane.HOST, self._lanes.host)) if port.busy
         )
@@ -210,7 +220,16 @@ class Agent:
             busy=busy,
             spend=self._spend,
             jitter=self._random.random(),
+            forecast=self._forecast,
         )
+
+    def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
+        """Without an answer the threshold alone decides, as it does without a forecaster."""
+        try:
+            return self.forecaster.forecast(now, wall)
+        except ElastioError as error:
+            self.last_error = str(error)
+            return None
 
     # --- deciding and acting -------------------------------------------------------------------------------
 
@@ -228,6 +247,8 @@ class Agent:
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
             reply(answer)  # after the record: what was promised survives a crash
         self._act(decision, obs)
+        if obs.sample is not None:
+            self._books.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
         """Journal and books stand apart: a bill is written down even while the journal cannot be."""

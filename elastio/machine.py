@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from elastio import events, facts, invariants
 from elastio.events import Event, Seen
-from elastio.model import CacheState, Request, RequestKind, VolumeSpec
+from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec
 from elastio.observation import Answer, Decision, Observation
-from elastio.policy import Policy, is_load_high, learn_size, next_size, refusal
+from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, learn_size, next_size, refusal
 from elastio.recovery import cycle_of, recover
 from elastio.state import AgentState, Cycle, Marks, Pace, Phase, Trigger
 from elastio.steps import next_step
-from elastio.units import format_size
+from elastio.units import format_duration, format_size
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
@@ -68,7 +68,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     state, answers, asked = _answer(state, obs, policy)
     reason = asked or reason
     if state.phase is Phase.IDLE and not asked:
-        state, why = _boost_on_load(state, obs, policy)
+        state, why = _boost_if_wanted(state, obs, policy)
         reason = why or reason
     plan = next_step(state, obs, policy)
     state = replace(state, waiting_for=plan.waiting_for)
@@ -194,20 +194,28 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
     return ""
 
 
-def _boost_on_load(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    if state.paused or obs.now < state.cool_until or not is_load_high(state.load, obs.now, policy):
+def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+    trigger = is_boost_wanted(state.load, obs.forecast, obs.now, policy)
+    if trigger is None or state.paused or obs.now < state.cool_until or _cannot_boost(state, obs):
         return state, ""
-    if _cannot_boost(state, obs):
-        return state, ""
-    size = next_size(state.learned_size_bytes, policy)
+    ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
+    learned = state.learned_size_bytes
+    size = next_size(learned, policy) if ahead_of is None else forecast_size(ahead_of, learned, policy)
     refused = refusal(size, obs.spend, policy)
     if refused:
         return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S), f"no boost: {refused}"
-    text = (
-        f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}: "
-        f"buying a cache of {format_size(size)}"
-    )
-    return _begin(state, Trigger.LOAD, size, obs, policy), text
+    text = f"{_why_wanted(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
+    state = _begin(state, trigger, size, obs, policy)
+    if ahead_of is not None and state.cycle is not None:
+        state = replace(state, cycle=replace(state.cycle, chance_until=chance_until(ahead_of, policy)))
+    return state, text
+
+
+def _why_wanted(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
+    if ahead_of is None:
+        return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
+    written, wait = format_size(ahead_of.written_bytes), format_duration(ahead_of.begins_at - obs.now)
+    return f"a burst of {written} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
 
 
 def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, policy: Policy) -> AgentState:
@@ -216,10 +224,10 @@ def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, pol
     cycle = Cycle(
         token=token,
         trigger=trigger,
-        spec=VolumeSpec(size, policy.cache_bandwidth_mb_s, policy.cache_iops),
+        spec=VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops),
         started_at=obs.now,
         started_wall=obs.wall,
-        marks=Marks(decided=obs.now),
+        marks=Marks(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),
         pace={"CreateVolume": Pace(0, start)},
     )
     return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)

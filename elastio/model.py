@@ -115,7 +115,7 @@ class BackingView:
 
     `cache_set` follows the `cache` link, the only proof of attachment: `state` says "no cache" before a detach is
     finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's buckets
-    that can be allocated at once. `overflow_bytes` counts, since the cache was attached, what was written in
+    that can be allocated at once. `overflow_bytes` counts, since some time in this boot, what was written in
     writeback mode and not absorbed; None where the kernel cannot be asked.
     """
 
@@ -128,6 +128,7 @@ class BackingView:
     tuned: bool
     size_bytes: int
     flush_full_speed: bool = False  # the phase-2 rate settings are in force
+    flush_limit_mb_s: float | None = None  # of background flushing, where one is in force
     adaptive_name: str = ""  # bcacheN, once it runs
     disk_name: str = ""  # the whole disk the backing device is or lies on
     available_percent: int | None = None
@@ -187,6 +188,15 @@ class Sample:
     adaptive: Rates
     backing: Rates = field(default_factory=Rates)
     cache: Rates = field(default_factory=Rates)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The next burst as a forecaster expects it: when it begins, how much it writes, how sure that is (0 to 1)."""
+
+    begins_at: float
+    written_bytes: int
+    confidence: float
 
 
 # --- money -----------------------------------------------------------------------------------------------

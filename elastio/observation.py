@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.actions import Action, Lane, Outcome
-from elastio.model import HostView, Request, Sample, Spend
+from elastio.model import Forecast, HostView, Request, Sample, Spend
 from elastio.state import AgentState, Cycle
 
 
@@ -15,6 +15,7 @@ class Observation:
 
     `host` is None while the kernel's state is unknown: not looked at yet, too old, or a host action has run since.
     `sample` is set only when a new throughput sample is in. `jitter` is uniform in [0, 1): the core has no random.
+    `forecast` None: nothing is expected, or nobody forecasts.
     """
 
     now: float
@@ -26,6 +27,7 @@ class Observation:
     busy: frozenset[Lane] = frozenset()
     spend: Spend = field(default_factory=Spend)
     jitter: float = 0.0
+    forecast: Forecast | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastio.model import Sample, Spend
-from elastio.state import Cycle, LoadWatch
-from elastio.units import GIB, agbs
+from elastio.model import Forecast, Sample, Spend
+from elastio.state import Cycle, LoadWatch, Trigger
+from elastio.units import GIB, MB, agbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,19 @@ class Caps:
 class Policy:
     """The settings of every decision.
 
+    `cache_bandwidth_mb_s` is what a cache gives to applications; `drain_bandwidth_mb_s` is bought on top of it, so
+    that dirty data flows back while applications write at full speed. With the backing volume's bandwidth b on top of
+    B, a saturating burst leaves 1 - b/B of its data to be held: a smaller cache for a shorter time, which together cost
+    less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
     `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
     not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
-    that carry another `backing_uuid` are another agent's.
+    that carry another `backing_uuid` are another agent's. `lead_s` is how long before a forecast burst the cache is
+    bought, `least_confidence` how sure the forecast must be.
     """
 
     backing_bandwidth_mb_s: float
     cache_bandwidth_mb_s: float
+    drain_bandwidth_mb_s: float = 0.0
     utilization_threshold: float = 0.30
     release_threshold: float = 0.25
     hold_s: float = 0.0
@@ -48,8 +54,15 @@ class Policy:
     attach_deadline_s: float = 180.0
     start_spread_s: float = 0.0
     reconcile_s: float = 600.0
+    lead_s: float = 60.0
+    least_confidence: float = 0.8
     backing_uuid: str = ""
     caps: Caps = Caps()
+
+    @property
+    def bought_bandwidth_mb_s(self) -> float:
+        """Of a cache volume."""
+        return self.cache_bandwidth_mb_s + self.drain_bandwidth_mb_s
 
 
 # --- when ------------------------------------------------------------------------------------------------
@@ -68,7 +81,9 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
     used = utilization(sample, policy)
     begun = sample.at - sample.seconds
     if used >= policy.utilization_threshold:
-        return LoadWatch(load.above_since if load.above_since is not None else begun, None, used)
+        if load.above_since is None:
+            return LoadWatch(begun, None, used, sample.at)
+        return LoadWatch(load.above_since, None, used, load.crossed_at)
     if used < policy.release_threshold:
         return LoadWatch(None, load.below_since if load.below_since is not None else begun, used)
     return replace(load, utilization=used)
@@ -77,6 +92,30 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
 def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
     """Utilization has been at or above UT for the hold time."""
     return load.above_since is not None and now - load.above_since >= policy.hold_s
+
+
+def is_boost_wanted(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
+    """What asks for a boost now, or None. The one place that decides when to boost.
+
+    A load that is there; else a sure enough forecast whose burst begins within the lead time. A burst that should
+    have begun and did not is left to the load: it is too late to be ahead of it.
+    """
+    if is_load_high(load, now, policy):
+        return Trigger.LOAD
+    if forecast is None or not forecast.confidence >= policy.least_confidence:
+        return None
+    return Trigger.FORECAST if 0 <= forecast.begins_at - now <= policy.lead_s else None
+
+
+def chance_until(forecast: Forecast, policy: Policy) -> float:
+    """Until when a boost ahead of this burst is kept: its end at the cache's speed, and the inactivity delay."""
+    seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
+    return forecast.begins_at + seconds + policy.inactivity_delay_s
+
+
+def has_chance(cycle: Cycle, now: float) -> bool:
+    """The burst that this cycle was bought ahead of may still come."""
+    return cycle.chance_until is not None and now < cycle.chance_until
 
 
 def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
@@ -94,7 +133,7 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
         )
     if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
         return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
-    least = agbs(policy.cache_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
+    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
     if caps.max_agbs_per_day is not None and spend.agbs + least > caps.max_agbs_per_day:
         return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be passed (caps.max_agbs_per_day)"
     if caps.max_cost_per_day is not None and spend.currency >= caps.max_cost_per_day:
@@ -111,30 +150,30 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
     return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
 
 
+def forecast_size(forecast: Forecast, learned_size_bytes: int | None, policy: Policy) -> int:
+    """Bytes to buy ahead of this burst: room for all that it writes, or what was learned if that is more."""
+    wanted = _in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
+    return max(wanted, next_size(learned_size_bytes, policy))
+
+
+def _in_steps(wanted_bytes: float, policy: Policy) -> int:
+    steps = -(-int(wanted_bytes) // policy.size_step_bytes)
+    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
+
+
 def learn_size(cycle: Cycle, policy: Policy) -> int:
     """Bytes for the next cycle, from what this one used.
 
-    Nothing was evicted: shrink to what was used. Something was: grow by it. bcache counts buckets, not bytes, and
-    stops absorbing at the cutoff, so both are divided by the share of the cache that can be dirty.
+    Nothing was evicted: shrink to what was used. Something was, or had to be flushed lest it was: grow by it.
+    bcache counts buckets, not bytes, and stops absorbing at the cutoff, so both are divided by the share of the
+    cache that can be dirty.
     """
     size = cycle.sold.size_bytes
     cutoff = policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
-    if cycle.evicted_bytes > 0:
-        wanted = size + cycle.evicted_bytes / cutoff * policy.headroom
+    if cycle.missing_bytes > 0:
+        wanted = size + cycle.missing_bytes / cutoff * policy.headroom
     else:
         used = size * cycle.peak_in_use_percent / 100
         wanted = min(size, used / cutoff * policy.headroom)
     steps = -(-int(wanted) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
-
-
-# --- how to flush ----------------------------------------------------------------------------------------
-
-
-def is_flush_wanted(load: LoadWatch, policy: Policy) -> bool:
-    """Phase 1: flush only while the application leaves the device alone.
-
-    The guest's scheduler cannot see a cap that the provider enforces, so background flushing during a burst takes
-    bandwidth from the application on the cache volume and on the backing volume.
-    """
-    return load.utilization < policy.utilization_threshold

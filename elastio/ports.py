@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from elastio.model import CacheSetUuid, HostView, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec
+from elastio.model import CacheSetUuid, Forecast, HostView, Identity, Quote, Serial, Volume, VolumeId, VolumeSpec
 
 
 class VolumeProvider(Protocol):
@@ -67,16 +67,22 @@ class CacheHost(Protocol):
     def tune_backing(self) -> None: ...
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        """Returns the set's UUID. Repeating is safe: a set that is registered and has served nobody is kept."""
+        """Write a cache superblock; returns the set's UUID. Repeating is safe: a set that served nobody is kept."""
         ...
 
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None: ...
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        """Returns when the kernel knows the cache set on that disk; registered already: no error."""
+        ...
 
-    def enter_phase1(self, *, flush: bool) -> None: ...
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
+        """`flush_mb_s` here and below: 0 stops background flushing, None gives it all that is left over."""
+        ...
+
+    def enter_phase1(self, *, flush_mb_s: float | None) -> None: ...
 
     def enter_phase2(self) -> None: ...
 
-    def set_flush(self, *, running: bool) -> None: ...
+    def set_flush(self, mb_s: float | None) -> None: ...
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
         """Starts the detach; its end is seen by `look`. Refused while dirty."""
@@ -107,3 +113,23 @@ class Clock(Protocol):
     def wall(self) -> float:
         """Seconds since the epoch."""
         ...
+
+
+class Forecaster(Protocol):
+    """Expects the next burst of one adaptive device, for example from `elastio.history`."""
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        """What is known at once; `now` is CLOCK_BOOTTIME. Asked by the loop every few seconds: never blocks.
+
+        Whatever takes longer is computed elsewhere, and asked for here. None: no burst is expected. May raise
+        ElastioError, which counts as None.
+        """
+        ...
+
+
+class NoForecast:
+    """Knows nothing: the utilization threshold alone decides."""
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        """See `Forecaster`."""
+        return None

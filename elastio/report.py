@@ -7,30 +7,34 @@ needed longer for the same work, which no ledger can know. Times are seconds sin
 
 from __future__ import annotations
 
-import csv
-import io
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta, tzinfo
 from itertools import pairwise
 from operator import attrgetter
-from textwrap import shorten
-from typing import Any
 
-from elastio.units import GIB, agbs, format_duration
+from elastio.units import agbs
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight."""
+    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight.
 
-    create_s: float | None = None  # decision to purchase accepted
+    The first seven follow each other. Three of them are the cloud's: create, attach volume, appear. `own_s` is the
+    others' sum: what the agent and the kernel took.
+    """
+
+    decide_s: float | None = None  # end of the sample that crossed the threshold to the decision
+    create_s: float | None = None  # to the purchase accepted
+    attach_volume_s: float | None = None  # to the attachment accepted: the volume had to become available before
     appear_s: float | None = None  # to the disk in the kernel
     format_s: float | None = None
-    attach_s: float | None = None  # to writeback mode
-    boost_s: float | None = None  # the four together
+    register_s: float | None = None
+    attach_set_s: float | None = None  # to writeback mode
+    boost_s: float | None = None  # all of them; from the decision on where no sample crossed the threshold
+    own_s: float | None = None
     flush_s: float | None = None  # phase 2, the last one
     attached_s: float | None = None  # cache set in front of the backing device
 
@@ -306,95 +310,3 @@ def _clip(period: tuple[float, float], since: float, until: float) -> tuple[floa
 def _bounds(day: date, tz: tzinfo) -> tuple[float, float]:
     first, last = (datetime(d.year, d.month, d.day, tzinfo=tz) for d in (day, day + timedelta(days=1)))
     return first.timestamp(), last.timestamp()
-
-
-# --- renderers -------------------------------------------------------------------------------------------
-
-SHOWN_PHASES, SHOWN_DAYS = 12, 7
-_COST_HEADS = ("backing AGBs", "cache AGBs", "total AGBs", "cost", "% slow", "% fast")
-_COST_KEYS = (
-    *("backing_agbs", "cache_agbs", "total_agbs", "static_slow_agbs", "static_fast_agbs"),
-    *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency", "unpriced_phases"),
-)
-
-
-def to_dict(report: Report) -> dict[str, Any]:
-    """A JSON-able value with stable keys: `phases`, `days`, `vm`. Times are ISO 8601 with offset."""
-    return {
-        "since": _iso(report.since, report.tz),
-        "until": _iso(report.until, report.tz),
-        "unobserved_s": report.unobserved_s,
-        "phases": [_phase_dict(p, report.tz) for p in report.phases],
-        "days": [{"day": d.day.isoformat(), "boosts": d.boosts, **_cost_dict(d.cost)} for d in report.days],
-        "vm": _cost_dict(report.vm),
-    }
-
-
-def to_csv(report: Report) -> str:
-    """One table with a head: a row for each phase, each day and the VM, told apart by `kind`."""
-    heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS)
-    out, data = io.StringIO(), to_dict(report)
-    writer = csv.DictWriter(out, heads, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"kind": "phase", "name": p["token"], **p} for p in data["phases"])
-    writer.writerows({"kind": "day", "name": d["day"], **d} for d in data["days"])
-    writer.writerow({"kind": "vm", "name": "total", **data["vm"]})
-    return out.getvalue()
-
-
-def to_text(report: Report) -> str:
-    """Tables for one screen: the last phases and days, and the total. `% slow`: of what static-slow costs."""
-    if not report.days:
-        return "No costs yet: the agent has not seen a device in this period.\n"
-    shown, days = report.phases[-SHOWN_PHASES:], report.days[-SHOWN_DAYS:]
-    heads = ("phase begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
-    lines = _table(heads, [_phase_cells(p, report.tz) for p in shown], len(report.phases) - len(shown))
-    cells = [(d.day.isoformat(), str(d.boosts), format_duration(d.cost.seconds), *_costs(d.cost)) for d in days]
-    boosts = str(sum(d.boosts for d in report.days))
-    cells.append(("VM total", boosts, format_duration(report.vm.seconds), *_costs(report.vm)))
-    lines += _table(("day", "boosts", "time", *_COST_HEADS), cells, len(report.days) - len(days))
-    if report.unobserved_s >= 1:
-        lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
-    if report.vm.unpriced_phases:
-        lines.append(f"No price is known for {report.vm.unpriced_phases} phase(s): they are missing from `cost`.")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _phase_dict(phase: PhaseLine, tz: tzinfo) -> dict[str, Any]:
-    row = asdict(phase.row)
-    keys = {"begun": "started_wall", "opened": "opened_wall", "closed": "closed_wall"}
-    times = {name: _iso(row.pop(key), tz) for name, key in keys.items()}
-    return {**row, **times, "open": phase.row.is_open, "billed_s": phase.billed_s, **_cost_dict(phase.cost)}
-
-
-def _cost_dict(cost: Cost) -> dict[str, Any]:
-    return {"duration_s": cost.seconds, **{key: getattr(cost, key) for key in _COST_KEYS}}
-
-
-def _phase_cells(phase: PhaseLine, tz: tzinfo) -> tuple[str, ...]:
-    row = phase.row
-    begun = datetime.fromtimestamp(row.started_wall, tz).strftime("%m-%d %H:%M:%S")
-    note = row.failure or ("open" if row.is_open else "")
-    bill = (format_duration(phase.billed_s), *_costs(phase.cost)) if row.opened_wall is not None else ("-",) * 7
-    what = (f"{row.sold_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")
-    return begun, *what, *bill, shorten(note, 30, placeholder="…")
-
-
-def _costs(cost: Cost) -> tuple[str, ...]:
-    ratios = ("-" if p is None else f"{p:.1f}" for p in (cost.of_static_slow_percent, cost.of_static_fast_percent))
-    money = "-" if cost.cost is None else f"{cost.cost:.4f} {cost.currency}"
-    return *(f"{x:,.0f}" for x in (cost.backing_agbs, cost.cache_agbs, cost.total_agbs)), money, *ratios
-
-
-def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], left_out: int) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    text = [0, len(heads) - 1] if heads[-1] == "note" else [0]
-    lines = []
-    for row in (heads, *rows):
-        cells = (c.ljust(w) if i in text else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        lines.append("  ".join(cells).rstrip())
-    return [lines[0], *([f"({left_out} earlier)"] if left_out else []), *lines[1:], ""]
-
-
-def _iso(wall: float | None, tz: tzinfo) -> str | None:
-    return None if wall is None else datetime.fromtimestamp(wall, tz).isoformat(timespec="milliseconds")

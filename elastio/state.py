@@ -25,6 +25,7 @@ class Phase(StrEnum):
 class Trigger(StrEnum):
     LOAD = "load"
     OPERATOR = "operator"
+    FORECAST = "forecast"  # ahead of a load that is expected
     ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
 
 
@@ -44,10 +45,13 @@ NEVER_ASKED = Pace()
 class Marks:
     """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet."""
 
+    crossed: float | None = None  # the end of the sample that showed the load
     decided: float | None = None
     created: float | None = None  # the cloud accepted the purchase
+    asked: float | None = None  # the cloud accepted the attachment
     appeared: float | None = None  # the kernel shows the disk
-    formatted: float | None = None
+    formatted: float | None = None  # the superblock is written
+    registered: float | None = None  # the kernel knows the cache set
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
     clean: float | None = None
@@ -77,6 +81,7 @@ class Cycle:
     seen: bool = False  # the cloud has shown it at least once after its creation
     doubt_at: float | None = None
     forced: bool = False
+    chance_until: float | None = None  # bought ahead of a burst: no lack of load ends it before
     opened_wall: float | None = None
     closed_wall: float | None = None
     marks: Marks = field(default_factory=Marks)
@@ -84,7 +89,9 @@ class Cycle:
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
     cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
-    evicted_bytes: int = 0
+    overflow_base: int | None = None  # what the kernel's counter showed before the cache was attached
+    evicted_bytes: int = 0  # not absorbed, because the cache was full
+    pressed_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
     flush_started_dirty_bytes: int = 0
     failure: str = ""
 
@@ -98,6 +105,11 @@ class Cycle:
 
     def with_pace(self, action: Action | str, pace: Pace) -> Cycle:
         return replace(self, pace={**self.pace, verb(action): pace})
+
+    @property
+    def missing_bytes(self) -> int:
+        """What a cache that was large enough would have held besides."""
+        return self.evicted_bytes + self.pressed_bytes
 
     @property
     def sold(self) -> VolumeSpec:
@@ -118,11 +130,15 @@ def verb(action: Action | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadWatch:
-    """Since when utilization has been at or above UT, and below the release threshold; None: it is not."""
+    """Since when utilization has been at or above UT, and below the release threshold; None: it is not.
+
+    `crossed_at` is the end of the sample that showed the stretch of load first.
+    """
 
     above_since: float | None = None
     below_since: float | None = None
     utilization: float = 0.0
+    crossed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +153,7 @@ class AgentState:
     phase: Phase = Phase.IDLE
     cycle: Cycle | None = None
     load: LoadWatch = field(default_factory=LoadWatch)
+    flush_mb_s: float | None = 0.0  # the pace of background flushing that the last sample asked for (None: no limit)
     recovered: bool = False
     paused: bool = False
     fault: str = ""

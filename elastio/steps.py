@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio import governor
 from elastio.actions import (
     Action,
     AttachCacheSet,
@@ -29,7 +30,7 @@ from elastio.actions import (
 from elastio.events import is_drained
 from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState
 from elastio.observation import Observation
-from elastio.policy import Policy, is_flush_wanted
+from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Pace, Phase
 
 
@@ -115,7 +116,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.cache_set is None or disk.cache_set != cycle.cache_set:
         action: Action = FormatCache(cycle.serial, cycle.sold.size_bytes)
         return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be formatted as a cache")
-    action = AttachCacheSet(cycle.cache_set, cycle.serial, is_flush_wanted(state.load, policy))
+    action = AttachCacheSet(cycle.cache_set, cycle.serial, state.flush_mb_s)
     return _ask(action, cycle.paced(action), obs, "the cache set to be attached")
 
 
@@ -144,13 +145,14 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     backing = _attached_backing(cycle, obs.host)
     if backing is None:
         return Plan(waiting_for="the kernel's view of the cache")
-    flush = is_flush_wanted(state.load, policy)
+    wanted = state.flush_mb_s
     if backing.cache_mode is not CacheMode.WRITEBACK or backing.flush_full_speed:
-        action: Action = EnterPhase1(flush)
+        action: Action = EnterPhase1(wanted)
         return _ask(action, cycle.paced(action), obs, "phase 1 settings")
-    if backing.writeback_running != flush:
-        action = SetFlush(flush)
-        return _ask(action, cycle.paced(action), obs, "background flushing to be switched")
+    in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
+    if governor.is_change(wanted, in_force, policy):
+        action = SetFlush(wanted)
+        return _ask(action, cycle.paced(action), obs, "the pace of background flushing to be set")
     return Plan(waiting_for="the load to end")
 
 

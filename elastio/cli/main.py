@@ -23,6 +23,7 @@ COMMANDS = {
     "resume": "elastio.cli.pause:resume",
     "why": "elastio.cli.why:why",
     "report": "elastio.cli.report:report",
+    "history": "elastio.cli.history:history",
     "config": "elastio.cli.config:config",
     "device": "elastio.cli.device:device",
     "init": "elastio.cli.init:init",

@@ -6,10 +6,11 @@ Each method verifies before it touches, may be repeated, and waits only for what
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, overflow, superblock, tuning
+from elastio.host import blockdev, cache_format, overflow, superblock, tuning
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.host.view import SETS, Backing, find_backing, look
@@ -19,7 +20,7 @@ from elastio.units import KIB
 REGISTER_S = 10.0
 UNREGISTER_S = 20.0
 POLL_S = 0.02
-# make-bcache: 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
+# 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
 # than about 512 buckets and works badly with few.
 BUCKET_BYTES = 512 * KIB
 LEAST_BUCKETS = 2048
@@ -37,7 +38,10 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 class BcacheHost:
-    """`CacheHost` for the backing device with this UUID. `run` runs programs, `wait` waits for the kernel."""
+    """`CacheHost` for the backing device with this UUID.
+
+    `run` runs programs, `wait` waits for the kernel, `new_uuid` names new cache sets.
+    """
 
     def __init__(
         self,
@@ -45,10 +49,11 @@ class BcacheHost:
         sysfs: Sysfs | None = None,
         run: Run = run,
         wait: Callable[[Callable[[], bool], float], bool] = wait_for,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self.backing_uuid = backing_uuid
         self.sysfs = sysfs or Sysfs()
-        self._run, self._wait = run, wait
+        self._run, self._wait, self._new_uuid = run, wait, new_uuid
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
@@ -75,16 +80,17 @@ class BcacheHost:
 
     def tune_backing(self) -> None:
         backing = self._backing()
+        overflow.start(self.sysfs)
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
 
-    def enter_phase1(self, *, flush: bool) -> None:
-        tuning.phase1(self.sysfs, self._require_attached().directory, flush=flush)
+    def enter_phase1(self, *, flush_mb_s: float | None) -> None:
+        tuning.phase1(self.sysfs, self._require_attached().directory, flush_mb_s=flush_mb_s)
 
     def enter_phase2(self) -> None:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
-    def set_flush(self, *, running: bool) -> None:
-        self.sysfs.ensure(f"{self._require_attached().directory}/writeback_running", int(running))
+    def set_flush(self, mb_s: float | None) -> None:
+        tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
 
     # --- a new cache -------------------------------------------------------------------------------------
 
@@ -94,13 +100,9 @@ class BcacheHost:
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered:
             return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
-        blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run)
-        blockdev.require_exclusive(disk.node)
-        if blockdev.signatures(disk, self._run):
+        if blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run):
             blockdev.wipe(disk, self._run)
-        cache_set = self._make_cache(disk, self._block_size(backing))
-        self._register(disk, cache_set)
-        return cache_set
+        return self._make_cache(disk, self._block_size(backing))
 
     def _require_disk(self, serial: Serial) -> blockdev.Disk:
         disk = blockdev.find(self.sysfs, serial)
@@ -133,25 +135,25 @@ class BcacheHost:
         bucket = BUCKET_BYTES
         while bucket > SMALLEST_BUCKET_BYTES and disk.size_bytes // bucket < LEAST_BUCKETS:
             bucket //= 2
-        argv = ["make-bcache", "-C", "-w", str(block_size), "-b", str(bucket), str(disk.node)]
-        text = self._run(argv, timeout_s=20)
-        for line in text.splitlines():
-            if line.startswith("Set UUID:"):
-                return CacheSetUuid(line.split()[-1])
-        raise HostError(f"make-bcache did not name the set on {disk.name}")
+        cache_set = self._new_uuid()
+        sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_size, "bucket_bytes": bucket}
+        cache_format.write(disk.node, cache_set, **sizes)
+        return CacheSetUuid(str(cache_set))
 
-    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         """Directly: udev would do it too, up to 1.2 s later. The loser of that race is told EINVAL or EBUSY."""
-        refused = ""
+        disk, refused = self._require_disk(serial), ""
+        link = f"sys/block/{disk.name}/bcache/set"
+        if self.sysfs.link(link) == cache_set:
+            return
         try:
             self.sysfs.write("sys/fs/bcache/register_quiet", str(disk.node))
         except HostError as error:
             refused = str(error)
-        link = f"sys/block/{disk.name}/bcache/set"
         if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
             raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
 
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         backing, disk = self._backing(), self._require_disk(serial)
         directory = backing.directory
         if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
@@ -160,15 +162,13 @@ class BcacheHost:
         if attached not in (None, cache_set):
             raise NotOursError(f"cache set {attached} is attached to {backing.device} already")
         self._require_not_the_last_cache(backing, disk)
-        tuning.tune_queue(self.sysfs, disk.name, tuning.CACHE_REQUESTS, tuning.CACHE_REQUEST_KB)
         tuning.tune_set(self.sysfs, cache_set)
         tuning.tune(self.sysfs, directory, backing.disk, attached)
         if attached is None:
-            overflow.start(self.sysfs)
             self.sysfs.write(f"{directory}/attach", cache_set)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
-        tuning.phase1(self.sysfs, directory, flush=flush)
+        tuning.phase1(self.sysfs, directory, flush_mb_s=flush_mb_s)
 
     # --- taking it away ------------------------------------------------------------------------------------
 
@@ -237,8 +237,12 @@ class BcacheHost:
             raise HostError(f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s")
 
     def _wipe(self, disk: blockdev.Disk) -> None:
-        blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
-        blockdev.require_exclusive(disk.node)
-        blockdev.wipe(disk, self._run)
+        """Starts no program where the superblock shows what the disk is: the volume is paid until this is done."""
+        written = superblock.read(disk.node)
+        if written is None or written.role is not superblock.Role.CACHE:
+            blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
+            return
+        blockdev.require_free(self.sysfs, disk)
+        superblock.erase(disk.node)
         if superblock.read(disk.node) is not None:
             raise HostError(f"the superblock on {disk.name} is still there after wiping it")

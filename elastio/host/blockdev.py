@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import mmap
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +14,11 @@ from elastio.host import commands, superblock
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
 from elastio.model import Serial
+from elastio.units import KIB, MIB
 
 SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
+SIGNED_BYTES = MIB + 128 * KIB
+SIGNED_TAIL_BYTES = MIB
 # A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
 SHORTEST_SERIAL = 16
 
@@ -77,8 +82,45 @@ def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
     return any(line.split()[0] == f"/dev/{name}" for line in swaps if line.split())
 
 
+def is_blank(disk: Disk) -> bool:
+    """Only zeros where a signature can be: at both ends. False for a disk that cannot be read.
+
+    libblkid looks for filesystems, RAID members and partition tables within SIGNED_BYTES of the begin and
+    SIGNED_TAIL_BYTES of the end. Reading that much takes some hundredths of a second, and starting a program several
+    tenths on a slow processor.
+    """
+    ends = ((0, SIGNED_BYTES), (max(0, disk.size_bytes - SIGNED_TAIL_BYTES), SIGNED_TAIL_BYTES))
+    try:
+        return all(_is_zero(disk.node, at, length) for at, length in ends)
+    except OSError:
+        return False
+
+
+def _is_zero(node: Path, at: int, length: int) -> bool:
+    """Past the page cache where that is possible: going through it takes most of the time on a slow processor."""
+    with mmap.mmap(-1, length) as block:  # aligned to a page, as O_DIRECT wants it
+        try:
+            read = _read_into(block, node, at, os.O_DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            read = _read_into(block, node, at, 0)
+        return read > 0 and block[:read] == bytes(read)
+
+
+def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:
+    descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC | flags)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return os.preadv(descriptor, [block], at)
+    finally:
+        os.close(descriptor)
+
+
 def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
     """Types of every signature on the disk (`bcache`, `ext4`, `gpt`...), as wipefs finds them."""
+    if is_blank(disk):
+        return ()
     text = run(["wipefs", "--no-act", "--json", str(disk.node)], timeout_s=10)
     try:
         found = json.loads(text).get("signatures") or [] if text.strip() else []
@@ -87,23 +129,34 @@ def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
         raise HostError(f"wipefs answered what is not understood about {disk.name}: it was not touched") from error
 
 
-def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> None:
-    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache."""
+def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> tuple[str, ...]:
+    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache.
+
+    Returns the signatures that it has.
+    """
     if disk.size_bytes != size_bytes:
         raise NotOursError(
             f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
         )
-    held = holders(sysfs, disk.name)
-    if held:
-        raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
-    if is_mounted_or_swap(sysfs, disk.name):
-        raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
-    foreign = [s for s in signatures(disk, run) if s != "bcache"]
+    require_free(sysfs, disk)
+    found = signatures(disk, run)
+    foreign = [s for s in found if s != "bcache"]
     if foreign:
         raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
     written = superblock.read(disk.node)
     if written is not None and written.role is superblock.Role.BACKING:
         raise NotOursError(f"disk {disk.name} is itself a backing device of bcache: it was not touched")
+    return found
+
+
+def require_free(sysfs: Sysfs, disk: Disk) -> None:
+    """Raises DeviceBusyError while anything is stacked on the disk, mounts it, swaps to it or has it open alone."""
+    held = holders(sysfs, disk.name)
+    if held:
+        raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
+    if is_mounted_or_swap(sysfs, disk.name):
+        raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
+    require_exclusive(disk.node)
 
 
 def require_exclusive(node: Path) -> None:

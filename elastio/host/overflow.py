@@ -22,13 +22,15 @@ SECTOR = 512
 
 
 def start(sysfs: Sysfs) -> bool:
-    """Begin counting from zero. False where the kernel has no such tracepoint: then nobody can tell."""
+    """Count from now on. False where the kernel has no such tracepoint: then nobody can tell.
+
+    Never back to zero: removing a trigger waits for every processor, up to a second on a busy machine.
+    """
     if not sysfs.exists(f"{EVENT}/trigger"):
         return False
     try:
-        if KEYS in sysfs.read(f"{EVENT}/trigger"):
-            sysfs.write(f"{EVENT}/trigger", f"!{TRIGGER}")
-        sysfs.write(f"{EVENT}/trigger", TRIGGER)
+        if KEYS not in sysfs.read(f"{EVENT}/trigger"):
+            sysfs.write(f"{EVENT}/trigger", TRIGGER)
     except HostError:
         return False
     return True

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from elastio.errors import HostError
+
 OFFSET = 4096
 MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
 # checksum, own sector, version, magic, device uuid, set uuid
@@ -47,6 +49,22 @@ def parse(block: bytes) -> Superblock | None:
     return Superblock(
         ROLES[version], str(uuid.UUID(bytes=device)), str(uuid.UUID(bytes=cache_set)), block_sectors * SECTOR
     )
+
+
+def erase(device: Path) -> None:
+    """Overwrite the superblock with zeros, durably. Raises HostError. The caller has proven that it may go.
+
+    Nothing else on a cache device is a signature, so nothing else makes udev register it again.
+    """
+    try:
+        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, bytes(OFFSET), OFFSET)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HostError(f"cannot erase the superblock on {device}: {error.strerror}") from error
 
 
 def read(device: Path) -> Superblock | None:

@@ -15,6 +15,7 @@ Why these, in short (all measured on Linux 6.1 and 6.12):
 from __future__ import annotations
 
 from elastio.host.sysfs import Sysfs, parse_size
+from elastio.units import MB
 
 SCHEDULER = "mq-deadline"
 BACKING_REQUESTS = 8
@@ -22,8 +23,12 @@ BACKING_REQUEST_KB = 256
 CACHE_REQUESTS = 8
 CACHE_REQUEST_KB = 512
 IO_ERROR_LIMIT = 2147483647
+SECTOR = 512
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
 FLUSH_PERCENT = 10  # any target above 0 lifts the flush to normal I/O class; the rate floor does the rest
+LIMIT_PERCENT = (
+    70  # a target that dirty data hardly reaches (the kernel clamps it to its cutoff): the floor is the rate
+)
 
 SET_KNOBS = {
     "congested_read_threshold_us": 0,
@@ -39,8 +44,19 @@ def is_tuned(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> 
         and parse_size(sysfs.read(f"{directory}/sequential_cutoff")) == 0
         and sysfs.read(f"{directory}/io_error_limit") == str(IO_ERROR_LIMIT)
         and (cache_set is not None or sysfs.shown(f"{directory}/cache_mode") == "writeback")
-        and (cache_set is None or _is_set_tuned(sysfs, cache_set))
+        and (cache_set is None or (_is_set_tuned(sysfs, cache_set) and _is_cache_queue_tuned(sysfs, cache_set)))
     )
+
+
+def cache_disk(sysfs: Sysfs, cache_set: str) -> str | None:
+    """The disk of an attached cache set, or None while it comes or goes."""
+    device = sysfs.target(f"sys/fs/bcache/{cache_set}/cache0")
+    return device.rsplit("/", 2)[-2] if device is not None and device.count("/") > 1 else None
+
+
+def _is_cache_queue_tuned(sysfs: Sysfs, cache_set: str) -> bool:
+    disk = cache_disk(sysfs, cache_set)
+    return disk is None or _is_queue_tuned(sysfs, disk, CACHE_REQUESTS)
 
 
 def _is_queue_tuned(sysfs: Sysfs, disk: str, requests: int) -> bool:
@@ -62,8 +78,12 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None
         sysfs.ensure(f"{directory}/cache_mode", "writeback")
         sysfs.ensure(f"{directory}/writeback_delay", 1)
         sysfs.ensure(f"{directory}/writeback_percent", 0)
-    else:
-        tune_set(sysfs, cache_set)
+        return
+    tune_set(sysfs, cache_set)
+    # Only now: choosing a scheduler takes a tenth of a second or two, and the boost does not wait for it.
+    cache = cache_disk(sysfs, cache_set)
+    if cache is not None:
+        tune_queue(sysfs, cache, CACHE_REQUESTS, CACHE_REQUEST_KB)
 
 
 def tune_queue(sysfs: Sysfs, disk: str, requests: int, request_kb: int) -> None:
@@ -80,12 +100,35 @@ def tune_set(sysfs: Sysfs, cache_set: str) -> None:
         sysfs.ensure(f"sys/fs/bcache/{cache_set}/{knob}", value)
 
 
-def phase1(sysfs: Sysfs, directory: str, *, flush: bool) -> None:
-    """Flushing is at idle I/O class, and only while `flush`; writes go to the cache."""
-    sysfs.ensure(f"{directory}/writeback_percent", 0)
+def phase1(sysfs: Sysfs, directory: str, *, flush_mb_s: float | None) -> None:
+    """Writes go to the cache; flushing in the background is at most `flush_mb_s`."""
     sysfs.ensure(f"{directory}/writeback_delay", 1)
-    sysfs.ensure(f"{directory}/writeback_running", int(flush))
+    set_flush(sysfs, directory, flush_mb_s)
     sysfs.ensure(f"{directory}/cache_mode", "writeback")
+
+
+def set_flush(sysfs: Sysfs, directory: str, mb_s: float | None) -> None:
+    """Stop flushing (0), flush at idle I/O class with all that is left over (None), or at that many MB/s.
+
+    A limited flush runs at normal class: what a provider's cap leaves over cannot be seen by the guest's scheduler.
+    """
+    if mb_s is None or mb_s <= 0:
+        sysfs.ensure(f"{directory}/writeback_percent", 0)
+        sysfs.ensure(f"{directory}/writeback_running", int(mb_s is None))
+        return
+    sectors_s = max(1, min(round(mb_s * MB / SECTOR), FULL_RATE - 1))
+    sysfs.write(f"{directory}/writeback_rate_minimum", sectors_s)
+    sysfs.ensure(f"{directory}/writeback_percent", LIMIT_PERCENT)
+    sysfs.write(f"{directory}/writeback_rate", sectors_s)
+    sysfs.ensure(f"{directory}/writeback_running", 1)
+
+
+def read_flush(sysfs: Sysfs, directory: str) -> tuple[bool, float | None]:
+    """Whether the phase-2 rate is in force, and the limit of background flushing in MB/s (None: none)."""
+    if sysfs.read(f"{directory}/writeback_percent") == "0":
+        return False, None
+    floor = int(sysfs.read(f"{directory}/writeback_rate_minimum"))
+    return (True, None) if floor >= FULL_RATE else (False, floor * SECTOR / MB)
 
 
 def phase2(sysfs: Sysfs, directory: str) -> None:

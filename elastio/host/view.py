@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.errors import HostError
-from elastio.host import blockdev, overflow, superblock
+from elastio.host import blockdev, overflow, superblock, tuning
 from elastio.host.sysfs import Sysfs, parse_size
-from elastio.host.tuning import is_tuned
 from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 
 SETS = "sys/fs/bcache"
@@ -85,6 +84,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
     part = "" if backing.device == backing.disk else f"/{backing.device}"
     state, mode = sysfs.read(f"{directory}/state"), sysfs.shown(f"{directory}/cache_mode")
     available = sysfs.read_or(f"{SETS}/{cache_set}/cache_available_percent", "") if cache_set else ""
+    full_speed, limit = tuning.read_flush(sysfs, directory)
     cutoff = sysfs.read_or(f"{SETS}/{cache_set}/internal/cutoff_writeback", "") if cache_set else ""
     return BackingView(
         running=sysfs.read(f"{directory}/running") == "1",
@@ -93,14 +93,15 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         cache_set=CacheSetUuid(cache_set) if cache_set else None,
         dirty_bytes=parse_size(sysfs.read(f"{directory}/dirty_data")),
         writeback_running=sysfs.read(f"{directory}/writeback_running") == "1",
-        tuned=is_tuned(sysfs, directory, backing.disk, cache_set),
+        tuned=tuning.is_tuned(sysfs, directory, backing.disk, cache_set),
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
-        flush_full_speed=sysfs.read(f"{directory}/writeback_percent") != "0",
+        flush_full_speed=full_speed,
+        flush_limit_mb_s=limit,
         available_percent=int(available) if available else None,
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
-        overflow_bytes=overflow.read(sysfs) if cache_set else None,
+        overflow_bytes=overflow.read(sysfs),
     )
 
 

@@ -23,7 +23,8 @@ def cloud(config: Config) -> list[Finding]:
     """The provider opens, and what it can check itself: credentials, quota, the instance's limits."""
     provider = config.provider
     page = f"see [provider.{provider.name}] in the configuration and the provider's reference page"
-    wanted = VolumeSpec(config.policy().caps.max_size_bytes, config.cache.bandwidth_mb_s, config.cache.iops)
+    policy = config.policy()
+    wanted = VolumeSpec(policy.caps.max_size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops)
     try:
         opened = registry.open_provider(provider.name, provider.settings, config.device.backing_uuid)
         found = registry.run_checks(provider.name, opened, wanted)

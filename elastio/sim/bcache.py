@@ -10,7 +10,7 @@ from enum import Enum
 
 from elastio.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
-from elastio.units import MIB
+from elastio.units import MB, MIB
 
 
 class Route(Enum):
@@ -26,6 +26,7 @@ class Pace(Enum):
     """How fast dirty blocks are written back."""
 
     TRICKLE = "trickle"  # the kernel's defaults: 4 KiB/s until a tenth of the cache is dirty
+    LIMITED = "limited"  # at most `limit_mb_s`
     IDLE = "idle"  # writeback_percent=0: what applications leave over on the backing disk
     FULL = "full"  # phase 2: as much as applications get
 
@@ -46,6 +47,7 @@ class Bcache:
     running: bool = True
     mode: CacheMode = CacheMode.WRITETHROUGH
     pace: Pace = Pace.TRICKLE
+    limit_mb_s: float = 0.0  # of a limited pace
     writeback_running: bool = True
     tuned: bool = False
     cache: CacheContent | None = None
@@ -84,7 +86,7 @@ class Bcache:
             cache.dirty.clear()
             cache.clean.clear()
         self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
-        self.writeback_running, self.detaching, self.overflow_bytes = True, False, 0
+        self.writeback_running, self.detaching = True, False
 
     def unlink(self) -> None:
         """Take the cache off; the superblock is left as it is."""
@@ -143,6 +145,18 @@ class Bcache:
             return
         if self.cache.can_store and self.cache.in_use <= CUTOFF_BYPASS:
             self._store(self.cache, block, self.backing.version(block), dirty=False)
+
+    def set_background(self, mb_s: float | None) -> None:
+        """The pace of background flushing: none (0), what is left over (None), or at most so many MB/s."""
+        self.writeback_running = mb_s != 0
+        self.pace, self.limit_mb_s = (Pace.LIMITED, mb_s) if mb_s else (Pace.IDLE, 0.0)
+
+    @property
+    def flush_limit_mb_s(self) -> float | None:
+        """MB/s that the pace in force allows to background flushing; None: no limit."""
+        if self.pace is Pace.TRICKLE:
+            return TRICKLE_BYTES_S / MB
+        return self.limit_mb_s if self.pace is Pace.LIMITED else None
 
     def may_flush(self) -> bool:
         """True when the writeback thread has leave to run. A detach ignores `writeback_running`."""

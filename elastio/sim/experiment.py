@@ -32,12 +32,14 @@ class Experiment:
     inactivity_delay_s: float = 30.0
     seed: int = 0
     faults: str = "nothing"
+    drain_mb_s: float | None = None  # bought on top, to flush during a burst; None: the backing volume's bandwidth
 
     def policy(self, backing_uuid: str) -> Policy:
         """The settings of the agent."""
         return Policy(
             backing_bandwidth_mb_s=self.backing_mb_s,
             cache_bandwidth_mb_s=self.cache_mb_s,
+            drain_bandwidth_mb_s=self.backing_mb_s if self.drain_mb_s is None else self.drain_mb_s,
             inactivity_delay_s=self.inactivity_delay_s,
             initial_size_bytes=self.initial_bytes,
             backing_uuid=backing_uuid,

@@ -84,7 +84,8 @@ PROVIDER_KINDS: dict[str, tuple[Kind, ...]] = {
 HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "look": (Kind.REFUSE, Kind.HANG),
     "tune_backing": HOST_KINDS,
-    "format_cache": (*HOST_KINDS, Kind.HALF),
+    "format_cache": HOST_KINDS,
+    "register_cache": HOST_KINDS,
     "attach_cache_set": HOST_KINDS,
     "enter_phase1": HOST_KINDS,
     "enter_phase2": HOST_KINDS,

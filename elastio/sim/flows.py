@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from elastio.sim.bcache import TRICKLE_BYTES_S, Bcache, Pace, Route
+from elastio.sim.bcache import Bcache, Pace, Route
 from elastio.sim.content import CacheContent
+from elastio.units import MB
 
 # Turns that the slower disk's budget makes in one step: enough for a fair share, few enough that a simulated hour
 # takes seconds.
@@ -214,8 +215,10 @@ class FlushFlow:
         self._bcache.flushing_block = None
 
     def begin(self, seconds: float) -> None:
-        """A step starts: a trickling flush may move a little more."""
-        self._tokens = min(self._tokens + seconds * TRICKLE_BYTES_S, float(self._bcache.block_bytes))
+        """A step starts: a flush with a limit may move a little more, and save up one block at the most."""
+        rate = (self._bcache.flush_limit_mb_s or 0.0) * MB
+        most = max(float(self._bcache.block_bytes), seconds * rate)
+        self._tokens = min(self._tokens + seconds * rate, most)
 
     def ready(self) -> bool:
         """True when there is a block to write back and leave to do it."""
@@ -229,11 +232,12 @@ class FlushFlow:
         if pace is Pace.IDLE and yield_backing:
             return 0
         wanted = min(budget.quantum, self._left)
-        if pace is Pace.TRICKLE:
+        has_limit = pace in (Pace.TRICKLE, Pace.LIMITED)
+        if has_limit:
             wanted = min(wanted, int(self._tokens))
         moved = BOTH.allowed(budget, wanted)
         BOTH.take(budget, moved)
-        self._tokens -= moved if pace is Pace.TRICKLE else 0
+        self._tokens -= moved if has_limit else 0
         self._traffic.cache.read += moved
         self._traffic.backing.written += moved
         self._left -= moved

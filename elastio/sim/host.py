@@ -29,7 +29,8 @@ class HostTimes:
 
     look: float = 0.02
     tune: float = 0.05
-    format: float = 0.5
+    format: float = 0.3
+    register: float = 0.2
     phase: float = 0.02
     detach: float = 0.1
     release: float = 0.4
@@ -59,24 +60,27 @@ class SimHost:
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
-        times = self._times
-        return self._do("format_cache", times.format, lambda fault: self._format(serial, size_bytes, fault))
+        return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))
 
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        """See `ports.CacheHost`. Raises HostError when the disk does not carry that cache set."""
+        self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
+
+    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
-        self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush=flush))
+        self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush_mb_s=flush_mb_s))
 
-    def enter_phase1(self, *, flush: bool) -> None:
+    def enter_phase1(self, *, flush_mb_s: float | None) -> None:
         """See `ports.CacheHost`."""
-        self._do("enter_phase1", self._times.phase, lambda _: self._phase1(flush=flush))
+        self._do("enter_phase1", self._times.phase, lambda _: self._phase1(flush_mb_s=flush_mb_s))
 
     def enter_phase2(self) -> None:
         """See `ports.CacheHost`."""
         self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
 
-    def set_flush(self, *, running: bool) -> None:
+    def set_flush(self, mb_s: float | None) -> None:
         """See `ports.CacheHost`."""
-        self._do("set_flush", self._times.phase, lambda _: self._set_flush(running=running))
+        self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
         """See `ports.CacheHost`. Raises DeviceBusyError unless it is drained and in mode `none`."""
@@ -124,11 +128,12 @@ class SimHost:
             tuned=bcache.tuned and (cache is not None or bcache.mode is CacheMode.WRITEBACK),
             size_bytes=self._kernel.settings.backing_bytes,
             flush_full_speed=bcache.pace is Pace.FULL,
+            flush_limit_mb_s=bcache.flush_limit_mb_s,
             adaptive_name="bcache0" if bcache.running else "",
             disk_name="vdb",
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
-            overflow_bytes=bcache.overflow_bytes if cache else None,
+            overflow_bytes=bcache.overflow_bytes,
         )
 
     def _disk(self, disk: SimDisk) -> DiskView:
@@ -149,7 +154,7 @@ class SimHost:
             bcache.pace = Pace.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
 
-    def _format(self, serial: Serial, size_bytes: int, fault: Fault | None) -> CacheSetUuid:
+    def _format(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         disk = self._kernel.disk(serial)
         check_disk(disk, size_bytes)
         backing = self._backing_device()
@@ -157,15 +162,17 @@ class SimHost:
             raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
         self._require_not_the_last_cache(disk)
         if disk.superblock is None:
-            self._kernel.format(serial)
-            disk.registered = fault is None or fault.kind is not Kind.HALF
-        elif not disk.registered:
-            self._kernel.register(serial)
-        if disk.superblock is None:
-            raise HostError(f"disk {disk.name} shows no superblock after it was formatted")
+            return self._kernel.format(serial)
         return disk.superblock
 
-    def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush: bool) -> None:
+    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        disk = self._kernel.disk(serial)
+        if disk.superblock != cache_set:
+            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}")
+        if not disk.registered:
+            self._kernel.register(serial)
+
+    def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         disk = self._kernel.disk(serial)
         if disk.superblock != cache_set:
             raise NotOursError(f"disk {disk.name} does not carry cache set {cache_set}")
@@ -174,11 +181,11 @@ class SimHost:
             raise HostError("the backing device waits for its own cache set and does not run")
         bcache.pace = Pace.IDLE
         self._kernel.set_mode(CacheMode.WRITEBACK)
-        self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush=flush))
+        self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
 
-    def _phase1(self, *, flush: bool) -> None:
+    def _phase1(self, *, flush_mb_s: float | None) -> None:
         bcache = self._attached_device()
-        bcache.pace, bcache.writeback_running = Pace.IDLE, flush
+        bcache.set_background(flush_mb_s)
         self._kernel.set_mode(CacheMode.WRITEBACK)
 
     def _phase2(self) -> None:
@@ -186,8 +193,8 @@ class SimHost:
         self._kernel.set_mode(CacheMode.NONE)
         bcache.pace, bcache.writeback_running = Pace.FULL, True
 
-    def _set_flush(self, *, running: bool) -> None:
-        self._attached_device().writeback_running = running
+    def _set_flush(self, mb_s: float | None) -> None:
+        self._attached_device().set_background(mb_s)
 
     def _detach(self, cache_set: CacheSetUuid) -> None:
         bcache = self._backing_device()

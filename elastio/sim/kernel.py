@@ -179,6 +179,7 @@ class SimKernel:
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         self.bcache.unlink()
+        self.bcache.overflow_bytes = 0
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
@@ -194,12 +195,11 @@ class SimKernel:
     # --- what root can do ------------------------------------------------------------------------------------
 
     def format(self, serial: Serial) -> CacheSetUuid:
-        """make-bcache and registration. The verification is the host's business."""
+        """make-bcache. The verification is the host's business."""
         disk = self.disk(serial)
         cache_set = CacheSetUuid(self.new_uuid())
         disk.superblock, disk.signature = cache_set, None
         disk.content = CacheContent(disk.size_bytes, self.settings.block_bytes)
-        disk.registered = True
         return cache_set
 
     def register(self, serial: Serial) -> None:
@@ -209,11 +209,11 @@ class SimKernel:
             raise HostError(f"disk {serial} carries no bcache superblock")
         self._register(disk)
 
-    def attach(self, cache_set: CacheSetUuid, *, flush: bool) -> float:
+    def attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> float:
         """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
         now = self.clock.elapsed()
         if self.bcache.cache_set == cache_set and not self.bcache.detaching:
-            self.bcache.writeback_running = flush
+            self.bcache.set_background(flush_mb_s)
             return 0.0
         if self._attaching is not None and self._attaching[0] == cache_set:
             return max(0.0, self._attaching[1] - now)
@@ -225,7 +225,7 @@ class SimKernel:
             raise HostError(f"no cache set {cache_set} is registered")
         done_at = self._write_superblock()
         self._attaching = (cache_set, done_at)
-        self.later(done_at - now, lambda: self._end_attach(cache_set, flush=flush))
+        self.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
         return done_at - now
 
     def set_mode(self, mode: CacheMode) -> None:
@@ -308,7 +308,7 @@ class SimKernel:
         self._superblock_free_at = max(self._superblock_free_at, self.clock.elapsed()) + wait
         return self._superblock_free_at
 
-    def _end_attach(self, cache_set: CacheSetUuid, *, flush: bool) -> None:
+    def _end_attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> None:
         if self._attaching is None or self._attaching[0] != cache_set:
             return
         self._attaching = None
@@ -317,7 +317,7 @@ class SimKernel:
             return
         self.traffic.cache.read = self.traffic.cache.written = 0
         self.bcache.link(cache_set, disk.content)
-        self.bcache.writeback_running = flush
+        self.bcache.set_background(flush_mb_s)
 
     def _finish_detach(self) -> None:
         if not self.bcache.detach_written:

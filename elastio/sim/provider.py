@@ -36,11 +36,12 @@ SLOWEST_MB_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SimAccount:
-    """Who buys, and for which backing device."""
+    """Who buys, for which backing device, and in which steps sizes are sold."""
 
     backing_uuid: str
     instance_id: str = "i-0000000000000001"
     volume_limit: int = 20
+    size_step_bytes: int = GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class SimProvider:
         )
 
     def quote(self, spec: VolumeSpec) -> Quote:
-        """Sizes are sold in GiB. Raises RefusedError beyond the limits of the type."""
+        """Sizes are sold in whole steps of the account. Raises RefusedError beyond the limits of the type."""
         return self._call("quote", lambda _: self._quote(spec))
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
@@ -151,7 +152,8 @@ class SimProvider:
         return self.calls.run(op, self._random.uniform(low, high), call)
 
     def _quote(self, spec: VolumeSpec) -> Quote:
-        size = math.ceil(spec.size_bytes / GIB) * GIB
+        step = self.account.size_step_bytes
+        size = math.ceil(spec.size_bytes / step) * step
         if not 0 < size <= LARGEST_BYTES:
             raise RefusedError(f"a volume has 1 to {LARGEST_BYTES // GIB} GiB, not {spec.size_bytes} bytes")
         if not SLOWEST_MB_S <= spec.bandwidth_mb_s <= FASTEST_MB_S:
@@ -198,9 +200,9 @@ class SimProvider:
             self._move_on(volume, VolumeState.ATTACHING, VolumeState.ERROR, self._draw(self._times.attach, None))
             return
         seconds = self._draw(self._times.attach, fault)
-        self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
-        # The guest sees the disk before the API says so.
+        # The guest sees the disk before the API says so, or at the same moment: planned first, it comes first.
         self._later(seconds * self._times.shows_after, lambda: self._plug(volume, fault))
+        self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
 
     def _detach(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self._find(volume_id)

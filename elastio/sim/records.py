@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from elastio.journal import Journal, Memory, recall
-from elastio.model import Spend
+from elastio.model import Sample, Spend
 from elastio.report import day_start
-from elastio.state import Cycle, Trigger
+from elastio.state import AgentState, Cycle, Trigger
 from elastio.units import agbs
 
 IN_MEMORY = Path("the simulated journal")
@@ -64,6 +64,9 @@ class MemoryBooks:
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
         """See `loop.Books`. Nothing disappears here without the cycle being told."""
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        """See `loop.Books`. The history is not kept here: `Simulation.timeline` is."""
 
     def learned_size(self) -> int | None:
         """Bytes that past cycles taught to buy; None: nothing yet."""

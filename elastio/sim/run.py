@@ -15,6 +15,7 @@ from elastio.loop import Agent, Books, Journal, Lanes, Look
 from elastio.model import HostView, Request, RequestKind
 from elastio.observation import Answer
 from elastio.policy import Policy
+from elastio.ports import Forecaster, NoForecast
 from elastio.sim.lane import SimLane
 from elastio.sim.records import MemoryBooks, MemoryJournal
 from elastio.sim.world import SimWorld
@@ -89,12 +90,13 @@ class Simulation:
         *,
         books: KeptBooks | None = None,
         point: Point = ignore,
+        forecaster: Forecaster | None = None,
         sample_interval_s: float = SAMPLE_S,
         seed: int = 1,
     ) -> None:
         self.world, self.policy = world, policy
         self.books: KeptBooks = MemoryBooks() if books is None else books
-        self.point = point
+        self.point, self._forecaster = point, forecaster or NoForecast()
         self.lines: list[bytes] = []
         self.timeline: list[Moment] = []
         self.on_step: Callable[[], None] = lambda: None
@@ -137,6 +139,7 @@ class Simulation:
             sample_interval_s=self._interval,
             seed=self._seed + self.starts,
         )
+        self.agent.forecaster = self._forecaster
 
     def _state_of(self, memory: Memory) -> AgentState:
         return AgentState(
@@ -169,7 +172,7 @@ class Simulation:
 
     def _open_lanes(self) -> Lanes:
         world = self.world
-        executor = Executor(world.host, lambda: world.provider)
+        executor = Executor(world.host, lambda: world.provider, seconds=lambda: world.meter.seconds)
 
         def look(serials: Look) -> HostView | str:
             try:

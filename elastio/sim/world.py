@@ -17,7 +17,7 @@ from elastio.sim.lane import Job, Result, SimLane
 from elastio.sim.provider import Chance, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.workload import Checkpointing, Profile, Workload
-from elastio.units import agbs
+from elastio.units import GIB, agbs
 
 # Bytes move on this grid whatever the step of `advance`, so that results do not depend on who asks how often.
 GRID_HZ = 20
@@ -25,12 +25,13 @@ GRID_HZ = 20
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """One number, `seed`, decides every delay that is drawn."""
+    """One number, `seed`, decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`."""
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
     cloud: CloudTimes = field(default_factory=CloudTimes)
     host: HostTimes = field(default_factory=HostTimes)
     seed: int = 0
+    size_step_bytes: int = GIB
 
 
 class SimWorld:
@@ -51,7 +52,7 @@ class SimWorld:
         self.counters = SimCounters(self.kernel)
         self.provider = SimProvider(
             self.clock,
-            SimAccount(self.settings.kernel.backing_uuid),
+            SimAccount(self.settings.kernel.backing_uuid, size_step_bytes=self.settings.size_step_bytes),
             KernelSlots(self.kernel),
             self.faults,
             self.settings.cloud,

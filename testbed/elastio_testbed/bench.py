@@ -14,7 +14,7 @@ from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import Guest
-from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.trial import Plan, open_endpoint
 
 SETTLE_S = 30
 
@@ -30,7 +30,7 @@ def footprint(seconds: float) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-bench-", dir="/var/tmp")))
         endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
+        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
         stack.enter_context(guest.vm)
         guest.prepare(endpoint)
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()

@@ -5,18 +5,26 @@ Sizes in GB (10^9 bytes), bandwidths in MB/s (10^6 bytes per second), as in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from elastio.units import GB, GIB, MB, MIB
+from elastio_testbed.workloads import Bonnie, Dumps, Lammps, Workload
+
+# The agent takes no shorter one.
+SHORTEST_SAMPLE_S = 0.2
 
 
 class Setup(StrEnum):
-    """The three storage set-ups that every experiment compares."""
+    """The storage set-ups that an experiment compares: the published ones, and what one would build by hand today."""
 
     STATIC_SLOW = "static-slow"
     STATIC_FAST = "static-fast"
     ADAPTIVE = "adaptive"
+    LVMCACHE = "lvmcache"  # dm-writecache on a fast volume that is there all the time
+
+
+PUBLISHED = (Setup.STATIC_SLOW, Setup.STATIC_FAST, Setup.ADAPTIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +32,7 @@ class Experiment:
     """One application on one VM, at its published size.
 
     `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the whole time spent
-    computing, in equal parts before each later dump.
+    computing, in equal parts before each later dump. What a dump is, and what computing, is the workload's business.
     """
 
     name: str
@@ -35,13 +43,16 @@ class Experiment:
     cache_mb_s: float
     initial_cache_gb: float
     inactivity_delay_s: float = 30.0
-    ranks: int = 2
+    workload: Workload = field(default_factory=Dumps)
 
 
 EXPERIMENTS = {
     # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
     "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
+    "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, workload=Lammps()),
+    # Three runs with two pauses of 120 s. A file is twice the 2 GB of the published VM: Bonnie++'s own default.
+    "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, workload=Bonnie()),
 }
 
 
@@ -49,8 +60,8 @@ EXPERIMENTS = {
 class Scaled:
     """An experiment in the guest's own bytes and seconds.
 
-    `time` scales compute time, inactivity delay, cloud latency and data; `bandwidth` scales both volumes' bandwidth
-    and, once more, the data. The shape stays: a dump of S GB takes S/B of `time` times the published seconds.
+    `time` scales compute time, inactivity delay, sampling, cloud latency and data; `bandwidth` scales both volumes'
+    bandwidth and, once more, the data. The shape stays: a dump of S GB takes S/B of `time` times the published seconds.
     """
 
     experiment: Experiment
@@ -84,6 +95,11 @@ class Scaled:
     @property
     def inactivity_delay_s(self) -> float:
         return self.experiment.inactivity_delay_s * self.time
+
+    @property
+    def sample_interval_s(self) -> float:
+        """The agent's default of 1 s, scaled as far as the agent allows."""
+        return max(SHORTEST_SAMPLE_S, self.time)
 
     @property
     def unit_bytes(self) -> int:

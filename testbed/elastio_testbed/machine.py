@@ -12,11 +12,14 @@ from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, VirtualMachine
 from elastio_testbed.image import GuestImage
+from elastio_testbed.lvmcache import FAST_SERIAL, LvmCache
 
 HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
 DATA = "/data"
 SPEC = "/var/tmp/workload.json"
 REPORT = "/var/tmp/workload.report"
+RECORD = "/var/tmp/workload.record"
+PROGRAMS = "/opt/testbed"
 TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
 # An instance type whose own EBS bandwidth (593 MB/s) is far above what is bought.
@@ -26,16 +29,29 @@ INSTANCE_TYPE = "m5.4xlarge"
 class Guest:
     """A virtual machine with one data volume, static or adaptive."""
 
-    def __init__(self, image: GuestImage, folder: Path, name: str, setup: Setup, scaled: Scaled) -> None:
+    def __init__(
+        self,
+        image: GuestImage,
+        folder: Path,
+        name: str,
+        setup: Setup,
+        scaled: Scaled,
+        *,
+        sample_interval_s: float | None = None,
+    ) -> None:
+        """Describe the guest; nothing runs yet. The agent samples at the pace of `scaled` unless told otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
+        self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
         self.serial = f"{name}backing"[:20]
-        self._path = folder / "backing.img"
-        with self._path.open("wb") as file:
-            file.truncate(scaled.backing_bytes)
         # Without a cap while the filesystem is made: that is not part of any experiment.
-        disk = Disk(self.serial, self._path, None)
-        self.vm = VirtualMachine(image, disks=[disk], directory=folder)
+        disks = [_new_disk(folder, self.serial, scaled.backing_bytes)]
+        self.lvmcache = LvmCache(f"{name}{FAST_SERIAL}", scaled) if setup is Setup.LVMCACHE else None
+        if self.lvmcache:
+            disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
+        self.own_disks = len(disks)
+        memory_mib = scaled.experiment.workload.memory_mib(scaled)
+        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib)
         self.instance_id = ""
         self.backing_uuid = ""
 
@@ -44,12 +60,12 @@ class Guest:
     def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
         """Boot, make the device and its filesystem, start the agent, put the caps in force."""
         self.vm.start(boot_s)
-        for program in ("workload.py", "recorder.py", "ask.py"):
-            text = resources.files("elastio_testbed.guest").joinpath(program).read_bytes()
-            self.vm.agent.write_file(f"/opt/testbed/{program}", text)
+        self._copy_programs()
         device = f"/dev/{self.disk_name()}"
         if self.setup is Setup.ADAPTIVE:
             device = self._make_adaptive(device)
+        if self.lvmcache:
+            device = self.lvmcache.make(self, device)
         options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"  # no background writing during the experiment
         self.check(["mkfs.ext4", "-q", "-E", options, device], timeout_s=120)
         self.check(["mkdir", "-p", DATA])
@@ -58,21 +74,44 @@ class Guest:
             self._start_agent(endpoint)
         self.check(["sync"], timeout_s=60)
         self.vm.set_limit(self.serial, self.cap_bytes_s)
-        self.check(["systemd-run", "--unit=recorder", "python3", "/opt/testbed/recorder.py", TIMELINE, "0.5"])
+        if self.lvmcache:
+            self.vm.set_limit(self.lvmcache.serial, self.scaled.cache_bytes_s)
+        self.check(["systemd-run", "--unit=recorder", "python3", f"{PROGRAMS}/recorder.py", TIMELINE, "0.5"])
+
+    def _copy_programs(self) -> None:
+        """Two that are run by their path, and the workload's, which import one another."""
+        places = {"recorder": PROGRAMS, "ask": PROGRAMS}
+        places |= dict.fromkeys(("__init__", "reporting", self.program), f"{PROGRAMS}/elastio_testbed/guest")
+        for program, place in places.items():
+            text = resources.files("elastio_testbed.guest").joinpath(f"{program}.py").read_bytes()
+            self.vm.agent.write_file(f"{place}/{program}.py", text)
+
+    @property
+    def program(self) -> str:
+        return self.scaled.experiment.workload.program
+
+    @property
+    def fixed_cache_bytes(self) -> int:
+        """Size of a fast volume that is there all the time, 0 without one."""
+        return self.lvmcache.size_bytes if self.lvmcache else 0
+
+    @property
+    def backing_bytes(self) -> int:
+        """Size of the data volume that is paid for."""
+        return self.scaled.backing_bytes
 
     @property
     def cap_bytes_s(self) -> int:
         """The bandwidth of the data volume in this set-up."""
         return self.scaled.cache_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
 
-    def disk_name(self) -> str:
-        """The data disk by its serial: the kernel's names mean nothing."""
-        script = (
-            f'for f in /sys/block/*/serial; do [ "$(cat $f)" = {self.serial} ] && basename $(dirname $f); done; true'
-        )
+    def disk_name(self, serial: str | None = None) -> str:
+        """The data disk, or another, by its serial: the kernel's names mean nothing."""
+        serial = serial or self.serial
+        script = f'for f in /sys/block/*/serial; do [ "$(cat $f)" = {serial} ] && basename $(dirname $f); done; true'
         names = self.check(["sh", "-c", script]).split()
         if len(names) != 1:
-            raise GuestError(f"{self.name}: {len(names)} disks show the serial {self.serial}")
+            raise GuestError(f"{self.name}: {len(names)} disks show the serial {serial}")
         return names[0]
 
     def _make_adaptive(self, device: str) -> str:
@@ -107,6 +146,8 @@ class Guest:
             "[policy]": "",
             "inactivity_delay_s": f"{scaled.inactivity_delay_s}",
             "cool_down_s": "1",
+            "[agent]": "",
+            "sample_interval_s": f"{self.sample_interval_s}",
             "[provider]": "",
             "name": '"aws"',
             "[provider.aws]": "",
@@ -123,17 +164,15 @@ class Guest:
     # --- the workload ------------------------------------------------------------------------------------
 
     def start_workload(self, seed: int) -> None:
-        scaled = self.scaled
-        spec = {
-            "directory": DATA,
-            "ranks": scaled.experiment.ranks,
-            "dumps": scaled.dumps_bytes,
-            "compute_s": scaled.compute_each_s,
-            "seed": seed,
-        }
+        workload = self.scaled.experiment.workload
+        spec = {"directory": DATA, "seed": seed, "record": RECORD, **workload.spec(self.scaled)}
         self.vm.agent.write_file(SPEC, json.dumps(spec).encode())
         self.vm.agent.write_file(REPORT, b"")
-        self.check(["systemd-run", "--unit=workload", "python3", "/opt/testbed/workload.py", "run", SPEC, REPORT])
+        self.check(["systemd-run", "--unit=workload", *self.command(), "run", SPEC, REPORT])
+
+    def command(self) -> list[str]:
+        """How the workload's program is started in the guest; `run` or `verify` and its files follow."""
+        return ["env", f"PYTHONPATH={PROGRAMS}", "python3", "-m", f"elastio_testbed.guest.{self.program}"]
 
     def workload_state(self) -> str:
         """`running`, `done`, or why it failed. Starts no program in the guest: that would disturb what is measured."""
@@ -151,13 +190,14 @@ class Guest:
         return [line for line in self._workload_lines() if "dump" in line]
 
     def verify(self) -> dict[str, Any]:
-        """Read every file back from the device, past the page cache, and compare each byte."""
+        """Have the workload check what it left on the device, past the page cache."""
         self.check(["sync"], timeout_s=120)
         if self.setup is Setup.ADAPTIVE:
             self.check(["elastio", "pause"], timeout_s=90)  # reading it all back is a load, and no part of the run
-        self.vm.set_limit(self.serial, None)
+        for serial in self.vm.disks():
+            self.vm.set_limit(serial, None)
         self.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
-        text = self.check(["python3", "/opt/testbed/workload.py", "verify", SPEC], timeout_s=900)
+        text = self.check([*self.command(), "verify", SPEC], timeout_s=900)
         found: dict[str, Any] = json.loads(text)
         return found
 
@@ -200,6 +240,13 @@ class Guest:
 
     def check(self, argv: list[str], *, timeout_s: float = 30.0) -> str:
         return self.vm.agent.check(argv, timeout_s=timeout_s).strip()
+
+
+def _new_disk(folder: Path, serial: str, size_bytes: int) -> Disk:
+    path = folder / f"{serial}.img"
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+    return Disk(serial, path, None)
 
 
 def _word_after(text: str, label: str) -> str:

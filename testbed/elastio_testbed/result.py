@@ -1,16 +1,21 @@
-"""What came out of an experiment, as values and as JSON. Sizes in GB (10^9), cost in AGBs (MB/s x GB x s)."""
+"""What came out of one repetition of an experiment. Sizes in GB (10^9), cost in AGBs (MB/s x GB x s)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from elastio_testbed.bound import ratio
 from elastio_testbed.experiment import Setup
+from elastio_testbed.governed import Governed
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One boost, as the agent's ledger has it."""
+    """One boost, as the agent's ledger has it; `cache_agbs` as the cloud saw its volume.
+
+    `steps_s` add up to `attach_s`. `cloud_s` is the part of it that the cloud took to create and to attach the volume.
+    """
 
     size_gb: float
     attach_s: float | None
@@ -18,9 +23,15 @@ class Phase:
     dirty_peak_gb: float
     evicted_gb: float
     flush_s: float | None
-    steps_s: dict[str, float | None] = field(
-        default_factory=dict
-    )  # create, appear, format, attach: adding up to attach_s
+    steps_s: dict[str, float | None] = field(default_factory=dict)
+    vm: str = ""
+    cloud_s: float | None = None
+    dumped_gb: float = 0.0
+    cache_agbs: float = 0.0
+    cache_agbs_bound: float = 0.0
+    begun: float = 0.0  # wall clock
+    ended: float = 0.0
+    governed: Governed | None = None  # of the first VM
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +39,9 @@ class SetupResult:
     """One set-up of one run.
 
     `completion_s` runs from the end of the initial dump to the end of the last dump, as the published completion times
-    do; `total_s` includes the initial dump. AGBs cover `total_s` for the data volume and, for the adaptive set-up, the
-    life of every cache volume as the cloud saw it. `volumes_left` counts at the cloud's API and at the hypervisor.
+    do; `total_s` includes the initial dump. AGBs cover `total_s` for the data volume and for a cache volume that is
+    there all the time (lvmcache), and the life of every cache volume that the cloud saw (adaptive). `volumes_left`
+    counts at the cloud's API and at the hypervisor.
     """
 
     setup: Setup
@@ -44,74 +56,75 @@ class SetupResult:
     phases: tuple[Phase, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
     ledger_cache_agbs: float | None = None
+    # What the workload itself measured, for each dump of the first VM; the keys are the workload's.
+    figures: tuple[dict[str, float], ...] = ()
+
+    @property
+    def cache_agbs_bound(self) -> float | None:
+        """The least that caches could have cost for these bursts; None without a boost."""
+        return round(sum(p.cache_agbs_bound for p in self.phases), 3) if self.phases else None
+
+    @property
+    def cache_agbs_ratio(self) -> float | None:
+        """All that was paid for caches, over the bound."""
+        return ratio(self.cache_agbs, self.cache_agbs_bound or 0.0)
+
+    @property
+    def cache_agbs_ratio_later(self) -> float | None:
+        """The same without each VM's first phase, whose size nothing measured has chosen."""
+        seen: set[str] = set()
+        later = [p for p in self.phases if p.vm in seen or seen.add(p.vm)]  # type: ignore[func-returns-value]
+        return ratio(sum(p.cache_agbs for p in later), sum(p.cache_agbs_bound for p in later))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "cache_agbs_bound": self.cache_agbs_bound,
+            "cache_agbs_ratio": self.cache_agbs_ratio,
+            "cache_agbs_ratio_later": self.cache_agbs_ratio_later,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All set-ups of one run, beside the conditions they ran under."""
+    """All set-ups of one repetition."""
 
-    experiment: str
-    scale: float
-    bandwidth: float
-    vms: int
-    accelerator: str
     setups: tuple[SetupResult, ...]
 
     def of(self, setup: Setup) -> SetupResult | None:
         return next((s for s in self.setups if s.setup is setup), None)
 
-    def comparison(self) -> dict[str, float | None]:
-        """Percent: overhead of completion against static-fast, saving of AGBs against either static set-up."""
-        done = {s.setup: (s.completion_s, s.agbs) for s in self.setups}
-        unknown = (None, None)
-        slow, fast = done.get(Setup.STATIC_SLOW, unknown), done.get(Setup.STATIC_FAST, unknown)
-        ours = done.get(Setup.ADAPTIVE, unknown)
+    def ratios(self) -> dict[Setup, dict[str, float | None]]:
+        """Percent, for each set-up: completion against static-fast, AGBs against either static set-up."""
+        slow, fast = self.of(Setup.STATIC_SLOW), self.of(Setup.STATIC_FAST)
         return {
-            "overhead_vs_fast_pct": _more(ours[0], fast[0]),
-            "overhead_slow_vs_fast_pct": _more(slow[0], fast[0]),
-            "agbs_vs_fast_pct": _more(ours[1], fast[1]),
-            "agbs_vs_slow_pct": _more(ours[1], slow[1]),
+            s.setup: {
+                "overhead_vs_fast_pct": _more(s.completion_s, fast.completion_s if fast else None),
+                "agbs_vs_fast_pct": _more(s.agbs, fast.agbs if fast else None),
+                "agbs_vs_slow_pct": _more(s.agbs, slow.agbs if slow else None),
+            }
+            for s in self.setups
+        }
+
+    def comparison(self) -> dict[str, float | None]:
+        """The figures of the adaptive set-up, beside what static-slow loses."""
+        ratios = self.ratios()
+        ours, slow = ratios.get(Setup.ADAPTIVE, {}), ratios.get(Setup.STATIC_SLOW, {})
+        return {
+            "overhead_vs_fast_pct": ours.get("overhead_vs_fast_pct"),
+            "overhead_slow_vs_fast_pct": slow.get("overhead_vs_fast_pct"),
+            "agbs_vs_fast_pct": ours.get("agbs_vs_fast_pct"),
+            "agbs_vs_slow_pct": ours.get("agbs_vs_slow_pct"),
         }
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "experiment": self.experiment,
-            "scale": self.scale,
-            "bandwidth": self.bandwidth,
-            "vms": self.vms,
-            "accelerator": self.accelerator,
-            "setups": {s.setup.value: asdict(s) for s in self.setups},
+            "setups": {s.setup.value: s.to_json() for s in self.setups},
+            "ratios": {setup.value: row for setup, row in self.ratios().items()},
             **self.comparison(),
         }
 
 
-def _more(value: float | None, base: float | None) -> float | None:
+def _more(value: float, base: float | None) -> float | None:
     """How many percent `value` is above `base`; negative: below."""
-    return None if value is None or not base else round((value / base - 1) * 100, 2)
-
-
-def to_text(result: Result) -> str:
-    """The comparison as a table for a terminal."""
-    heads = ("completion s", "write MB/s", "AGBs", "cache AGBs", "data", "left")
-    head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(heads, (12, 10, 10, 10, 6, 5), strict=True))
-    rows = [
-        f"{s.setup:<12} {s.completion_s:>12.1f} {s.app_write_mb_s:>10.1f} {s.agbs:>10.0f} {s.cache_agbs:>10.0f} "
-        f"{'ok' if s.checksums_ok else 'WRONG':>6} {s.volumes_left:>5}"
-        for s in result.setups
-    ]
-    title = (
-        f"{result.experiment}: scale {result.scale:g}, bandwidth {result.bandwidth:g}, "
-        f"{result.vms} VM(s), {result.accelerator}"
-    )
-    return "\n".join([title, head, *rows, *_sentences(result)])
-
-
-def _sentences(result: Result) -> list[str]:
-    numbers = result.comparison()
-    said = {
-        "overhead_slow_vs_fast_pct": "static-slow completes {:+.1f} % later than static-fast",
-        "overhead_vs_fast_pct": "adaptive    completes {:+.1f} % later than static-fast",
-        "agbs_vs_fast_pct": "adaptive    costs {:+.1f} % against static-fast",
-        "agbs_vs_slow_pct": "adaptive    costs {:+.1f} % against static-slow",
-    }
-    return [text.format(numbers[key]) for key, text in said.items() if numbers[key] is not None]
+    return None if not base else round((value / base - 1) * 100, 2)

@@ -77,7 +77,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
     scaled = plan.scaled()
     with open_endpoint(plan, scaled, folder / "cloud") as cloud:
-        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
+        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
         with guest.vm:
             guest.prepare(cloud)
             guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 
 from elastio.machine import TRANSITIONS
-from elastio.model import RequestKind, VolumeState
+from elastio.model import Forecast, RequestKind, VolumeState
 from elastio.policy import Policy
+from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
@@ -49,10 +51,24 @@ def draw_load(draw: Random) -> tuple[Stretch, ...]:
     return (*stretches, Stretch(1e9, 0))
 
 
+class Wild:
+    """A forecaster that is wrong about everything until the storm is over."""
+
+    def __init__(self, seed: int, clock: SimClock) -> None:
+        self._draw, self._clock = Random(seed), clock
+
+    def forecast(self, now: float, wall: float) -> Forecast | None:
+        draw = self._draw
+        if self._clock.elapsed() > HORIZON_S or draw.random() < 0.2:
+            return None
+        begins_at = now + draw.choice((0.0, draw.uniform(0, 60), draw.uniform(-20, 90), math.inf, math.nan))
+        return Forecast(begins_at, draw.choice((-1, 0, int(draw.uniform(0, 8e9)))), draw.uniform(0.7, 1))
+
+
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(self, seed: int, faults: int, accidents: int, happenings: int) -> None:
+    def __init__(self, seed: int, faults: int, accidents: int, happenings: int, *, wild: bool = False) -> None:
         draw = Random(seed)
         plan = FaultPlan.random(seed, faults, accidents, HORIZON_S)
         load = Trace(draw_load(draw), block_bytes=KERNEL.block_bytes)
@@ -61,7 +77,8 @@ class Storm:
             (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
             key=lambda h: h.at_s,
         )
-        self.sim = Simulation(self.world, POLICY, seed=seed)
+        forecaster = Wild(seed, self.world.clock) if wild else None
+        self.sim = Simulation(self.world, POLICY, seed=seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
         self.sim.on_step = self.check
         self.told = f"seed {seed}: {plan.story()}; " + ", ".join(f"{h.kind} at {h.at_s:.1f}" for h in self.happenings)

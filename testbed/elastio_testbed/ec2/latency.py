@@ -23,6 +23,11 @@ class Delay:
         if not 0 < self.median_s <= self.p99_s < math.inf:
             raise ValueError(f"a delay needs 0 < median <= p99, got {self.median_s} and {self.p99_s} s")
 
+    def mean_s(self) -> float:
+        """The expected duration in seconds."""
+        sigma = math.log(self.p99_s / self.median_s) / _Z_P99
+        return self.median_s * math.exp(sigma**2 / 2)
+
     def draw(self, rng: random.Random) -> float:
         """One duration in seconds."""
         spread: float = (self.p99_s / self.median_s) ** (rng.gauss(0, 1) / _Z_P99)

@@ -1,6 +1,7 @@
 """Records throughput in the guest: `python3 recorder.py OUT SECONDS`. One JSON line per interval.
 
-Keys: `t` (wall clock), `disks` (name -> [read sectors, written sectors], cumulative), `serials` (name -> serial).
+Keys: `t` (wall clock), `disks` (name -> [read sectors, written sectors], cumulative), `serials` (name -> serial, or
+the name that device-mapper gave).
 """
 
 import json
@@ -13,7 +14,8 @@ from typing import Any
 def serials() -> dict[str, Any]:
     found = {}
     for name in os.listdir("/sys/block"):
-        for path in (f"/sys/block/{name}/serial", f"/sys/block/{name}/device/serial"):
+        places = ("serial", "device/serial", "dm/name")
+        for path in (f"/sys/block/{name}/{place}" for place in places):
             try:
                 with open(path) as file:
                     found[name] = file.read().strip()

@@ -1,23 +1,22 @@
 """A bulk-synchronous checkpointing application, and the check of every byte it wrote.
 
-Runs in the guest: `python3 workload.py run SPEC REPORT` and `python3 workload.py verify SPEC`. SPEC is a JSON file:
-`directory`, `ranks`, `dumps` (bytes per dump over all ranks), `compute_s` (seconds before each dump but the first),
-`seed`. REPORT gets one JSON line per event, with wall-clock times.
+For the command line see reporting.py. SPEC: `ranks`, `dumps` (bytes per dump over all ranks), `compute_s` (seconds
+before each dump but the first).
 
 Each rank writes its share of a dump in 1 MiB writes and fsyncs it; a dump ends when the last rank's fsync has
 returned. Computing is sleeping: what is measured is the time that storage adds.
 """
 
-import json
 import multiprocessing
 import os
 import random
 import struct
-import sys
 import threading
 import time
 import zlib
 from typing import Any
+
+from elastio_testbed.guest.reporting import main, write_line
 
 BLOCK = 1 << 20
 STAMP_EVERY = 64 << 10
@@ -84,7 +83,7 @@ def run(spec: dict[str, Any], report_path: str) -> None:
             end: dict[str, Any] = {"done": True}
         except threading.BrokenBarrierError:
             end = {"error": "a rank failed"}
-        report.write(json.dumps(end) + "\n")
+        write_line(report, end)
     for process in ranks:
         process.join(timeout=60)
 
@@ -97,7 +96,7 @@ def run_dumps(spec: dict[str, Any], barrier: Any, report: Any) -> None:
         barrier.wait()
         barrier.wait()
         size = blocks_of(spec, dump) * BLOCK * spec["ranks"]
-        report.write(json.dumps({"dump": dump, "began": began, "ended": time.time(), "bytes": size}) + "\n")
+        write_line(report, {"dump": dump, "began": began, "ended": time.time(), "bytes": size})
 
 
 def verify(spec: dict[str, Any]) -> dict[str, Any]:
@@ -120,14 +119,5 @@ def verify(spec: dict[str, Any]) -> dict[str, Any]:
     return {"ok": not wrong, "wrong": wrong[:20], "checksums": checksums}
 
 
-def main() -> None:
-    with open(sys.argv[2]) as file:
-        spec = json.load(file)
-    if sys.argv[1] == "run":
-        run(spec, sys.argv[3])
-    else:
-        print(json.dumps(verify(spec)))
-
-
 if __name__ == "__main__":
-    main()
+    main(run, verify)

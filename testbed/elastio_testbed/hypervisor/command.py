@@ -23,6 +23,7 @@ _MASKED_UNITS = (
     *(f"modprobe@{module}.service" for module in ("dm_mod", "drm", "efi_pstore", "fuse", "loop")),
     *("systemd-network-generator.service", "systemd-pstore.service", "systemd-random-seed.service"),
     *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service"),
+    *("lvm2-monitor.service", "lvm2-lvmpolld.socket", "dm-event.socket", "blk-availability.service"),
 )
 # Ports are hot-plugged through ACPI: the services of native PCIe ports cost a fifth of the boot.
 _KERNEL = "quiet mitigations=off audit=0 apparmor=0 selinux=0 nokaslr fsck.mode=skip 8250.nr_uarts=1 pcie_ports=compat"

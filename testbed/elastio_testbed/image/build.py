@@ -14,8 +14,8 @@ from elastio_testbed.image.tools import run
 ROOT_LABEL = "elastio-root"
 # Sparse: only what is written takes space.
 _ROOT_SIZE = "4G"
-# Each change of the checkout makes another one, of some 600 MB.
-_KEPT_IMAGES = 6
+# Each change of the checkout makes another one, of some 600 MB, or 950 MB with the tools.
+_KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _SOURCES = ("elastio", "providers", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
 _BUILDER = Path(__file__).parent
@@ -37,13 +37,14 @@ class GuestImage:
     digest: str
 
 
-def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None) -> GuestImage:
+def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False) -> GuestImage:
     """Return the image of `checkout`, building what the cache lacks; needs root, and the network once.
 
+    `tools`: with the applications of the larger experiments; an image of its own, the everyday one does not grow.
     Raises ImageError when a step fails; the cache then keeps only the finished layers.
     """
     cache = cache or cache_directory()
-    debian = debian_root(cache)
+    debian = debian_root(cache, tools=tools)
     sources = [checkout / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
     directory = cached(cache / f"guest-{digest}", lambda unfinished: _build(unfinished, debian, checkout, cache))

@@ -1,5 +1,6 @@
 """Layer 1: the Debian root, as one tar file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from elastio_testbed.image.cache import cached, digest_of
@@ -30,6 +31,8 @@ PACKAGES = (
     "openssh-server",
     "sudo",
 )
+# Real applications of the experiments, and LVM: 330 MB that only their own image has.
+TOOLS = ("lammps", "bonnie++", "lvm2")
 # Raised when what is done below changes while the package list does not.
 _RECIPE = 1
 _EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
@@ -38,14 +41,14 @@ _ANONYMOUS = 'rm -f "$1"/etc/ssh/ssh_host_* && : > "$1/etc/machine-id"'
 _TIMEOUT_S = 1800
 
 
-def debian_root(cache: Path) -> Path:
-    """Path of the Debian root's tar file, built with mmdebstrap when the cache has none."""
-    digest = digest_of([SUITE, str(_RECIPE), *PACKAGES, *_EXCLUDED, _ANONYMOUS])
-    return cached(cache / f"debian-{digest}", _bootstrap) / "root.tar"
+def debian_root(cache: Path, *, tools: bool = False) -> Path:
+    """Path of the Debian root's tar file, with or without TOOLS; built with mmdebstrap when the cache has none."""
+    packages = (*PACKAGES, *TOOLS) if tools else PACKAGES
+    digest = digest_of([SUITE, str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
+    return cached(cache / f"debian-{digest}", lambda unfinished: _bootstrap(unfinished, packages)) / "root.tar"
 
 
-def _bootstrap(directory: Path) -> None:
+def _bootstrap(directory: Path, packages: Sequence[str]) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED]
-    packages = ",".join(PACKAGES)
-    options = ["--variant=minbase", f"--include={packages}", *excluded, f"--customize-hook={_ANONYMOUS}"]
+    options = ["--variant=minbase", f"--include={','.join(packages)}", *excluded, f"--customize-hook={_ANONYMOUS}"]
     run(["mmdebstrap", *options, SUITE, str(directory / "root.tar")], timeout_s=_TIMEOUT_S)

@@ -6,21 +6,25 @@ sizes bought are larger than in the scaled EC2, and so are the costs.
 
 from __future__ import annotations
 
-import datetime
 import re
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
+from keystoneauth1.exceptions import ClientException
+from openstack.exceptions import SDKException
+
 from elastio.units import GIB
-from elastio_testbed.ec2 import Scale
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.image import GuestImage
-from elastio_testbed.image.tools import chroot, run
+from elastio_testbed.image.tools import chroot
 from elastio_testbed.machine import HOST_IN_GUEST, Guest
 from elastio_testbed.openstack import content
+from elastio_testbed.openstack.books import CinderBooks
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.front import Front
@@ -28,35 +32,41 @@ from elastio_testbed.openstack.hands import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.lab import Lab, open_lab
 from elastio_testbed.openstack.server import Server, boot
 from elastio_testbed.result import SetupResult
-from elastio_testbed.run import Evidence, Plan, drive
+from elastio_testbed.trial import Evidence, Plan, Trial
 
 CLOUDS = "/etc/openstack/clouds.yaml"
+# What Cinder sells least, and the agent's cap in first caches, as in every experiment.
+LEAST_GIB, MOST_CACHES = 1, 4
 _VIRSH = ("virsh", "-c", "qemu:///system")
 _VIRSH_S = 60.0
 _VOLUME_S = 120.0
-_MIB_S = 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A volume's life as Cinder's database has it; `deleted_at` None while it lives."""
-
-    id: str
-    serial: str
-    size_gib: int
-    throughput_mib_s: float
-    created_at: float
-    deleted_at: float | None
+def check(plan: Plan) -> None:
+    """Raises LabError, before anything is made, for a plan that this cloud cannot run."""
+    if plan.vms != 1 or plan.side_by_side:
+        raise LabError("the laboratory's OpenStack runs one guest at a time; --vms and --side-by-side are for EC2")
+    if plan.needs_tools:
+        raise LabError("the laboratory's OpenStack has no room for applications or lvmcache: run demo or cm1")
+    scaled = plan.scaled()
+    wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
+    sold = tuple(kind.bytes_s for kind in content.TYPES)
+    if wanted != sold:
+        raise LabError(f"the volume types carry {sold} bytes/s and the experiment wants {wanted}: use --bandwidth 0.5")
 
 
 class NovaMachine:
     """What an experiment asks of a machine, by Nova, Cinder and libvirt."""
 
     def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
-        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
-        self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
-        self.tenant.clear()  # of what an interrupted experiment left
         self._lab = lab
+        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
+        try:
+            self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
+            self.tenant.clear()  # of what an interrupted experiment left
+        except BaseException:
+            self.server.delete()
+            raise
 
     @property
     def agent(self) -> GuestAgent:
@@ -79,14 +89,13 @@ class NovaMachine:
         """Buy a volume and attach it; returns its id when both services say so."""
         body = {"volume": {"size": size_gib, "volume_type": kind, "name": "backing"}}
         cloud = self.tenant.cloud
-        volume_id: str = cloud.block_storage.post("/volumes", json=body).json()["volume"]["id"]
+        volume = _accepted(cloud.block_storage.post("/volumes", json=body), "sell the backing volume")["volume"]
         self.tenant.settle()
-        wanted = {"volumeAttachment": {"volumeId": volume_id}}
-        answer = cloud.compute.post(f"/servers/{self.server.id}/os-volume_attachments", json=wanted)
-        if answer.status_code >= 300:
-            raise LabError(f"Nova does not attach the backing volume: {answer.status_code} {answer.text}")
+        wanted = {"volumeAttachment": {"volumeId": volume["id"]}}
+        path = f"/servers/{self.server.id}/os-volume_attachments"
+        _accepted(cloud.compute.post(path, json=wanted), "attach the backing volume")
         self.tenant.settle()
-        return volume_id
+        return str(volume["id"])
 
     def set_limit(self, serial: str, bytes_per_second: int | None) -> None:
         """Lift the type's QoS for the check at the end; Nova itself never changes it while attached."""
@@ -104,39 +113,11 @@ class NovaMachine:
     def disks(self) -> tuple[str, ...]:
         """Volumes attached, as Nova shows them."""
         path = f"/servers/{self.server.id}/os-volume_attachments"
-        shown = self.tenant.cloud.compute.get(path).json()["volumeAttachments"]
+        shown = _accepted(self.tenant.cloud.compute.get(path), "list what is attached")["volumeAttachments"]
         return tuple(row["volumeId"] for row in shown)
 
     def _virsh(self, *argv: str) -> str:
         return chroot(self._lab.root, [*_VIRSH, *argv], timeout_s=_VIRSH_S)
-
-
-class CinderBooks:
-    """What was bought, for costs and for what is left over; stands where the EC2 endpoint stands elsewhere."""
-
-    scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
-
-    def __init__(self, lab: Lab, tenant: Tenant, since: float) -> None:
-        self._lab, self._tenant, self._since = lab, tenant, since
-
-    def volumes(self) -> list[Row]:
-        """Every cache volume of this experiment, deleted ones too. The API shows those no more, the database does."""
-        names = "v.id, v.size, t.name, v.created_at, v.deleted_at"
-        question = (
-            f"SELECT {names} FROM volumes v JOIN volume_types t ON v.volume_type_id = t.id "
-            f"WHERE v.display_name LIKE 'elastio-%' AND v.created_at >= FROM_UNIXTIME({int(self._since)})"
-        )
-        argv = ["chroot", str(self._lab.root), "mysql", "--batch", "--skip-column-names", "cinder"]
-        text = run(argv, timeout_s=_VIRSH_S, stdin=f"SET time_zone = '+00:00'; {question};")
-        return [_row(line.split("\t")) for line in text.splitlines()]
-
-    def live_volumes(self) -> list[str]:
-        """Cache volumes Cinder still has."""
-        return [row["id"] for row in self._tenant.volumes() if row["name"].startswith("elastio-")]
-
-    def settle(self, seconds: float) -> None:
-        """Let deletions finish. `seconds` is what the caller allows; the tenant's own bound is 90."""
-        self._tenant.settle()
 
 
 class NovaGuest(Guest):
@@ -148,13 +129,23 @@ class NovaGuest(Guest):
         self.vm = machine  # type: ignore[assignment]  # what an experiment asks of a machine, it answers
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
+        self.sample_interval_s = scaled.sample_interval_s
+        self.lvmcache, self.own_disks = None, 1
+
+    @property
+    def backing_gib(self) -> int:
+        return -(-self.scaled.backing_bytes // GIB)
+
+    @property
+    def backing_bytes(self) -> int:
+        """What Cinder sold: whole GiB."""
+        return self.backing_gib * GIB
 
     def prepare(self, endpoint: Any, *, boot_s: float = 240.0) -> None:
         """As for EC2, with the backing volume bought from Cinder first."""
         self.vm.start(boot_s)
         kind = "fast" if self.setup is Setup.STATIC_FAST else "slow"
-        size_gib = -(-self.scaled.backing_bytes // GIB)
-        self.serial = self.machine.attach_new(size_gib, kind)[:20]
+        self.serial = self.machine.attach_new(self.backing_gib, kind)[:20]
         self._await_disk()
         super().prepare(endpoint, boot_s=boot_s)
 
@@ -168,75 +159,92 @@ class NovaGuest(Guest):
 
     def _start_agent(self, endpoint: Any) -> None:
         credential = self.machine.tenant.credential
-        self.vm.agent.write_file(CLOUDS, _clouds(self._front, credential), 0o600)
+        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
+        self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
         self.write_config(endpoint)
         self.check(["systemctl", "start", "elastiod"], timeout_s=90)
         self.wait_for(lambda status: status["owned"] is not None, 240, "the cloud to be asked")
 
     def write_config(self, endpoint: Any, **overrides: str) -> None:
-        """The agent's configuration: sizes in whole GiB, the rest as in every experiment."""
-        scaled = self.scaled
-        lines = {
-            "[device]": "",
-            "backing_uuid": f'"{self.backing_uuid}"',
-            "bandwidth_mb_s": f"{content.TYPES[0].bytes_s / 1e6}",
-            "[cache]": "",
-            "bandwidth_mb_s ": f"{content.TYPES[1].bytes_s / 1e6}",
-            "initial_size_gib": "1",
-            "min_size_gib": "1",
-            "max_size_gib": "4",
-            "size_step_gib": "1",
-            "[policy]": "",
-            "inactivity_delay_s": f"{scaled.inactivity_delay_s}",
-            "cool_down_s": "1",
-            "[provider]": "",
-            "name": '"openstack"',
-            "[provider.openstack]": "",
-            "cloud": '"lab"',
-            "clouds_file": f'"{CLOUDS}"',
-        }
-        for kind, table in TYPES.items():
-            lines[f"[provider.openstack.types.{kind}]"] = ""
-            # a space more for each, because keys of a dictionary are unique and TOML does not mind
-            pad = " " * len(lines)
-            lines.update({f"{key}{pad}": str(value) for key, value in dict(table).items()})  # type: ignore[call-overload]
-        lines.update(overrides)
-        text = "\n".join(key if key.startswith("[") else f"{key} = {value}" for key, value in lines.items())
-        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode() + b"\n", 0o640)
+        """The agent's configuration; `overrides` replaces lines of [cache]."""
+        text = config_text(self.backing_uuid, self.scaled, overrides)
+        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode(), 0o640)
 
 
-def _require_sold(scaled: Scaled) -> None:
-    """Raises LabError where the experiment's bandwidths are not those the volume types carry."""
-    wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
-    sold = tuple(kind.bytes_s for kind in content.TYPES)
-    if wanted != sold:
-        raise LabError(f"the volume types carry {sold} bytes/s and the experiment wants {wanted}: use --bandwidth 0.5")
+class OpenstackTrial(Trial):
+    """A set-up on a fresh guest that Nova boots. Its methods raise LabError and ImageError, too."""
+
+    def prepare(self) -> None:
+        """Start the services that do not run, boot the guest, and put device, filesystem and agent in place."""
+        with _told():
+            lab = open_lab(self.say)
+            lab.up(self.say)
+            self.say("booting a guest with Nova")
+            enter = self._stack.enter_context
+            front = enter(Front(Cassette(), live=True))
+            machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
+            self._cloud = CinderBooks(lab, machine.tenant, time.time() - 1)
+            guest = NovaGuest(machine, front, self.setup, self.scaled)
+            self.guests.append(guest)
+            guest.prepare(self._cloud)
+
+    def finish(self, cancelled: threading.Event) -> None:
+        """See `Trial`."""
+        with _told():
+            super().finish(cancelled)
+
+    def conclude(self) -> tuple[SetupResult, Evidence]:
+        """See `Trial`."""
+        with _told():
+            return super().conclude()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _told():
+            super().__exit__(kind, error, trace)
 
 
-def run_setup(plan: Plan, setup: Setup, image: GuestImage, say: Callable[[str], None]) -> tuple[SetupResult, Evidence]:
-    """One set-up on a fresh guest that Nova boots. Raises LabError, too."""
-    if plan.vms != 1:
-        raise LabError("the laboratory's OpenStack runs one guest; --vms is for EC2")
-    scaled = plan.scaled()
-    _require_sold(scaled)
-    lab = open_lab(say)
-    lab.up(say)
-    with Front(Cassette(), live=True) as front, NovaMachine(lab, image, f"{plan.experiment}-{setup}") as machine:
-        guest = NovaGuest(machine, front, setup, scaled)
-        books = CinderBooks(lab, machine.tenant, time.time() - 1)
-        return drive(plan, setup, [guest], books, say)  # type: ignore[arg-type]  # books answer what is asked of an endpoint
+def config_text(backing_uuid: str, scaled: Scaled, cache: Mapping[str, str]) -> str:
+    """The agent's configuration: sizes in whole GiB, the rest as in every experiment.
+
+    Nothing is bought on top to drain: no volume type carries more than the fast one, which static-fast has, too.
+    """
+    slow, fast = content.TYPES
+    first_gib = max(LEAST_GIB, -(-round(scaled.initial_cache_gib * GIB) // GIB))
+    tables: dict[str, Mapping[str, object]] = {
+        "device": {"backing_uuid": f'"{backing_uuid}"', "bandwidth_mb_s": slow.bytes_s / 1e6},
+        "cache": {
+            "bandwidth_mb_s": fast.bytes_s / 1e6,
+            "drain_bandwidth_mb_s": 0,
+            "initial_size_gib": first_gib,
+            "min_size_gib": LEAST_GIB,
+            "max_size_gib": MOST_CACHES * first_gib,
+            "size_step_gib": 1,
+            **cache,
+        },
+        "policy": {"inactivity_delay_s": scaled.inactivity_delay_s, "cool_down_s": 1},
+        "agent": {"sample_interval_s": scaled.sample_interval_s},
+        "provider": {"name": '"openstack"'},
+        "provider.openstack": {"cloud": '"lab"', "clouds_file": f'"{CLOUDS}"'},
+    }
+    for kind, table in TYPES.items():
+        tables[f"provider.openstack.types.{kind}"] = dict(table)  # type: ignore[call-overload]  # numbers only
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()) for name, table in tables.items()
+    )
 
 
-def _row(columns: list[str]) -> Row:
-    volume_id, size, kind, created, deleted = columns
-    speed = next(k.bytes_s for k in content.TYPES if k.name == kind)
-    ended = None if deleted == "NULL" else _wall(deleted)
-    return Row(volume_id, volume_id[:20], int(size), speed / _MIB_S, _wall(created), ended)
+def _accepted(answer: Any, what: str) -> Any:
+    if answer.status_code >= 300:
+        raise LabError(f"OpenStack does not {what}: {answer.status_code} {answer.text}")
+    return answer.json()
 
 
-def _wall(text: str) -> float:
-    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()
-
-
-def _clouds(front: Front, credential: Any) -> bytes:
-    return clouds_text(front.auth_url(HOST_IN_GUEST), credential.id, credential.secret).encode()
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the SDK raises becomes LabError."""
+    try:
+        yield
+    except (SDKException, ClientException) as error:
+        raise LabError(f"the laboratory's OpenStack does not answer as it should: {error}") from error

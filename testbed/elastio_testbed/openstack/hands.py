@@ -71,9 +71,9 @@ class Tenant:
         found: list[dict[str, Any]] = self.cloud.block_storage.get("/volumes/detail").json()["volumes"]
         return found
 
-    def settle(self) -> None:
-        """Wait until no volume is between two states and Nova agrees with Cinder. Raises LabError after 90 s."""
-        deadline = time.monotonic() + _SETTLE_S
+    def settle(self, seconds: float = _SETTLE_S) -> None:
+        """Wait until no volume is between two states and Nova agrees with Cinder. Raises LabError after `seconds`."""
+        deadline = time.monotonic() + seconds
         while True:
             rows = self.volumes()
             held = {row["id"] for row in rows if row["attachments"]}

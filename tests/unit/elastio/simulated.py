@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from elastio.policy import Policy
+from elastio.ports import Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptBooks, Point, Simulation, ignore
@@ -34,11 +35,12 @@ def machine(
     *,
     point: Point = ignore,
     books: KeptBooks | None = None,
+    forecaster: Forecaster | None = None,
     **policy: Any,
 ) -> Simulation:
     """The agent on this load and story; `policy` overrides POLICY."""
     world = SimWorld(WorldSettings(kernel=KERNEL, seed=5), Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
-    return Simulation(world, replace(POLICY, **policy), point=point, books=books)
+    return Simulation(world, replace(POLICY, **policy), point=point, books=books, forecaster=forecaster)
 
 
 def decisions(sim: Simulation) -> list[str]:

@@ -21,13 +21,16 @@ PHASES = {
 }
 
 EVENTS = {
-    Event.BOOST_WANTED: "Utilization reached the threshold for the hold time, or an operator asked; no cap forbids it.",
+    Event.BOOST_WANTED: "Utilization reached the threshold for the hold time, a sure forecast says that a burst is "
+    "near, or an operator asked; no cap forbids it.",
     Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
     Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
     Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
     Event.BOOST_ABANDONED: "The deadline passed, the volume failed, or its disk was not what was bought.",
-    Event.BOOST_WITHDRAWN: "The load was over before the cache was there, or an operator asked to flush or pause.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay, or an operator asked.",
+    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
+    "operator asked to flush or pause.",
+    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
+    "has its chance left, or an operator asked.",
     Event.LOAD_RETURNED: "Utilization is back above the threshold and nobody asked for the flush.",
     Event.CACHE_LEFT: "The kernel shows no cache set any more.",
     Event.DRAINED: "Clean, nothing dirty, and mode `none`: all three.",

@@ -12,12 +12,15 @@ import pytest
 
 from elastio.books import TOUCH_EVERY_S, LedgerBooks, local_zone
 from elastio.config import load
+from elastio.history_store import read_loads
 from elastio.ledger import Ledger
 from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.policy import Policy
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
-from elastio.state import Cycle, Marks, Trigger
+from elastio.state import Cycle, Marks, Phase, Trigger
+
+from .simulated import KERNEL, assert_at_rest, machine
 
 GB = 10**9
 NOW = 1000.0
@@ -137,3 +140,34 @@ def test_a_day_follows_the_rules_of_the_zone(tmp_path: Path) -> None:
     berlin = local_zone(zone)
     offsets = [datetime(2026, month, 1, tzinfo=berlin).utcoffset() for month in (1, 7)]
     assert offsets == [timedelta(hours=1), timedelta(hours=2)]
+
+
+def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
+    with Ledger(path) as ledger:
+        sim = machine(books=LedgerBooks(ledger, KERNEL.backing_uuid))
+        sim.run_for(15)
+        assert_at_rest(sim)
+        (row,) = ledger.cycles(0.0, sim.world.clock.wall())
+    steps = row.steps
+    inside = (steps.decide_s, steps.format_s, steps.register_s, steps.attach_set_s)
+    cloud = (steps.create_s, steps.attach_volume_s, steps.appear_s)
+    assert all(s is not None for s in (*inside, *cloud, steps.own_s, steps.boost_s))
+    assert steps.own_s == pytest.approx(sum(s or 0 for s in inside))
+    assert steps.boost_s == pytest.approx(sum(s or 0 for s in (*inside, *cloud)))
+
+
+def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Ledger(path) as ledger:
+        books = LedgerBooks(ledger, KERNEL.backing_uuid)
+        sim = machine(books=books)
+        sim.run_for(15)
+        assert_at_rest(sim)
+        books.flush(wall=sim.world.clock.wall())
+        (load,) = read_loads(ledger.file).values()
+        assert load.written_bytes == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.1)
+        spoil(path)
+        sim.run_for(100)
+        assert sim.phase is Phase.IDLE
+    assert "the history waits" in caplog.text

@@ -46,7 +46,7 @@ def refusal_of(document: dict[str, Any]) -> str:
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
-    assert parse(LEAST).policy() == Policy(60.0, 128.0, backing_uuid=UUID)
+    assert parse(LEAST).policy() == Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID)
 
 
 def test_every_key_reaches_the_policy() -> None:
@@ -229,7 +229,7 @@ def test_a_folder_in_the_files_place_is_one_sentence(tmp_path: Path) -> None:
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 26
+    assert len(rules) == 29
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

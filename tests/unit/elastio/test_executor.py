@@ -16,6 +16,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    Formatted,
     ListVolumes,
     Outcome,
     ReleaseCacheDisk,
@@ -85,13 +86,13 @@ class Machine:
     def formatted(self) -> tuple[Volume, CacheSetUuid]:
         volume = self.plugged()
         self.done(TuneBacking())
-        cache_set = self.done(FormatCache(volume.serial, volume.size_bytes)).value
-        assert isinstance(cache_set, str)
-        return volume, CacheSetUuid(cache_set)
+        made = self.done(FormatCache(volume.serial, volume.size_bytes)).value
+        assert isinstance(made, Formatted)
+        return volume, made.cache_set
 
     def boosted(self) -> tuple[Volume, CacheSetUuid]:
         volume, cache_set = self.formatted()
-        self.done(AttachCacheSet(cache_set, volume.serial, flush=False))
+        self.done(AttachCacheSet(cache_set, volume.serial, flush_mb_s=0.0))
         self.world.advance(60.0)
         return volume, cache_set
 
@@ -113,9 +114,9 @@ def machine() -> Machine:
 
 def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
     volume, cache_set = machine.boosted()
-    machine.done(SetFlush(running=True))
+    machine.done(SetFlush(None))
     machine.done(EnterPhase2())
-    machine.done(EnterPhase1(flush=False))
+    machine.done(EnterPhase1(flush_mb_s=0.0))
     machine.done(EnterPhase2())
     machine.done(DetachCacheSet(cache_set))
     machine.world.advance(60.0)
@@ -131,7 +132,7 @@ def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
 def test_phases_reach_the_kernel(machine: Machine) -> None:
     volume, cache_set = machine.boosted()
     seen = []
-    for action in (EnterPhase2(), EnterPhase1(flush=False), SetFlush(running=True)):
+    for action in (EnterPhase2(), EnterPhase1(flush_mb_s=0.0), SetFlush(None)):
         machine.done(action)
         backing = machine.look(volume).backing
         assert backing is not None

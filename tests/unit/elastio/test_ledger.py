@@ -1,19 +1,14 @@
-"""The ledger: idempotent rows, bills, steps across reboots, device spans, migration, other processes."""
+"""The ledger: idempotent rows, bills, steps across reboots, device spans."""
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import elastio.ledger
-from elastio.errors import LedgerError
-from elastio.ledger import GAP_S, MIGRATIONS, Ledger
+from elastio.ledger import GAP_S, Ledger
 from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.report import CycleRow
 from elastio.state import Cycle, Marks, Trigger
@@ -22,7 +17,9 @@ GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
 START = BOOT + 1000.0
 QUOTE = Quote(VolumeSpec(12 * GB, 128.0), "USD", 3.6, 60.0, "a price list")  # 0.001 USD a second
-DECIDED = Cycle("token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(decided=1000.0))
+DECIDED = Cycle(
+    "token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(crossed=999.5, decided=1000.0)
+)
 
 
 def volume(token: str = "token-1", uuid: str = "dev") -> Volume:
@@ -33,7 +30,7 @@ BOUGHT = replace(
     DECIDED, volume_id=VolumeId("vol-1"), serial=Serial("vol1"), volume=volume(), opened_wall=START + 1
 ).marked(created=1002.0)
 BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, evicted_bytes=GB).marked(
-    appeared=1003.5, formatted=1003.75, boosted=1004.0
+    asked=1002.5, appeared=1003.5, formatted=1003.625, registered=1003.75, boosted=1004.0
 )
 CLOSED = replace(BOOSTED, closed_wall=START + 101).marked(
     quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
@@ -94,7 +91,7 @@ def test_cycle_picked_up_by_its_tags_keeps_what_the_row_knew(ledger: Ledger) -> 
     row = only(ledger)
     assert (row.trigger, row.started_wall, row.wanted_size_bytes) == ("load", START, 10 * GB)
     assert (row.price_per_hour, row.peak_dirty_bytes) == (3.6, 5 * GB)
-    assert (row.steps.create_s, row.steps.boost_s) == (2.0, 4.0)
+    assert (row.steps.create_s, row.steps.boost_s) == (2.0, 4.5)
 
 
 def test_sold_size_survives_a_record_without_the_volume(ledger: Ledger) -> None:
@@ -152,8 +149,32 @@ def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
 def test_steps_are_the_differences_of_the_marks(ledger: Ledger) -> None:
     ledger.record(CLOSED, QUOTE, BOOT)
     steps = only(ledger).steps
-    assert (steps.create_s, steps.appear_s, steps.format_s, steps.attach_s) == (2.0, 1.5, 0.25, 0.25)
-    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.0, 30.0, 90.0)
+    assert (steps.decide_s, steps.create_s, steps.attach_volume_s, steps.appear_s) == (0.5, 2.0, 0.5, 1.0)
+    assert (steps.format_s, steps.register_s, steps.attach_set_s) == (0.125, 0.125, 0.25)
+    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.5, 30.0, 90.0)
+
+
+def test_own_share_is_all_but_the_clouds_steps(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert steps.own_s == 0.5 + 0.125 + 0.125 + 0.25
+    assert steps.boost_s == steps.own_s + 2.0 + 0.5 + 1.0
+
+
+def test_a_boost_that_no_sample_asked_for_begins_with_its_decision(ledger: Ledger) -> None:
+    asked = replace(CLOSED, trigger=Trigger.OPERATOR, marks=replace(CLOSED.marks, crossed=None))
+    ledger.record(asked, QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert (steps.decide_s, steps.boost_s, steps.own_s) == (None, 4.0, 0.5)
+
+
+def test_boosts_of_the_first_release_show_the_steps_that_it_marked(ledger: Ledger) -> None:
+    marks = replace(CLOSED.marks, crossed=None, asked=None, registered=None)
+    ledger.record(replace(CLOSED, marks=marks), QUOTE, BOOT)
+    steps = only(ledger).steps
+    assert (steps.create_s, steps.format_s, steps.boost_s) == (2.0, 0.125, 4.0)
+    unknown = (steps.decide_s, steps.attach_volume_s, steps.appear_s, steps.register_s, steps.attach_set_s, steps.own_s)
+    assert unknown == (None,) * 6
 
 
 def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
@@ -167,7 +188,7 @@ def test_steps_span_a_reboot(ledger: Ledger) -> None:
     after = replace(BOOSTED, closed_wall=START + 3000).marked(quiet=20.0, clean=50.0, deleted=70.0)
     ledger.record(after, None, BOOT + 2000)
     steps = only(ledger).steps
-    assert (steps.attach_s, steps.flush_s) == (0.25, 30.0)
+    assert (steps.attach_set_s, steps.flush_s) == (0.25, 30.0)
     assert steps.attached_s == 2070.0 - 1004.0
 
 
@@ -277,126 +298,3 @@ def test_learned_size_is_kept_per_device(path: Path) -> None:
         ledger.set_learned_size("dev", 6 * GB)
     with Ledger(path) as ledger:
         assert (ledger.learned_size("dev"), ledger.learned_size("other")) == (6 * GB, 5 * GB)
-
-
-# --- the file --------------------------------------------------------------------------------------------
-
-READER = """
-import sys
-from pathlib import Path
-from elastio.ledger import Ledger
-with Ledger(Path(sys.argv[1]), read_only=True) as ledger:
-    print(*(c.token for c in ledger.cycles(0, 1e12)))
-"""
-
-
-def read_elsewhere(path: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", READER, str(path)], capture_output=True, text=True, timeout=60, check=True
-    )
-    return done.stdout.strip()
-
-
-@pytest.mark.runs_programs
-def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
-    ledger.record(CLOSED, QUOTE, BOOT)  # a reader that takes its time blocks no writer
-    assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
-    reader.close()
-    assert read_elsewhere(path) == "token-1"
-
-
-@pytest.mark.runs_programs
-@pytest.mark.runs_programs
-def test_closed_ledger_can_be_read(path: Path) -> None:
-    with Ledger(path) as ledger:
-        ledger.record(BOUGHT, QUOTE, BOOT)
-    assert read_elsewhere(path) == "token-1"
-
-
-def test_reader_does_not_create_a_ledger(path: Path) -> None:
-    with pytest.raises(LedgerError, match=r"ledger\.db"):
-        Ledger(path, read_only=True)
-    assert not path.exists()
-
-
-def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
-    with Ledger(path, read_only=True) as reader, pytest.raises(LedgerError, match="readonly"):
-        reader.set_learned_size("dev", GB)
-    assert ledger.learned_size("dev") is None
-
-
-def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
-    with pytest.raises(LedgerError, match="NOT NULL"):
-        ledger.record(replace(CLOSED, marks=Marks(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
-    assert only(ledger).is_open
-    ledger.record(CLOSED, QUOTE, BOOT)
-    assert not only(ledger).is_open
-
-
-def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
-    bad = replace(CLOSED, marks=replace(CLOSED.marks, clean="soon"))  # type: ignore[arg-type]
-    with pytest.raises(LedgerError):
-        ledger.record(bad, QUOTE, BOOT)
-    assert rows(ledger) == ()
-
-
-def test_file_that_is_no_ledger_is_refused_and_left_alone(path: Path) -> None:
-    path.write_bytes(b"something else entirely, and long enough to be looked at" * 40)
-    before = path.read_bytes()
-    with pytest.raises(LedgerError, match="not a database"):
-        Ledger(path)
-    assert path.read_bytes() == before
-
-
-def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
-    Ledger(path).close()
-    with sqlite3.connect(path) as raw:
-        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
-    raw.close()
-    for read_only in (False, True):
-        with pytest.raises(LedgerError, match="newer elastio"):
-            Ledger(path, read_only=read_only)
-
-
-NEXT = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE learned SET note = 'old'"))
-
-
-def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger(path) as ledger:
-        ledger.record(CLOSED, QUOTE, BOOT)
-        ledger.set_learned_size("dev", GB)
-    monkeypatch.setattr(elastio.ledger, "MIGRATIONS", NEXT)
-    with pytest.raises(LedgerError, match="older elastio"):
-        Ledger(path, read_only=True)
-    with Ledger(path) as ledger:
-        assert only(ledger).token == "token-1"
-    raw = sqlite3.connect(path)
-    assert raw.execute("SELECT device_uuid, note FROM learned").fetchall() == [("dev", "old")]
-    assert raw.execute("PRAGMA user_version").fetchone() == (len(NEXT),)
-    raw.close()
-
-
-def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Ledger(path) as ledger:
-        ledger.set_learned_size("dev", GB)
-    broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
-    with monkeypatch.context() as patch:
-        patch.setattr(elastio.ledger, "MIGRATIONS", broken)
-        with pytest.raises(LedgerError, match="nowhere"):
-            Ledger(path)
-    with Ledger(path) as ledger:
-        assert ledger.learned_size("dev") == GB
-        ledger.set_learned_size("other", GB)
-
-
-def test_closing_twice_is_allowed_and_use_after_it_is_an_error(path: Path) -> None:
-    ledger = Ledger(path)
-    ledger.close()
-    ledger.close()
-    with pytest.raises(LedgerError, match="closed"):
-        ledger.learned_size("dev")

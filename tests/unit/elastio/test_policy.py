@@ -9,7 +9,6 @@ import pytest
 from elastio.model import Rates, Sample, Spend
 from elastio.policy import (
     Caps,
-    is_flush_wanted,
     is_load_high,
     is_quiet,
     learn_size,
@@ -129,9 +128,6 @@ def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_evictio
     assert learn_size(cycle(peak_in_use_percent=100, cutoff_percent=70), POLICY) == 10 * GIB
 
 
-# --- how to flush ----------------------------------------------------------------------------------------------
-
-
-def test_phase_1_flushes_only_while_the_load_is_below_the_threshold() -> None:
-    assert not is_flush_wanted(LoadWatch(utilization=0.30), POLICY)
-    assert is_flush_wanted(LoadWatch(utilization=0.29), POLICY)
+def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
+    pressed = cycle(pressed_bytes=GIB, evicted_bytes=GIB, cutoff_percent=70)
+    assert learn_size(pressed, POLICY) == learn_size(cycle(evicted_bytes=2 * GIB, cutoff_percent=70), POLICY)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,10 +22,8 @@ from elastio.report import (
     day_start,
     local_day,
     split_days,
-    to_csv,
-    to_dict,
-    to_text,
 )
+from elastio.report_views import to_csv, to_dict, to_text
 
 GB = 10**9
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp()
@@ -348,39 +344,3 @@ def test_cycle_before_any_sight_of_a_device_is_reported_without_comparison() -> 
     assert report.vm.cache_agbs == pytest.approx(128_000)
     assert report.vm.of_static_fast_percent is None
     assert report.days[0].cost.cache_agbs == pytest.approx(128_000)
-
-
-# --- renderers -------------------------------------------------------------------------------------------
-
-
-def test_text_columns_line_up_and_fit_one_screen() -> None:
-    cycles = [cycle(NOON + i * 1000, NOON + i * 1000 + 100, f"t{i:03d}") for i in range(2000)]
-    text = to_text(report_of(cycles, [span(NOON, NOON + 2_000_000)], NOON + 2_000_000))
-    lines = text.splitlines()
-    assert len(lines) <= 25
-    assert max(len(line) for line in lines) <= 115
-    phases = lines[: lines.index("")]
-    right = phases[0].index("cache AGBs") + len("cache AGBs")
-    assert phases[1] == "(1988 earlier)"
-    assert all(line[:right].endswith("128,000") for line in phases[2:])
-
-
-def test_agbs_have_the_stable_names() -> None:
-    data = to_dict(report_of([cycle(NOON, NOON + 10)], [span(NOON, NOON + 100)], NOON + 100))
-    names = {"backing_agbs", "cache_agbs", "total_agbs", "static_slow_agbs", "static_fast_agbs"}
-    for part in (data["phases"][0], data["days"][0], data["vm"]):
-        assert {key for key in part if key.endswith("_agbs")} == names
-    assert data["phases"][0]["currency"] == "USD"
-
-
-def test_csv_is_one_table_with_phases_days_and_the_vm() -> None:
-    report = report_of([cycle(NOON, NOON + 10), refused(NOON + 50)], [span(NOON, NOON + 100)], NOON + 100)
-    rows = list(csv.DictReader(io.StringIO(to_csv(report))))
-    assert [(r["kind"], r["name"]) for r in rows] == [
-        ("phase", "t"),
-        ("phase", "refused"),
-        ("day", "2026-03-10"),
-        ("vm", "total"),
-    ]
-    assert [float(r["cache_agbs"]) for r in rows] == [12800.0, 0.0, 12800.0, 12800.0]
-    assert rows[1]["failure"] == "the quota of volume storage is reached"

@@ -36,3 +36,8 @@ def test_the_initial_cache_is_a_whole_number_of_the_scaled_clouds_units() -> Non
     initial_bytes = scaled.initial_cache_gib * 2**30
     assert initial_bytes % scaled.unit_bytes == 0
     assert initial_bytes == pytest.approx(1.25e9, rel=0.03)
+
+
+@pytest.mark.parametrize(("time", "interval_s"), [(1.0, 1.0), (2.0, 2.0), (0.25, 0.25), (0.06, 0.2)])
+def test_the_agent_samples_at_the_pace_of_the_run_and_never_faster_than_it_may(time: float, interval_s: float) -> None:
+    assert Scaled(CM1, time, 0.5).sample_interval_s == interval_s

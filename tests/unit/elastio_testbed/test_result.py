@@ -3,33 +3,13 @@ from __future__ import annotations
 import pytest
 
 from elastio_testbed.experiment import Setup
-from elastio_testbed.result import Result, SetupResult, to_text
+from elastio_testbed.result import Result
 
-
-def setup_result(setup: Setup, completion_s: float, agbs: float, left: int = 0) -> SetupResult:
-    return SetupResult(
-        setup=setup,
-        completion_s=completion_s,
-        total_s=completion_s + 10,
-        agbs=agbs,
-        cache_agbs=0.0,
-        app_write_mb_s=50.0,
-        dumps_s=(1.0,),
-        checksums_ok=True,
-        volumes_left=left,
-    )
-
-
-def result(*setups: SetupResult) -> Result:
-    return Result("cm1", 1.0, 1.0, 1, "tcg", setups)
+from .documents import phase, repetition, setup_result
 
 
 def test_comparison_gives_the_published_percentages_for_the_published_figures() -> None:
-    numbers = result(
-        setup_result(Setup.STATIC_SLOW, 1471, 100.0),
-        setup_result(Setup.STATIC_FAST, 1190, 266.0),
-        setup_result(Setup.ADAPTIVE, 1231, 93.0),
-    ).comparison()
+    numbers = repetition().comparison()
     assert numbers["overhead_slow_vs_fast_pct"] == pytest.approx(23.6, abs=0.1)
     assert numbers["overhead_vs_fast_pct"] == pytest.approx(3.4, abs=0.1)
     assert numbers["agbs_vs_fast_pct"] == pytest.approx(-65.0, abs=0.1)
@@ -37,12 +17,34 @@ def test_comparison_gives_the_published_percentages_for_the_published_figures() 
 
 
 def test_a_set_up_that_was_not_run_leaves_its_comparison_open() -> None:
-    document = result(setup_result(Setup.ADAPTIVE, 100, 10.0)).to_json()
+    document = Result((setup_result(Setup.ADAPTIVE, 100, 10.0),)).to_json()
     assert document["overhead_vs_fast_pct"] is None
+    assert document["ratios"]["adaptive"] == dict.fromkeys(document["ratios"]["adaptive"])
     assert document["setups"]["adaptive"]["completion_s"] == 100
 
 
-def test_the_table_shows_volumes_that_were_left() -> None:
-    text = to_text(result(setup_result(Setup.ADAPTIVE, 100, 10.0, left=2)))
-    row = next(line for line in text.splitlines() if line.startswith("adaptive"))
-    assert row.split()[-2:] == ["ok", "2"]
+def test_every_set_up_is_compared_with_the_static_ones() -> None:
+    ratios = repetition(slow_s=1200, fast_s=1000, adaptive_s=1100).ratios()
+    assert ratios[Setup.STATIC_SLOW]["overhead_vs_fast_pct"] == 20.0
+    assert ratios[Setup.STATIC_FAST]["overhead_vs_fast_pct"] == 0.0
+    assert ratios[Setup.ADAPTIVE]["overhead_vs_fast_pct"] == 10.0
+
+
+def test_the_cache_ratio_leaves_out_each_vms_first_phase_where_asked() -> None:
+    phases = (
+        phase(1.2, 300.0, 100.0, "vm0"),
+        phase(0.4, 120.0, 100.0, "vm0"),
+        phase(1.2, 500.0, 100.0, "vm1"),
+        phase(0.4, 140.0, 100.0, "vm1"),
+    )
+    ran = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=1100.0, phases=phases)
+    assert ran.cache_agbs_bound == 400.0
+    assert ran.cache_agbs_ratio == 2.75
+    assert ran.cache_agbs_ratio_later == 1.3
+
+
+def test_there_is_no_cache_ratio_without_a_boost_and_no_later_one_after_a_single_boost() -> None:
+    assert setup_result(Setup.STATIC_FAST, 100, 10.0).cache_agbs_ratio is None
+    once = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=300.0, phases=(phase(1.2, 300.0, 100.0),))
+    assert once.cache_agbs_ratio == 3.0
+    assert once.cache_agbs_ratio_later is None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.cli.report import local_zone
+from elastio.cli.ledger import local_zone
 from elastio.ledger import Ledger
 
 from .conftest import Shell

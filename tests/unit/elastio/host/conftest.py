@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from elastio.host.bcache import BcacheHost
-from tests.fixtures.sysfs_tree import BACKING_UUID, Tree, build
+from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, Tree, build
 
 
 @pytest.fixture
@@ -23,4 +24,4 @@ def host(tree: Tree) -> BcacheHost:
     def wait(condition: Callable[[], bool], seconds: float) -> bool:
         return condition()
 
-    return BcacheHost(BACKING_UUID, tree.kernel, tree.programs, wait)
+    return BcacheHost(BACKING_UUID, tree.kernel, tree.programs, wait, lambda: UUID(SET_UUID))

@@ -16,6 +16,11 @@ def leaf_writes(kernel: Kernel) -> list[tuple[str, str]]:
 def assert_untouched(tree: Tree) -> None:
     assert tree.kernel.writes == []
     assert tree.programs.changing == []
+    for name, content in tree.kernel.laid.items():
+        node = tree.kernel.path(f"dev/{name}")
+        if node.exists():
+            with node.open("rb") as file:
+                assert file.read(len(content)) == content
 
 
 def another_size(tree: Tree) -> Refusal:
@@ -40,7 +45,7 @@ def two_disks(tree: Tree) -> Refusal:
 
 
 def foreign_signature(tree: Tree) -> Refusal:
-    tree.cache_disk()
+    tree.cache_disk(content=b"XFSB")
     tree.programs.foreign = "xfs"
     return NotOursError, "vdc carries xfs"
 

@@ -9,6 +9,8 @@ import pytest
 from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost, wait_for
 from elastio.host.superblock import Role, read
+from elastio.model import CacheMode
+from tests.fixtures.caches import make_cache
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Kernel, Tree
 
 from .refusals import assert_untouched, leaf_writes
@@ -38,9 +40,9 @@ def test_phase_2_bypasses_with_none_and_flushes_at_full_speed(tree: Tree, host: 
 
 def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) -> None:
     tree.attached("dirty")
-    host.enter_phase1(flush=False)
+    host.enter_phase1(flush_mb_s=0.0)
     host.enter_phase2()
-    host.enter_phase1(flush=True)
+    host.enter_phase1(flush_mb_s=None)
     view = host.look(()).backing
     assert view is not None
     assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("writeback", False, True)
@@ -49,32 +51,65 @@ def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) ->
 def test_nothing_ever_writes_writearound(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     host.tune_backing()
-    host.attach_cache_set(host.format_cache(SERIAL, CACHE_BYTES), SERIAL, flush=False)
+    host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush_mb_s=0.0)
     host.enter_phase2()
-    host.enter_phase1(flush=True)
+    host.enter_phase1(flush_mb_s=None)
     assert "writearound" not in [value for _, value in tree.kernel.writes]
 
 
 def test_phase_1_again_writes_nothing(tree: Tree, host: BcacheHost) -> None:
     tree.attached("dirty")
-    host.enter_phase1(flush=False)
+    host.enter_phase1(flush_mb_s=0.0)
     tree.kernel.writes.clear()
-    host.enter_phase1(flush=False)
+    host.enter_phase1(flush_mb_s=0.0)
     assert tree.kernel.writes == []
 
 
-@pytest.mark.parametrize("running", [True, False])
-def test_flushing_is_switched_alone(tree: Tree, host: BcacheHost, running: bool) -> None:
+@pytest.mark.parametrize(
+    ("mb_s", "before", "written"),
+    [
+        (0.0, {"writeback_percent": 0, "writeback_running": 1}, [("writeback_running", "0")]),
+        (None, {"writeback_percent": 0, "writeback_running": 0}, [("writeback_running", "1")]),
+        (0.0, {"writeback_percent": 70}, [("writeback_percent", "0"), ("writeback_running", "0")]),
+        (
+            10.24,
+            {"writeback_percent": 0, "writeback_running": 0},
+            [
+                ("writeback_rate_minimum", "20000"),
+                ("writeback_percent", "70"),
+                ("writeback_rate", "20000"),
+                ("writeback_running", "1"),
+            ],
+        ),
+    ],
+    ids=["stop", "all that is left over", "stop from a limit", "a limit"],
+)
+def test_the_pace_of_flushing_is_set_alone(
+    tree: Tree, host: BcacheHost, mb_s: float | None, before: dict[str, int], written: list[tuple[str, str]]
+) -> None:
     tree.attached("dirty")
-    tree.knob("writeback_running", int(not running))
-    host.set_flush(running=running)
-    assert leaf_writes(tree.kernel) == [("writeback_running", str(int(running)))]
+    for name, value in before.items():
+        tree.knob(name, value)
+    host.set_flush(mb_s)
+    assert leaf_writes(tree.kernel) == written
+
+
+@pytest.mark.parametrize("mb_s", [0.0, None, 10.24])
+def test_the_pace_that_was_set_is_the_one_shown(tree: Tree, host: BcacheHost, mb_s: float | None) -> None:
+    tree.attached("dirty")
+    host.enter_phase2()
+    host.enter_phase1(flush_mb_s=mb_s)
+    backing = host.look((SERIAL,)).backing
+    assert backing is not None
+    assert (backing.flush_full_speed, backing.cache_mode) == (False, CacheMode.WRITEBACK)
+    assert backing.writeback_running is (mb_s != 0)
+    assert backing.flush_limit_mb_s == (mb_s or None)
 
 
 PHASES: list[Callable[[BcacheHost], None]] = [
-    lambda host: host.enter_phase1(flush=True),
+    lambda host: host.enter_phase1(flush_mb_s=None),
     lambda host: host.enter_phase2(),
-    lambda host: host.set_flush(running=True),
+    lambda host: host.set_flush(None),
 ]
 
 
@@ -100,13 +135,14 @@ def ready(tree: Tree, host: BcacheHost) -> Tree:
     """The backing device is tuned, the cache formatted: what is there when the attach begins."""
     host.tune_backing()
     tree.cache_disk()
-    host.format_cache(SERIAL, CACHE_BYTES)
+    make_cache(host, SERIAL, CACHE_BYTES)
     tree.kernel.writes.clear()
     return tree
 
 
 def test_attaching_rewrites_the_backing_superblock_once(ready: Tree, host: BcacheHost) -> None:
-    host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
+    host.tune_backing()  # what can wait until the cache serves
     assert superblock_writes(ready.kernel) == ["attach"]
     view = host.look(()).backing
     assert view is not None
@@ -116,17 +152,13 @@ def test_attaching_rewrites_the_backing_superblock_once(ready: Tree, host: Bcach
 
 def test_every_safety_setting_is_in_force_before_the_attach(ready: Tree, host: BcacheHost) -> None:
     ready.counting()
-    host.attach_cache_set(SET_UUID, SERIAL, flush=True)
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=None)
     names = [name for name, _ in leaf_writes(ready.kernel)]
     before, after = names[: names.index("attach")], names[names.index("attach") + 1 :]
     assert before == [
-        "scheduler",
-        "nr_requests",
-        "max_sectors_kb",
         "congested_read_threshold_us",
         "congested_write_threshold_us",
         "idle_max_writeback_rate",
-        "trigger",
     ]
     assert after == []
     assert ready.kernel.shown(f"{ready.directory}/sequential_cutoff") == "0"
@@ -134,34 +166,35 @@ def test_every_safety_setting_is_in_force_before_the_attach(ready: Tree, host: B
 
 
 def test_attach_starts_the_flush_thread_so_it_is_stopped_after(ready: Tree, host: BcacheHost) -> None:
-    host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert leaf_writes(ready.kernel)[-2:] == [("attach", SET_UUID), ("writeback_running", "0")]
 
 
 def test_attaching_again_attaches_nothing(ready: Tree, host: BcacheHost) -> None:
-    host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
+    host.tune_backing()
     ready.kernel.writes.clear()
-    host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert ready.kernel.writes == []
 
 
 def test_an_attach_that_the_kernel_swallows_is_an_error(ready: Tree, host: BcacheHost) -> None:
     ready.kernel.deaf.add("attach")
     with pytest.raises(HostError, match=f"cache set {SET_UUID} is not attached to vdb"):
-        host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+        host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert leaf_writes(ready.kernel)[-1][0] == "attach"
 
 
 def test_a_disk_of_another_set_is_not_attached(ready: Tree, host: BcacheHost) -> None:
     with pytest.raises(NotOursError, match=f"vdc is not cache set {OTHER_SET}"):
-        host.attach_cache_set(OTHER_SET, SERIAL, flush=False)
+        host.attach_cache_set(OTHER_SET, SERIAL, flush_mb_s=0.0)
     assert ready.kernel.writes == []
 
 
 def test_a_device_that_has_another_cache_is_left_alone(ready: Tree, host: BcacheHost) -> None:
     ready.kernel.tie(f"{ready.directory}/cache", f"sys/fs/bcache/{OTHER_SET}")
     with pytest.raises(NotOursError, match=f"cache set {OTHER_SET} is attached to vdb already"):
-        host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+        host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert ready.kernel.writes == []
 
 
@@ -169,7 +202,7 @@ def test_a_device_that_has_another_cache_is_left_alone(ready: Tree, host: Bcache
 def test_a_device_that_waits_for_its_own_cache_gets_no_other(ready: Tree, host: BcacheHost, state: str) -> None:
     ready.cache_missing(state)
     with pytest.raises(NotOursError, match=f"vdb is {state} and disk vdc may be its cache"):
-        host.attach_cache_set(SET_UUID, SERIAL, flush=False)
+        host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert ready.kernel.writes == []
 
 
@@ -180,7 +213,7 @@ def test_a_whole_cycle_leaves_the_device_as_it_was(tree: Tree, host: BcacheHost)
     host.tune_backing()
     start = host.look(()).backing
     tree.cache_disk()
-    host.attach_cache_set(host.format_cache(SERIAL, CACHE_BYTES), SERIAL, flush=True)
+    host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush_mb_s=None)
     host.enter_phase2()
     host.detach_cache_set(SET_UUID)
     tree.detached()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 import pytest
 
 from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
+from elastio.host.superblock import Role, read
 from elastio.units import MIB
-from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes
+from tests.fixtures.caches import make_cache
+from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes, superblock_on
 
 from . import refusals
 from .refusals import Refusal, assert_untouched
@@ -17,17 +20,19 @@ from .refusals import Refusal, assert_untouched
 
 def test_formats_with_the_block_size_of_the_backing_device(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
-    assert host.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+    assert make_cache(host, SERIAL, CACHE_BYTES) == SET_UUID
     node = str(tree.kernel.path("dev/vdc"))
-    assert tree.programs.ran[-1] == ["make-bcache", "-C", "-w", "512", "-b", "524288", node]
-    assert tree.programs.changing == ["make-bcache"]
+    assert tree.programs.ran == []
+    made = read(tree.kernel.path("dev/vdc"))
+    assert made is not None
+    assert (made.role, made.set_uuid, made.block_size_bytes) == (Role.CACHE, SET_UUID, 512)
     assert tree.kernel.writes == [("sys/fs/bcache/register_quiet", node)]
 
 
 def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
     assert host.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
-    assert tree.programs.changing == ["wipefs", "make-bcache"]
+    assert tree.programs.changing == ["wipefs"]
 
 
 @pytest.mark.parametrize(
@@ -36,43 +41,38 @@ def test_wipes_what_an_earlier_try_of_ours_left(tree: Tree, host: BcacheHost) ->
 def test_a_small_cache_has_smaller_buckets(tree: Tree, host: BcacheHost, size_mib: int, bucket_kib: int) -> None:
     tree.cache_disk(size_bytes=size_mib * MIB)
     host.format_cache(SERIAL, size_mib * MIB)
-    argv = tree.programs.ran[-1]
-    assert argv[argv.index("-b") + 1] == str(bucket_kib * 1024)
+    (sectors,) = struct.unpack_from("<H", superblock_on(tree.kernel.path("dev/vdc")), 194)
+    assert sectors * 512 == bucket_kib * 1024
 
 
 def test_formatting_again_keeps_the_set_that_served_nobody(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
-    host.format_cache(SERIAL, CACHE_BYTES)
+    make_cache(host, SERIAL, CACHE_BYTES)
     ran, written = len(tree.programs.ran), len(tree.kernel.writes)
-    assert host.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+    assert make_cache(host, SERIAL, CACHE_BYTES) == SET_UUID
     assert (len(tree.programs.ran), len(tree.kernel.writes)) == (ran, written)
 
 
 def test_udev_may_have_registered_it_first(tree: Tree, host: BcacheHost) -> None:
     """The kernel then refuses our own registration."""
     tree.cache_disk()
+    host.format_cache(SERIAL, CACHE_BYTES)
+    tree.kernel.refuses.add("register_quiet")
+    raced = BcacheHost(host.backing_uuid, tree.kernel, wait=lambda condition, _: _registered_meanwhile(tree, condition))
+    raced.register_cache(SERIAL, SET_UUID)
+    assert tree.kernel.link("sys/block/vdc/bcache/set") == SET_UUID
 
-    def make_and_register(argv: list[str]) -> None:
-        tree.kernel.register_cache("vdc")
-        tree.kernel.refuses.add("register_quiet")
 
-    programs = tree.programs
-
-    def run(argv: list[str], *, timeout_s: float) -> str:
-        text = programs(argv, timeout_s=timeout_s)
-        if argv[0] == "make-bcache":
-            make_and_register(argv)
-        return text
-
-    raced = BcacheHost(host.backing_uuid, tree.kernel, run, lambda condition, _: condition())  # type: ignore[arg-type]
-    assert raced.format_cache(SERIAL, CACHE_BYTES) == SET_UUID
+def _registered_meanwhile(tree: Tree, condition: Callable[[], bool]) -> bool:
+    tree.kernel.register_cache("vdc")
+    return condition()
 
 
 def test_a_set_that_does_not_appear_is_an_error_with_the_reason(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     tree.kernel.refuses.add("register_quiet")
     with pytest.raises(HostError, match=rf"vdc did not become cache set {SET_UUID} within 10 s. .*Invalid argument"):
-        host.format_cache(SERIAL, CACHE_BYTES)
+        make_cache(host, SERIAL, CACHE_BYTES)
 
 
 FORMAT_REFUSALS = [
@@ -106,11 +106,3 @@ def test_a_backing_disk_without_superblock_gives_no_block_size(tree: Tree, host:
     with pytest.raises(HostError, match=r"dev/vdb shows no bcache superblock"):
         host.format_cache(SERIAL, CACHE_BYTES)
     assert_untouched(tree)
-
-
-def test_a_make_bcache_that_names_no_set_is_an_error(tree: Tree, host: BcacheHost) -> None:
-    tree.cache_disk()
-    mute = BcacheHost(host.backing_uuid, tree.kernel, lambda argv, *, timeout_s: "")
-    with pytest.raises(HostError, match="make-bcache did not name the set on vdc"):
-        mute.format_cache(SERIAL, CACHE_BYTES)
-    assert tree.kernel.writes == []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
-from elastio.host.superblock import MAGIC, OFFSET, read
-from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree
+from elastio.host.superblock import MAGIC, read
+from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_on
 
 from . import refusals
 from .refusals import Refusal, assert_untouched, leaf_writes
@@ -77,7 +78,7 @@ def test_releases_a_detached_cache_disk(tree: Tree, host: BcacheHost) -> None:
     tree.detached()
     host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
     assert tree.kernel.writes == [(f"sys/fs/bcache/{SET_UUID}/unregister", "1")]
-    assert tree.programs.changing == ["wipefs"]
+    assert tree.programs.ran == []
     assert read(tree.kernel.path("dev/vdc")) is None
     assert host.look((SERIAL,)).disks[0].superblock is None
 
@@ -143,14 +144,19 @@ def test_a_set_that_stays_registered_is_not_wiped(tree: Tree, host: BcacheHost) 
     assert tree.programs.changing == []
 
 
-def test_a_superblock_that_survives_the_wipe_is_an_error(tree: Tree, host: BcacheHost) -> None:
+def test_a_superblock_that_cannot_be_erased_is_an_error(
+    tree: Tree, host: BcacheHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree.attached()
     tree.detached()
-    tree.programs.is_wipe_broken = True
-    with pytest.raises(HostError, match="the superblock on vdc is still there"):
+
+    def fail(descriptor: int, data: bytes, at: int) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(HostError, match=r"cannot erase the superblock on .*vdc: Input/output error"):
         host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
-    written = tree.kernel.path("dev/vdc").read_bytes()
-    assert written[OFFSET + 24 : OFFSET + 40] == MAGIC
+    assert superblock_on(tree.kernel.path("dev/vdc"))[24:40] == MAGIC
 
 
 def test_a_set_whose_name_is_not_known_is_released_by_its_disk(tree: Tree, host: BcacheHost) -> None:
@@ -158,4 +164,4 @@ def test_a_set_whose_name_is_not_known_is_released_by_its_disk(tree: Tree, host:
     tree.cache_disk()
     tree.registered()
     host.release_cache_disk(SERIAL, CACHE_BYTES, None)
-    assert tree.programs.changing == ["wipefs"]
+    assert read(tree.kernel.path("dev/vdc")) is None

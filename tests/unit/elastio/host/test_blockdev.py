@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
 from elastio.host.blockdev import (
+    SIGNED_BYTES,
+    SIGNED_TAIL_BYTES,
     Disk,
     find,
+    is_blank,
     is_same_serial,
     make_durable,
     require_exclusive,
@@ -20,6 +24,7 @@ from elastio.host.blockdev import (
     signatures,
 )
 from elastio.model import Serial
+from elastio.units import MIB
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
 
 
@@ -164,7 +169,7 @@ def test_a_backing_device_is_not_a_cache_though_its_signature_is_the_same(tree: 
     "answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}']
 )
 def test_an_answer_that_is_not_understood_is_no_permission(tree: Tree, answer: str) -> None:
-    tree.cache_disk()
+    tree.cache_disk(content=b"what is this")
 
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
         return answer
@@ -197,3 +202,26 @@ def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
         make_durable(tmp_path / "gone")
     with pytest.raises(HostError, match=r"cannot make /dev/null durable: Invalid argument"):
         make_durable(Path("/dev/null"))
+
+
+@pytest.mark.parametrize(
+    ("offset", "is_found"),
+    [(0, True), (SIGNED_BYTES - 1, True), (-1, True), (-SIGNED_TAIL_BYTES, True), (SIGNED_BYTES, False)],
+    ids=["first byte", "end of the head", "last byte", "begin of the tail", "in between"],
+)
+def test_a_disk_is_blank_without_a_program_when_both_ends_are_zero(tree: Tree, offset: int, is_found: bool) -> None:
+    tree.cache_disk(size_bytes=8 * MIB)
+    cache = disk(tree)
+    with cache.node.open("r+b") as file:
+        file.seek(offset, os.SEEK_SET if offset >= 0 else os.SEEK_END)
+        file.write(b"!")
+    assert is_blank(cache) is not is_found
+    signatures(cache, tree.programs)
+    assert bool(tree.programs.ran) is is_found
+
+
+def test_a_disk_that_cannot_be_read_is_not_taken_for_blank(tree: Tree) -> None:
+    tree.cache_disk()
+    cache = disk(tree)
+    cache.node.unlink()
+    assert not is_blank(cache)

@@ -14,6 +14,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.host import SimCounters, SimHost
 from elastio.sim.kernel import KernelSettings, SimKernel
 from elastio.units import KIB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 STEP_S = 0.05
@@ -72,11 +73,11 @@ class Machine:
         self.kernel.plug(disk)
         return disk
 
-    def boost(self, *, flush: bool = False) -> CacheSetUuid:
+    def boost(self, *, flush_mb_s: float | None = False) -> CacheSetUuid:
         self.host.tune_backing()
         disk = self.plug()
-        cache_set = self.host.format_cache(CACHE, disk.size_bytes)
-        self.host.attach_cache_set(cache_set, CACHE, flush=flush)
+        cache_set = make_cache(self.host, CACHE, disk.size_bytes)
+        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
         self.run(1.0)
         return cache_set
 

@@ -12,6 +12,7 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.model import CacheMode, CacheSetUuid, CacheState, Serial
 from elastio.sim.disk import SimDisk
 from elastio.units import MIB
+from tests.fixtures.caches import make_cache
 
 SIZE = 16 * MIB
 CACHE = Serial("vol00000000000000001")
@@ -19,7 +20,7 @@ CACHE = Serial("vol00000000000000001")
 
 def test_a_blank_disk_of_the_right_size_becomes_a_registered_cache(machine: Any) -> None:
     machine.plug()
-    cache_set = machine.host.format_cache(CACHE, SIZE)
+    cache_set = make_cache(machine.host, CACHE, SIZE)
     disk = machine.host.look((CACHE,)).disk(CACHE)
     assert (disk.cache_set, disk.superblock, disk.held) == (cache_set, cache_set, True)
 
@@ -56,11 +57,11 @@ def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> Non
     machine.plug()
     machine.host.format_cache(CACHE, SIZE)
     with pytest.raises(NotOursError):
-        machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush=False)
+        machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush_mb_s=0.0)
 
 
 def test_attaching_starts_phase_1_with_the_flush_as_asked(machine: Any) -> None:
-    cache_set = machine.boost(flush=False)
+    cache_set = machine.boost(flush_mb_s=0.0)
     backing = machine.host.look(()).backing
     assert (backing.cache_set, backing.cache_mode) == (cache_set, CacheMode.WRITEBACK)
     assert (backing.writeback_running, backing.flush_full_speed, backing.tuned) == (False, False, True)
@@ -70,7 +71,7 @@ def test_attaching_twice_changes_nothing(machine: Any) -> None:
     cache_set = machine.boost()
     machine.write(range(10), 1.0)
     dirty = machine.dirty
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.run(1.0)
     assert machine.dirty == dirty > 0
 
@@ -80,7 +81,7 @@ def test_phases_show_in_the_view_and_can_be_reversed(machine: Any) -> None:
     machine.host.enter_phase2()
     backing = machine.host.look(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
-    machine.host.enter_phase1(flush=True)
+    machine.host.enter_phase1(flush_mb_s=None)
     backing = machine.host.look(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, False)
     assert backing.writeback_running
@@ -103,8 +104,8 @@ def test_a_cache_that_takes_writes_is_not_detached(machine: Any) -> None:
 def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
     for change in (
         machine.host.enter_phase2,
-        lambda: machine.host.enter_phase1(flush=True),
-        lambda: machine.host.set_flush(running=True),
+        lambda: machine.host.enter_phase1(flush_mb_s=None),
+        lambda: machine.host.set_flush(None),
     ):
         with pytest.raises(HostError, match="no cache set is attached"):
             change()
@@ -163,8 +164,8 @@ def test_a_cache_that_is_still_detaching_is_not_released(machine: Any) -> None:
 
 def test_a_disk_that_an_attachment_waits_for_is_not_released(machine: Any) -> None:
     machine.plug()
-    cache_set = machine.host.format_cache(CACHE, SIZE)
-    machine.kernel.attach(cache_set, flush=False)
+    cache_set = make_cache(machine.host, CACHE, SIZE)
+    machine.kernel.attach(cache_set, flush_mb_s=0.0)
     with pytest.raises(DeviceBusyError):
         machine.host.release_cache_disk(CACHE, SIZE, cache_set)
 
@@ -234,9 +235,9 @@ def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machi
 def test_a_late_effect_does_not_change_what_another_call_took(make_machine: Callable[..., Any]) -> None:
     machine = make_machine("attach_cache_set#1=late_success:3")
     machine.plug()
-    cache_set = machine.host.format_cache(CACHE, SIZE)
+    cache_set = make_cache(machine.host, CACHE, SIZE)
     with pytest.raises(HostError):
-        machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+        machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.clock.advance(4.0)
     machine.host.look(())
     assert machine.host.calls.seconds == pytest.approx(0.02)
@@ -264,17 +265,26 @@ def test_a_late_call_that_fails_is_remembered_and_harms_nobody(make_machine: Cal
     assert [str(e) for e in machine.host.calls.late_errors] == [f"no disk with serial {CACHE}"]
 
 
-def test_a_format_killed_half_way_leaves_a_superblock_that_the_next_one_registers(
+def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_keeps(
     make_machine: Callable[..., Any],
 ) -> None:
-    machine = make_machine("format_cache#1=half")
+    machine = make_machine("format_cache#1=lose_reply")
     machine.plug()
-    with pytest.raises(HostError, match="half way"):
+    with pytest.raises(HostError, match="lost"):
         machine.host.format_cache(CACHE, SIZE)
     disk = machine.host.look((CACHE,)).disk(CACHE)
     assert disk.superblock is not None
     assert disk.cache_set is None
-    assert machine.host.format_cache(CACHE, SIZE) == disk.superblock
+    assert make_cache(machine.host, CACHE, SIZE) == disk.superblock
+    assert machine.host.look((CACHE,)).disk(CACHE).cache_set == disk.superblock
+
+
+def test_a_disk_is_registered_only_as_the_set_it_carries(machine: Any) -> None:
+    machine.plug()
+    machine.host.format_cache(CACHE, SIZE)
+    with pytest.raises(HostError, match="does not carry"):
+        machine.host.register_cache(CACHE, CacheSetUuid("another"))
+    assert machine.host.look((CACHE,)).disk(CACHE).cache_set is None
 
 
 def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(

@@ -12,6 +12,7 @@ from elastio.model import CacheMode, CacheState, Serial
 from elastio.sim.bcache import Pace
 from elastio.sim.kernel import KernelSettings
 from elastio.units import KIB, MB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 CACHE = Serial("vol00000000000000001")
@@ -81,18 +82,18 @@ def test_a_flushed_cache_still_looks_in_use_until_garbage_is_collected(machine: 
 
 
 def test_a_stopped_writeback_moves_nothing(machine: Any) -> None:
-    machine.boost(flush=False)
+    machine.boost(flush_mb_s=0.0)
     machine.write(range(100), 2.0)
     assert machine.dirty == 100 * BLOCK
     machine.run(5.0)
     assert machine.dirty == 100 * BLOCK
-    machine.host.set_flush(running=True)
+    machine.host.set_flush(None)
     machine.run(5.0)
     assert machine.dirty == 0
 
 
 def test_flushing_during_a_burst_takes_the_cache_disks_bandwidth(machine: Any) -> None:
-    machine.boost(flush=True)
+    machine.boost(flush_mb_s=None)
     machine.write(range(200), 0.3)
     seen = rates(machine, 0.5)
     assert seen["app_write"] == pytest.approx(12.0, rel=0.05)
@@ -100,9 +101,9 @@ def test_flushing_during_a_burst_takes_the_cache_disks_bandwidth(machine: Any) -
 
 
 def test_an_idle_flush_yields_the_backing_disk_to_applications(machine: Any) -> None:
-    machine.boost(flush=False)
+    machine.boost(flush_mb_s=0.0)
     machine.write(range(100), 2.0)
-    machine.host.set_flush(running=True)
+    machine.host.set_flush(None)
     machine.app.reads.extend(range(1000, 2000))
     seen = rates(machine)
     assert seen["adaptive"] == pytest.approx(4.0, rel=0.02)
@@ -147,8 +148,8 @@ def test_attaching_behind_a_full_untuned_queue_takes_12_seconds(machine: Any) ->
     machine.app.writes.extend(range(10_000))
     machine.run(5.0)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     assert machine.host.calls.seconds == pytest.approx(12.0)
     machine.run(11.9)
     assert machine.host.look(()).backing.cache_set is None
@@ -161,8 +162,8 @@ def test_attaching_under_load_with_a_bounded_queue_takes_under_half_a_second(mac
     machine.app.writes.extend(range(10_000))
     machine.run(5.0)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     assert 0.3 <= machine.host.calls.seconds <= 0.5
 
 
@@ -172,8 +173,8 @@ def test_a_change_of_cache_mode_delays_the_attachment_behind_it(machine: Any) ->
     machine.run(5.0)
     machine.kernel.set_mode(CacheMode.NONE)
     disk = machine.plug()
-    cache_set = machine.host.format_cache(CACHE, disk.size_bytes)
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     assert machine.host.calls.seconds == pytest.approx(1.2)
 
 
@@ -306,9 +307,9 @@ def test_a_disk_in_use_is_not_unplugged(machine: Any) -> None:
 def test_no_second_cache_set_is_attached(machine: Any) -> None:
     machine.boost()
     other = machine.plug(Serial("vol00000000000000002"))
-    cache_set = machine.host.format_cache(other.serial, other.size_bytes)
+    cache_set = make_cache(machine.host, other.serial, other.size_bytes)
     with pytest.raises(HostError, match="attached already"):
-        machine.kernel.attach(cache_set, flush=False)
+        machine.kernel.attach(cache_set, flush_mb_s=0.0)
 
 
 def test_a_set_that_is_attached_anew_starts_empty(machine: Any) -> None:
@@ -318,7 +319,7 @@ def test_a_set_that_is_attached_anew_starts_empty(machine: Any) -> None:
     machine.host.detach_cache_set(cache_set)
     machine.run(1.0)
     machine.write(range(30), 2.0)
-    machine.host.attach_cache_set(cache_set, CACHE, flush=False)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.run(1.0)
     assert not machine.kernel.bcache.cache.holds(5)
     assert machine.kernel.lost() == frozenset()

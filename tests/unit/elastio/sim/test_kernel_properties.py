@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from elastio.model import CacheState, Serial
 from elastio.units import KIB, MB, MIB
+from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 CACHE = Serial("vol00000000000000001")
@@ -57,18 +58,18 @@ class KernelRules(RuleBasedStateMachine):
                 assert 0 <= moved <= mb_s * MB * 0.05 + 1
 
     @precondition(lambda self: self.cache_set is None)
-    @rule(flush=st.booleans())
-    def boost(self, flush: bool) -> None:
+    @rule(flush_mb_s=st.sampled_from([0.0, 3.0, None]))
+    def boost(self, flush_mb_s: float | None) -> None:
         if CACHE not in self.kernel.disks:
             self.machine.plug()
         self.machine.host.tune_backing()
-        self.cache_set = self.machine.host.format_cache(CACHE, 16 * MIB)
-        self.machine.host.attach_cache_set(self.cache_set, CACHE, flush=flush)
+        self.cache_set = make_cache(self.machine.host, CACHE, 16 * MIB)
+        self.machine.host.attach_cache_set(self.cache_set, CACHE, flush_mb_s=flush_mb_s)
 
     @precondition(lambda self: self.bcache.cache_set is not None)
-    @rule(flush=st.booleans())
-    def phase1(self, flush: bool) -> None:
-        self.machine.host.enter_phase1(flush=flush)
+    @rule(flush_mb_s=st.sampled_from([0.0, 3.0, None]))
+    def phase1(self, flush_mb_s: float | None) -> None:
+        self.machine.host.enter_phase1(flush_mb_s=flush_mb_s)
 
     @precondition(lambda self: self.bcache.cache_set is not None)
     @rule()
@@ -76,9 +77,9 @@ class KernelRules(RuleBasedStateMachine):
         self.machine.host.enter_phase2()
 
     @precondition(lambda self: self.bcache.cache_set is not None)
-    @rule(running=st.booleans())
-    def set_flush(self, running: bool) -> None:
-        self.machine.host.set_flush(running=running)
+    @rule(mb_s=st.sampled_from([0.0, 3.0, None]))
+    def set_flush(self, mb_s: float | None) -> None:
+        self.machine.host.set_flush(mb_s)
 
     @precondition(lambda self: self.bcache.cache_set is not None and not self.bcache.detaching)
     @rule()
@@ -96,7 +97,7 @@ class KernelRules(RuleBasedStateMachine):
         self.kernel.power_cut()
         assert self.kernel.lost() == frozenset()
         if self.cache_set is not None and self.bcache.cache_set is None:
-            self.machine.host.attach_cache_set(self.cache_set, CACHE, flush=True)
+            self.machine.host.attach_cache_set(self.cache_set, CACHE, flush_mb_s=None)
 
     @rule()
     def pull_and_return(self) -> None:
@@ -107,7 +108,7 @@ class KernelRules(RuleBasedStateMachine):
         assert self.kernel.lost() == frozenset()
         self.kernel.plug(disk)
         if self.cache_set is not None and self.bcache.cache_set is None:
-            self.machine.host.attach_cache_set(self.cache_set, CACHE, flush=True)
+            self.machine.host.attach_cache_set(self.cache_set, CACHE, flush_mb_s=None)
 
     @invariant()
     def every_acknowledged_block_is_somewhere(self) -> None:

@@ -15,6 +15,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimProvider, open_provider
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB
+from tests.fixtures.caches import make_cache
 
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
@@ -93,10 +94,15 @@ def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
     assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
 
 
+def test_a_disk_that_shows_only_when_the_attachment_ends_does_show() -> None:
+    world = SimWorld(WorldSettings(cloud=CloudTimes(shows_after=1.0)))
+    assert attached(world).serial in world.kernel.disks
+
+
 def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
     world = world_with()
     volume = attached(world)
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
     world.provider.detach(volume.id)
     wait_for(world, volume, VolumeState.BUSY)
     world.advance(30.0)
@@ -164,6 +170,11 @@ def test_sizes_are_sold_in_gib_and_the_quote_says_so() -> None:
     assert world.provider.create("t1", VolumeSpec(10 * GB, 128.0), {}).size_bytes == 10 * GIB
 
 
+def test_an_account_may_sell_sizes_in_other_steps() -> None:
+    world = SimWorld(WorldSettings(size_step_bytes=9 * 2**20))
+    assert world.provider.quote(VolumeSpec(10 * 2**20, 100.0)).spec.size_bytes == 18 * 2**20
+
+
 def test_the_bill_runs_from_purchase_to_deletion() -> None:
     world = world_with()
     volume = world.provider.create("t1", VolumeSpec(10 * GIB, 100.0), {})
@@ -179,8 +190,8 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     world = world_with()
     volume = attached(world)
     world.host.tune_backing()
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
-    world.host.attach_cache_set(cache_set, volume.serial, flush=False)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
+    world.host.attach_cache_set(cache_set, volume.serial, flush_mb_s=0.0)
     world.advance(1.0)
     world.kernel.bcache.written(7, 1, world.kernel.bcache.route(7))
     world.vanish()

@@ -10,6 +10,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, constant
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, agbs
+from tests.fixtures.caches import make_cache
 
 
 @pytest.mark.parametrize(
@@ -25,15 +26,15 @@ def test_static_runs_end_when_the_published_ones_did(profile: Profile, mb_s: flo
     assert run.agbs == pytest.approx(agbs(mb_s, 50 * GB, run.completion_s + run.dump_s[0]))
 
 
-def boosted(world: SimWorld, *, flush: bool = False) -> None:
+def boosted(world: SimWorld, *, flush_mb_s: float | None = False) -> None:
     """Buy, attach and format a cache, as an agent would."""
     world.host.tune_backing()
     volume = world.provider.create("t1", VolumeSpec(4 * GIB, 128.0), {})
     world.advance(5.0)
     world.provider.attach(volume.id)
     world.advance(5.0)
-    cache_set = world.host.format_cache(volume.serial, volume.size_bytes)
-    world.host.attach_cache_set(cache_set, volume.serial, flush=flush)
+    cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
+    world.host.attach_cache_set(cache_set, volume.serial, flush_mb_s=flush_mb_s)
     world.advance(1.0)
 
 

@@ -1,0 +1,37 @@
+"""`elastio history`: past phases and the throughput of the device, from the ledger file; the agent need not run."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+
+import click
+
+from elastio.cli.app import App
+from elastio.cli.ledger import begin_of, local_zone, open_ledger, since_option
+from elastio.history import History, phases
+from elastio.history_store import read_loads, read_samples
+from elastio.history_views import to_csv, to_dict, to_text
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document: phases and samples.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the samples as one CSV table.")
+@since_option
+@click.pass_obj
+def history(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> None:
+    """Show when loads came, how far apart and how large, and export the throughput that was sampled."""
+    if as_json and as_csv:
+        raise click.UsageError("--json or --csv, not both")
+    zone = local_zone()
+    begin, end = begin_of(since, zone), time.time()
+    with open_ledger(app) as ledger:
+        # All cycles: the first phase shown has a gap to the one before it.
+        past = phases(ledger.cycles(0.0, end), read_loads(ledger.file))
+        runs = read_samples(ledger.file, begin, end)
+    made = History(tuple(p for p in past if p.begun_wall >= begin), runs)
+    if as_json:
+        click.echo(json.dumps(to_dict(made, zone), indent=2))
+    else:
+        click.echo(to_csv(made, zone) if as_csv else to_text(made, zone), nl=False)

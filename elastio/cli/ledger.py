@@ -1,0 +1,59 @@
+"""The ledger file as commands find and open it; the agent need not run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import click
+
+from elastio.cli.app import App
+from elastio.config import DEFAULT_STATE_DIR
+from elastio.errors import ConfigError, ElastioError
+from elastio.ledger import Ledger
+
+LEDGER = "ledger.sqlite"
+
+since_option = click.option(
+    "--since", type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Local time  [default: everything]"
+)
+
+
+def begin_of(since: datetime | None, zone: tzinfo) -> float:
+    """Seconds since the epoch at the local time of `--since`; 0 without it."""
+    return 0.0 if since is None else since.replace(tzinfo=zone).timestamp()
+
+
+@contextmanager
+def open_ledger(app: App) -> Iterator[Ledger]:
+    """For reading. Raises ElastioError with a way out where there is none or it may not be read."""
+    path = _state_dir(app) / LEDGER
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        raise ElastioError(
+            f"there is no ledger at {path}: the agent has not run yet, or keeps its state elsewhere"
+        ) from None
+    except OSError as error:
+        raise ElastioError(f"{path} cannot be read ({error.strerror}): is it for root only? Use sudo") from error
+    with Ledger(path, read_only=True) as ledger:
+        yield ledger
+
+
+def _state_dir(app: App) -> Path:
+    try:
+        return app.config().agent.state_dir
+    except ConfigError:
+        return DEFAULT_STATE_DIR
+
+
+def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
+    """The machine's time zone with its rules for summer time; UTC where it names none."""
+    try:
+        with localtime.open("rb") as file:
+            return ZoneInfo.from_file(file, key=str(localtime))
+    except (OSError, ValueError):
+        return UTC

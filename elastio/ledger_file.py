@@ -1,0 +1,167 @@
+"""The ledger's file: SQLite, its versions, its transactions, and its errors as one sentence.
+
+Losing the last seconds in a power failure is allowed (WAL with synchronous=NORMAL); a torn or half-written
+transaction is not. Other processes may read while the daemon writes. One `LedgerFile` belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from elastio.errors import LedgerError
+
+# How long to wait for another writer. Writers are rare and brief; the daemon's loop must not hang on one.
+BUSY_TIMEOUT_S = 2.0
+
+Statements = Sequence[str]
+
+# Entry n leads from user_version n to n + 1. Entries are never changed once released, only added.
+MIGRATIONS: Sequence[Statements] = (
+    (
+        """CREATE TABLE cycles (
+            token TEXT PRIMARY KEY,
+            device_uuid TEXT NOT NULL,
+            trigger TEXT NOT NULL,
+            volume_id TEXT,
+            wanted_size_bytes INTEGER NOT NULL,
+            wanted_mb_s REAL NOT NULL,
+            sold_size_bytes INTEGER,
+            sold_mb_s REAL,
+            started_wall REAL NOT NULL,
+            opened_wall REAL,
+            closed_wall REAL,
+            currency TEXT,
+            price_per_hour REAL,
+            minimum_s REAL,
+            peak_dirty_bytes INTEGER NOT NULL,
+            peak_in_use_percent INTEGER NOT NULL,
+            evicted_bytes INTEGER NOT NULL,
+            failure TEXT NOT NULL
+        ) STRICT""",
+        "CREATE INDEX cycles_by_start ON cycles (started_wall)",
+        "CREATE INDEX cycles_by_end ON cycles (closed_wall)",
+        """CREATE TABLE marks (
+            token TEXT NOT NULL REFERENCES cycles,
+            name TEXT NOT NULL,
+            boottime_s REAL NOT NULL,
+            boot_offset_s REAL NOT NULL,
+            PRIMARY KEY (token, name)
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE spans (
+            id INTEGER PRIMARY KEY,
+            device_uuid TEXT NOT NULL,
+            size_bytes INTEGER NOT NULL,
+            backing_mb_s REAL NOT NULL,
+            cache_mb_s REAL NOT NULL,
+            first_wall REAL NOT NULL,
+            last_wall REAL NOT NULL
+        ) STRICT""",
+        "CREATE INDEX spans_by_device ON spans (device_uuid)",
+        "CREATE TABLE learned (device_uuid TEXT PRIMARY KEY, size_bytes INTEGER NOT NULL) STRICT",
+    ),
+    (
+        """CREATE TABLE loads (
+            token TEXT PRIMARY KEY,
+            read_bytes INTEGER NOT NULL,
+            written_bytes INTEGER NOT NULL,
+            begun_wall REAL,
+            ended_wall REAL
+        ) STRICT, WITHOUT ROWID""",
+        """CREATE TABLE samples (
+            device_uuid TEXT NOT NULL,
+            begun_wall REAL NOT NULL,
+            seconds REAL NOT NULL,
+            read_bytes INTEGER NOT NULL,
+            written_bytes INTEGER NOT NULL,
+            PRIMARY KEY (device_uuid, begun_wall)
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
+
+
+class LedgerFile:
+    """An open ledger file. Whatever SQLite refuses is a LedgerError with a sentence that names the file."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
+        self._path, self._read_only = path, read_only
+        with self._translated():
+            target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+            self._db = sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the file; may be called twice."""
+        with self._translated():
+            self._db.close()
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, all or nothing."""
+        with self._translated():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # a full disk may have ended it already
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def rows(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot for all reads within."""
+        with self._translated():
+            self._db.execute("BEGIN")
+            try:
+                yield self._db
+            finally:
+                self._db.execute("COMMIT")
+
+    def _prepare(self) -> None:
+        with self._translated():
+            self._db.row_factory = sqlite3.Row
+            if self._read_only:
+                self._check_version(len(MIGRATIONS))
+                return
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+        self._migrate(MIGRATIONS)
+
+    def _migrate(self, migrations: Sequence[Statements]) -> None:
+        """All or nothing, under the write lock: two processes that open the file at once migrate it once."""
+        with self.write() as db:
+            version = self._version()
+            for statements in migrations[version:]:
+                for statement in statements:
+                    db.execute(statement)
+            if version < len(migrations):
+                db.execute(f"PRAGMA user_version = {len(migrations)}")
+            self._check_version(len(migrations))
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _check_version(self, wanted: int) -> None:
+        version = self._version()
+        if version > wanted:
+            raise LedgerError(f"the ledger {self._path} was written by a newer elastio (version {version}): update")
+        if version < wanted:
+            raise LedgerError(f"the ledger {self._path} is of an older elastio: start the agent once to migrate it")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # Without its daemon a WAL file can be read only by those who may write beside it.
+            way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
+            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}") from error

@@ -1,0 +1,176 @@
+"""All repetitions of an experiment, with their summary and their conditions, as values, JSON and text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from elastio.units import MB
+from elastio_testbed.conditions import Conditions
+from elastio_testbed.experiment import Setup
+from elastio_testbed.result import Result, SetupResult
+from elastio_testbed.simulated import Simulated
+from elastio_testbed.spread import Spread, nearest_to_median, spread_of
+from elastio_testbed.trial import Plan
+
+PER_SETUP = (
+    *("completion_s", "total_s", "agbs", "cache_agbs", "app_write_mb_s"),
+    *("cache_agbs_bound", "cache_agbs_ratio", "cache_agbs_ratio_later"),
+)
+# A slow volume that nothing but its own cap holds back is written at nearly that.
+KEPT_UP = 0.85
+RATIOS = ("overhead_vs_fast_pct", "agbs_vs_fast_pct", "agbs_vs_slow_pct")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an experiment came to. `repetitions` may be fewer than the plan wants: they are added one by one."""
+
+    plan: Plan
+    conditions: Conditions
+    repetitions: tuple[Result, ...]
+    simulated: Mapping[Setup, Simulated] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> int:
+        """The repetition that stands for all: the one whose overhead is nearest to the median."""
+        return nearest_to_median(r.comparison()["overhead_vs_fast_pct"] for r in self.repetitions)
+
+    @property
+    def disturbed(self) -> tuple[int, ...]:
+        """Numbers, from 1, of repetitions in which the machine and not the volume held static-slow back.
+
+        Their figures say nothing about storage. They are kept and counted all the same, and named.
+        """
+        least = KEPT_UP * self.plan.scaled().backing_bytes_s / MB
+        slow = [r.of(Setup.STATIC_SLOW) for r in self.repetitions]
+        return tuple(n for n, found in enumerate(slow, 1) if found is not None and found.app_write_mb_s < least)
+
+    def over(self, setup: Setup, read: Callable[[SetupResult], float | None]) -> Spread | None:
+        """A figure of one set-up over the repetitions."""
+        return spread_of(read(found) if (found := r.of(setup)) else None for r in self.repetitions)
+
+    def named(self, setup: Setup, name: str) -> Spread | None:
+        """The same, by the name of a field or property of `SetupResult`."""
+        return self.over(setup, attrgetter(name))
+
+    def ratio(self, setup: Setup, name: str) -> Spread | None:
+        """A ratio, taken within each repetition, over the repetitions."""
+        return spread_of(r.ratios().get(setup, {}).get(name) for r in self.repetitions)
+
+    def against_simulated(self, setup: Setup) -> dict[str, Spread | None]:
+        """Guest over simulator, for completion and AGBs."""
+        model = self.simulated.get(setup)
+        if model is None:
+            return {}
+        return {
+            "completion_s": self.over(setup, lambda s: s.completion_s / model.completion_s),
+            "agbs": self.over(setup, lambda s: s.agbs / model.agbs),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, median, least, most and spread of every figure and of every ratio."""
+        setups = self.plan.setups
+        return {
+            "repetitions": len(self.repetitions),
+            "setups": {s.value: {name: _json(self.named(s, name)) for name in PER_SETUP} for s in setups},
+            "ratios": {s.value: {k: _json(self.ratio(s, k)) for k in RATIOS} for s in setups},
+            "guest_over_simulated": {
+                s.value: {k: _json(v) for k, v in self.against_simulated(s).items()} for s in self.simulated
+            },
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """`setups` are those of the repetition `shown`; the percentages beside them are medians over all."""
+        compared = [r.comparison() for r in self.repetitions]
+        medians = {k: s.median if (s := spread_of(c[k] for c in compared)) else None for k in (compared or [{}])[0]}
+        plan = self.plan
+        return {
+            "experiment": plan.experiment,
+            "scale": plan.scale,
+            "bandwidth": plan.bandwidth,
+            "vms": plan.vms,
+            "cloud": plan.cloud,
+            "side_by_side": plan.side_by_side,
+            "repeat": plan.repeat,
+            **self.conditions.to_json(),
+            **medians,
+            "shown": self.shown,
+            "disturbed": list(self.disturbed),
+            "setups": self.repetitions[self.shown].to_json()["setups"] if self.repetitions else {},
+            "summary": self.summary(),
+            "simulated": {setup.value: asdict(model) for setup, model in self.simulated.items()},
+            "repetitions": [r.to_json() for r in self.repetitions],
+        }
+
+    @property
+    def is_sound(self) -> bool:
+        """Every byte was right and nothing was left."""
+        return all(s.checksums_ok and s.volumes_left == 0 for r in self.repetitions for s in r.setups)
+
+
+def _json(spread: Spread | None) -> dict[str, Any] | None:
+    return None if spread is None else spread.to_json()
+
+
+# --- text ------------------------------------------------------------------------------------------------
+
+_HEADS = ("completion s", "write MB/s", "AGBs", "cache AGBs", "x bound", "data", "left")
+_WIDTHS = (12, 10, 10, 10, 8, 6, 5)
+_SENTENCES = {
+    "overhead_vs_fast_pct": "{:<12} completes {:+.1f} % later than static-fast",
+    "agbs_vs_fast_pct": "{:<12} costs {:+.1f} % against static-fast",
+    "agbs_vs_slow_pct": "{:<12} costs {:+.1f} % against static-slow",
+}
+
+
+def to_text(evaluation: Evaluation) -> str:
+    """The comparison as a table for a terminal, medians over the repetitions."""
+    plan = evaluation.plan
+    title = (
+        f"{plan.experiment}: scale {plan.scale:g}, bandwidth {plan.bandwidth:g}, {plan.vms} VM(s), {plan.cloud}, "
+        f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
+        f"{len(evaluation.repetitions)} repetition(s)"
+    )
+    head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(_HEADS, _WIDTHS, strict=True))
+    rows = [_row(evaluation, setup) for setup in plan.setups]
+    return "\n".join([title, head, *rows, *_sentences(evaluation), *_disturbance(evaluation)])
+
+
+def _disturbance(evaluation: Evaluation) -> list[str]:
+    said = disturbance(evaluation.disturbed)
+    return [said] if said else []
+
+
+def disturbance(numbers: Sequence[int]) -> str:
+    """What has to be said of disturbed repetitions; nothing of none."""
+    if not numbers:
+        return ""
+    listed = ", ".join(map(str, numbers))
+    return (
+        f"Disturbed: repetition {listed}. The machine was too busy with other work: static-slow was written at less "
+        f"than {KEPT_UP:.0%} of its volume's bandwidth. Its figures say nothing about storage."
+    )
+
+
+def _row(evaluation: Evaluation, setup: Setup) -> str:
+    every = [found for r in evaluation.repetitions if (found := r.of(setup))]
+    names = ("completion_s", "app_write_mb_s", "agbs", "cache_agbs", "cache_agbs_ratio")
+    medians = [evaluation.named(setup, name) for name in names]
+    digits = (1, 1, 0, 0, 2)
+    cells = ["-" if m is None else f"{m.median:.{d}f}" for m, d in zip(medians, digits, strict=True)]
+    cells += ["ok" if all(s.checksums_ok for s in every) else "WRONG", str(sum(s.volumes_left for s in every))]
+    return f"{setup:<12} " + " ".join(f"{c:>{w}}" for c, w in zip(cells, _WIDTHS, strict=True))
+
+
+def _sentences(evaluation: Evaluation) -> list[str]:
+    said = []
+    for setup in evaluation.plan.setups:
+        for name, text in _SENTENCES.items():
+            found = evaluation.ratio(setup, name)
+            is_own = (setup is Setup.STATIC_FAST) or (setup is Setup.STATIC_SLOW and name != "overhead_vs_fast_pct")
+            if found is not None and not is_own:
+                said.append(text.format(setup.value, found.median))
+    return said

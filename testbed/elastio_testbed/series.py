@@ -1,0 +1,82 @@
+"""What a picture of a run shows: its records, reduced to what is worth keeping in the result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from elastio_testbed.experiment import Setup
+from elastio_testbed.rates import Points, rates_of
+from elastio_testbed.trial import Evidence
+
+# As many points as a picture has columns to show them in.
+MOST_POINTS = 500
+# What is shown after the last dump, and after the last volume has gone.
+AFTER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One set-up. Times in seconds since its first dump began, rates in MB/s (reads and writes), sizes in GB.
+
+    `phases` and `volumes` are (begin, end, which) and (begin, end, GB).
+    """
+
+    setup: str
+    rates: dict[str, Points]
+    phases: tuple[tuple[float, float, str], ...]
+    volumes: tuple[tuple[float, float, float], ...]
+    end_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def from_json(row: Mapping[str, Any]) -> Shown:
+    """What `to_json` gave, also after it has been a file."""
+    return Shown(
+        setup=str(row["setup"]),
+        rates={role: tuple((t, v) for t, v in points) for role, points in row["rates"].items()},
+        phases=tuple((begin, end, name) for begin, end, name in row["phases"]),
+        volumes=tuple((begin, end, size) for begin, end, size in row["volumes"]),
+        end_s=float(row["end_s"]),
+    )
+
+
+def shown(setup: Setup, evidence: Evidence) -> Shown:
+    """The records of one set-up, cut to its own run: recording began before it and may have gone on after it."""
+    origin = float(evidence.dumps[0]["began"])
+    gone = [volume["deleted_at"] for volume in evidence.volumes if volume["deleted_at"] is not None]
+    end = max([float(evidence.dumps[-1]["ended"]), *gone]) + AFTER_S
+    timeline = [line for line in evidence.timeline if origin - AFTER_S <= line["t"] <= end]
+    is_static = setup in {Setup.STATIC_SLOW, Setup.STATIC_FAST}
+    rates = {
+        role: tuple((round(t - origin, 2), round(v, 2)) for t, v in thinned(points, MOST_POINTS))
+        for role, points in rates_of(timeline, evidence.serial, is_static=is_static).items()
+    }
+    volumes = tuple(
+        (round(v["created_at"] - origin, 2), round((v["deleted_at"] or end) - origin, 2), round(v["size_gb"], 4))
+        for v in evidence.volumes
+    )
+    return Shown(setup.value, rates, _phases(evidence.decisions, origin, end), volumes, round(end - origin, 2))
+
+
+def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """At most about `most` points, each the mean of its neighbours: the area under the line stays."""
+    group = -(-len(points) // most) if points else 1
+    found = []
+    for first in range(0, len(points), group):
+        part = points[first : first + group]
+        found.append((part[-1][0], sum(v for _, v in part) / len(part)))
+    return found
+
+
+def _phases(decisions: Sequence[Mapping[str, Any]], origin: float, end: float) -> tuple[tuple[float, float, str], ...]:
+    changes = [d for d in decisions if d["from"] != d["to"]]
+    ends = [*(d["wall"] for d in changes[1:]), end]
+    return tuple(
+        (round(change["wall"] - origin, 2), round(until - origin, 2), str(change["to"]))
+        for change, until in zip(changes, ends, strict=False)
+        if origin - AFTER_S <= change["wall"] <= end
+    )

@@ -1,0 +1,129 @@
+"""The same scaled experiment on the simulator: the agent's real loop, with a model for kernel, cloud and clock.
+
+Same bytes, bandwidths, delays and settings as in the guests. The model knows no page cache and no file system.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elastio.policy import Caps, Policy
+from elastio.sim.cloud import CloudTimes
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Checkpointing, Profile
+from elastio.sim.world import SimWorld, WorldSettings, run_static
+from elastio.units import GIB, MB, agbs
+from elastio_testbed.bound import DIRTY_SHARE
+from elastio_testbed.ec2.latency import DEFAULT_DELAYS
+from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.measured import TYPICAL, Measured
+from elastio_testbed.trial import patience_s
+
+# What the laboratory's configuration files say beyond the experiment (machine.py).
+COOL_DOWN_S = 1.0
+LEAST_CACHE_GIB = 0.26
+MOST_CACHES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """One set-up, defined as in a `SetupResult`."""
+
+    completion_s: float
+    agbs: float
+
+
+def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measured = TYPICAL) -> dict[Setup, Simulated]:
+    """Those of the set-ups that the simulator has a model of; none for an application that is not bulk-synchronous.
+
+    `took` is what the agent's operations take. Machines do not disturb each other here: `vms` multiplies the cost.
+    """
+    profile = profile_of(scaled)
+    if profile is None:
+        return {}
+    models = {
+        Setup.STATIC_SLOW: lambda: _static(scaled, profile, scaled.backing_bytes_s),
+        Setup.STATIC_FAST: lambda: _static(scaled, profile, scaled.cache_bytes_s),
+        Setup.ADAPTIVE: lambda: _adaptive(scaled, profile, took),
+    }
+    runs = {setup: models[setup]() for setup in setups if setup in models}
+    return {s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3)) for s, r in runs.items()}
+
+
+def profile_of(scaled: Scaled) -> Profile | None:
+    """The application as the simulator describes it; None if it does not only compute and dump, or dumps differ."""
+    if not scaled.experiment.workload.is_checkpointing:
+        return None
+    first, *later = scaled.dumps_bytes
+    if len(set(later)) != 1:
+        return None
+    return Profile(scaled.compute_each_s, later[0], len(later), first)
+
+
+def _static(scaled: Scaled, profile: Profile, bytes_s: int) -> Simulated:
+    run = run_static(profile, bytes_s / MB, scaled.backing_bytes)
+    return Simulated(run.completion_s, run.agbs)
+
+
+def _adaptive(scaled: Scaled, profile: Profile, took: Measured) -> Simulated:
+    kernel = KernelSettings(
+        backing_mb_s=scaled.backing_bytes_s / MB,
+        backing_bytes=scaled.backing_bytes,
+        cutoff=DIRTY_SHARE,
+        superblock_loaded_s=took.superblock_s,
+    )
+    cloud = cloud_times(scaled.time, took.call_s)
+    settings = WorldSettings(kernel=kernel, cloud=cloud, host=took.host, size_step_bytes=scaled.unit_bytes)
+    world = SimWorld(settings)
+    policy = policy_of(scaled, kernel.backing_uuid)
+    simulation = Simulation(world, policy, sample_interval_s=scaled.sample_interval_s)
+    limit_s = patience_s(scaled)
+    # As in a guest: the agent is at rest and the device tuned before the application starts.
+    simulation.run_until_settled(limit_s)
+    world.workload = Checkpointing(profile, scaled.backing_bytes)
+    simulation.run_until(lambda: world.workload.done, limit_s)
+    simulation.run_until_settled(limit_s)
+    stats = world.workload.stats
+    backing = agbs(kernel.backing_mb_s, scaled.backing_bytes, stats.finished_s or math.nan)
+    return Simulated(stats.completion_s or math.nan, backing + world.provider.bill_agbs())
+
+
+def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
+    """What the guest's configuration file says."""
+    initial = round(scaled.initial_cache_gib * GIB)
+    return Policy(
+        backing_bandwidth_mb_s=scaled.backing_bytes_s / MB,
+        cache_bandwidth_mb_s=scaled.cache_bytes_s / MB,
+        drain_bandwidth_mb_s=scaled.backing_bytes_s / MB,
+        inactivity_delay_s=scaled.inactivity_delay_s,
+        cool_down_s=COOL_DOWN_S,
+        initial_size_bytes=initial,
+        min_size_bytes=max(round(LEAST_CACHE_GIB * GIB), scaled.unit_bytes),
+        size_step_bytes=scaled.unit_bytes,
+        backing_uuid=backing_uuid,
+        caps=Caps(max_size_bytes=MOST_CACHES * initial),
+    )
+
+
+def cloud_times(factor: float, call_s: tuple[float, float]) -> CloudTimes:
+    """The laboratory's cloud in the mean: its delays are log-normal, and scaled like all time.
+
+    What a call itself takes is the guest's processor and does not scale.
+    """
+    mean = {name: delay.mean_s() * factor for name, delay in DEFAULT_DELAYS.items()}
+
+    def always(name: str) -> tuple[float, float]:
+        return (mean[name], mean[name])
+
+    return CloudTimes(
+        call=call_s,
+        create=always("create"),
+        visible=always("visible"),
+        attach=always("attach"),
+        detach=always("detach"),
+        delete=always("delete"),
+        shows_after=1.0,  # the laboratory plugs the disk when the attachment ends
+    )

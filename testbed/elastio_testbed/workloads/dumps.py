@@ -1,0 +1,30 @@
+"""A checkpointing application reduced to its I/O: it sleeps instead of computing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from elastio_testbed.workloads.kind import GUEST_MIB
+
+if TYPE_CHECKING:
+    from elastio_testbed.experiment import Scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Dumps:
+    """`ranks` processes that write their shares of each dump between two barriers."""
+
+    ranks: int = 2
+    program: str = "workload"
+    needs_tools: bool = False
+    is_checkpointing: bool = True
+
+    def spec(self, scaled: Scaled) -> dict[str, Any]:
+        return {"ranks": self.ranks, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}
+
+    def memory_mib(self, scaled: Scaled) -> int:
+        return GUEST_MIB
+
+    def moved_bytes(self, scaled: Scaled) -> int:
+        return sum(scaled.dumps_bytes)

@@ -1,0 +1,106 @@
+"""`elastio history` on a ledger file: what is shown, and an export that can be played again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from elastio.history import SampleRun
+from elastio.history_store import HistoryLimits, HistoryWriter
+from elastio.ledger import Ledger
+from elastio.model import Rates, Sample
+from elastio.sim.workload import Stretch, Trace
+from elastio.sim.world import SimWorld
+from elastio.state import AgentState, LoadWatch, Phase
+from elastio.units import MIB
+
+from .conftest import Shell
+from .test_report import CONFIG, CYCLE_CLOSED, UUID
+
+WALL = 1_790_000_000.0
+MB = 10**6
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A minute of quiet, half a minute at 20 MB/s of writes and 5 of reads, a minute of quiet; one cycle."""
+    (tmp_path / "elastio.toml").write_text(CONFIG.replace("{state}", str(tmp_path)))
+    path = tmp_path / "ledger.sqlite"
+    idle = AgentState(load=LoadWatch(below_since=0.0))
+    busy = AgentState(Phase.BOOSTING, CYCLE_CLOSED, LoadWatch(above_since=60.0, utilization=0.5))
+    with Ledger(path) as opened:
+        opened.record(CYCLE_CLOSED, None, 1_789_992_000.0)
+        writer = HistoryWriter(opened.file, UUID, HistoryLimits())
+        for now in range(1, 151):
+            loaded = 60 < now <= 90
+            rates = Rates(read_mb_s=5.0, write_mb_s=20.0) if loaded else Rates()
+            writer.sampled(Sample(float(now), 1.0, rates), busy if loaded else idle, now=now, wall=WALL + now)
+        writer.flush(WALL + 150)
+    return path
+
+
+def test_shows_loads_and_what_was_sampled(ledger: Path, elastio: Shell) -> None:
+    result = elastio("history")
+    assert result.exit_code == 0, result.output
+    head, row, blank, summary = result.stdout.splitlines()
+    assert head.split("  ")[0] == "load begun"
+    assert "load  30.0 s" in row
+    assert (row.split()[-2:], blank) == (["0.15", "0.60"], "")
+    assert summary.startswith(f"{UUID}: 32 rows from 2026-09-21 ")
+    assert summary.endswith(", 2 min 30 s observed, 0.15 GB read, 0.60 GB written")
+
+
+def test_json_has_phases_and_samples(ledger: Path, elastio: Shell) -> None:
+    document = json.loads(elastio("history", "--json").stdout)
+    (phase,) = document["phases"]
+    assert (phase["token"], phase["load_s"], phase["written_bytes"]) == ("tok", 30.0, 600 * MB)
+    assert (phase["begun_wall"], phase["period_s"]) == (WALL + 60, None)
+    assert [s["seconds"] for s in document["samples"]] == [60.0, *[1.0] * 30, 60.0]
+    assert {s["device_uuid"] for s in document["samples"]} == {UUID}
+
+
+def test_the_export_can_be_played_again(ledger: Path, elastio: Shell) -> None:
+    """Every row of the table is a stretch of a simulated application."""
+    rows = list(csv.DictReader(io.StringIO(elastio("history", "--csv").stdout)))
+    stretches = [Stretch(float(r["seconds"]), float(r["write_mb_s"]), float(r["read_mb_s"])) for r in rows]
+    world = SimWorld(workload=Trace(stretches, block_bytes=MIB))
+    world.run_until_done()
+    stats = world.workload.stats
+    assert stats.finished_s == pytest.approx(150, abs=1)
+    assert stats.written_bytes == pytest.approx(600 * MB, rel=0.01)
+    assert stats.read_bytes == pytest.approx(150 * MB, rel=0.01)
+
+
+def test_csv_is_exact(ledger: Path, elastio: Shell) -> None:
+    rows = list(csv.DictReader(io.StringIO(elastio("history", "--csv").stdout)))
+    first = rows[1]
+    assert list(first) == ["device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s"]
+    assert (float(first["begun_wall"]), float(first["write_mb_s"])) == (WALL + 60, 20.0)
+
+
+def test_since_leaves_out_what_was_before_and_keeps_the_gap(ledger: Path, elastio: Shell) -> None:
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(WALL + 2 * 86400))
+    assert elastio("history", "--since", tomorrow).stdout.startswith("No history yet")
+    assert json.loads(elastio("history", "--json", "--since", tomorrow).stdout) == {"phases": [], "samples": []}
+    assert elastio("history", "--since", "yesterday").exit_code == 2
+
+
+def test_json_and_csv_together_are_wrong_usage(ledger: Path, elastio: Shell) -> None:
+    result = elastio("history", "--json", "--csv")
+    assert (result.exit_code, "--json or --csv, not both" in result.stderr) == (2, True)
+
+
+def test_says_that_there_is_no_ledger_yet(ledger: Path, elastio: Shell) -> None:
+    ledger.unlink()
+    result = elastio("history")
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"elastio: there is no ledger at {ledger}: the agent has not run yet")
+
+
+def test_a_run_of_no_bytes_has_rates() -> None:
+    assert (SampleRun(WALL, 60.0, 0, 0).read_mb_s, SampleRun(WALL, 60.0, 0, 0).write_mb_s) == (0.0, 0.0)

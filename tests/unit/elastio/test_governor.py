@@ -1,0 +1,106 @@
+"""How fast dirty data flows back while applications use the cache: backing volume 20 MB/s, cache volume 64 MB/s."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio import governor
+from elastio.model import Rates, Sample
+
+from .values import POLICY, cached
+
+SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0, utilization_threshold=0.30)
+
+
+def sample(app: float, *, flush: float = 0.0, miss: float = 0.0, hit: float = 0.0) -> Sample:
+    """An application that writes `app` and reads `hit` from the cache and `miss` from the backing volume."""
+    return Sample(10.0, 1.0, Rates(hit + miss, app), backing=Rates(miss, flush), cache=Rates(hit + flush, app))
+
+
+@pytest.mark.parametrize(
+    ("seen", "mb_s"),
+    [
+        (sample(0.0), None),
+        (sample(5.9, flush=20.0), None),
+        (sample(50.0), 20.0),
+        (sample(50.0, flush=20.0), 20.0),
+        (sample(70.0), 10.0),
+        (sample(70.0, flush=10.0), 10.0),
+        (sample(79.0), 0.0),
+        (sample(95.0), 0.0),
+        (sample(40.0, miss=15.0), 5.0),
+        (sample(40.0, miss=19.5), 0.0),
+        (sample(30.0, hit=30.0), 20.0),
+    ],
+    ids=[
+        "idle: everything",
+        "below the threshold: everything",
+        "what the backing volume takes",
+        "and the flush does not count itself",
+        "what the cache volume leaves",
+        "the same while that flows",
+        "too little to be worth it",
+        "a saturated cache volume: nothing",
+        "the application reads from the backing volume",
+        "and leaves nothing of it",
+        "reads of the cache count as well",
+    ],
+)
+def test_flushes_with_what_both_volumes_have_left(seen: Sample, mb_s: float | None) -> None:
+    assert governor.pace(seen, cached(available_percent=90), SMALL) == pytest.approx(mb_s)
+
+
+def test_a_volume_that_both_saturate_belongs_to_the_application() -> None:
+    """What the application alone would take cannot be seen then."""
+    assert governor.pace(sample(72.0, flush=20.0), cached(available_percent=90), SMALL) == governor.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("seen", "mb_s"),
+    [
+        (sample(115.0), 20.0),
+        (sample(95.0, flush=20.0), 20.0),
+        (sample(10.0), 20.0),
+        (sample(95.0, miss=15.0), 5.0),
+        (sample(0.0), None),
+    ],
+    ids=["saturated", "saturated by both", "light load", "what the backing volume takes", "idle"],
+)
+def test_what_was_bought_for_flushing_is_used_while_the_application_saturates_the_rest(
+    seen: Sample, mb_s: float | None
+) -> None:
+    with_drain = replace(SMALL, drain_bandwidth_mb_s=20.0)
+    assert governor.pace(seen, cached(available_percent=90), with_drain) == pytest.approx(mb_s)
+
+
+@pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])
+def test_flushes_before_the_cache_is_full_even_if_it_costs_the_application(available: int | None, mb_s: float) -> None:
+    backing = cached(available_percent=available, cutoff_percent=70)
+    assert governor.pace(sample(95.0), backing, SMALL) == mb_s
+
+
+def test_a_kernel_that_shows_no_cutoff_has_the_configured_one() -> None:
+    backing = cached(available_percent=62, cutoff_percent=None)
+    assert governor.pace(sample(95.0), backing, replace(SMALL, cutoff=0.40)) == 20.0
+    assert governor.pace(sample(95.0), backing, replace(SMALL, cutoff=0.70)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "in_force", "is_change"),
+    [
+        (None, None, False),
+        (None, 0.0, True),
+        (0.0, None, True),
+        (0.0, 0.0, False),
+        (3.0, 0.0, True),
+        (10.0, 11.9, False),
+        (10.0, 12.1, True),
+        (None, 20.0, True),
+    ],
+)
+def test_small_differences_are_not_worth_a_change(
+    wanted: float | None, in_force: float | None, is_change: bool
+) -> None:
+    assert governor.is_change(wanted, in_force, SMALL) is is_change

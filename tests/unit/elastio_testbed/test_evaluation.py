@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from elastio_testbed.evaluation import to_text
+from elastio_testbed.experiment import Setup
+from elastio_testbed.result import Result
+
+from .documents import document, evaluation, repetition, setup_result
+
+# A disturbance that strikes a whole repetition leaves the ratio within it alone.
+CALM, DISTURBED = repetition(1200, 1000, 1100), repetition(2400, 2000, 2200)
+
+
+def test_ratios_are_taken_within_a_repetition_before_their_median() -> None:
+    ratio = evaluation(CALM, DISTURBED, CALM).ratio(Setup.ADAPTIVE, "overhead_vs_fast_pct")
+    assert ratio is not None
+    assert ratio.median == ratio.max == pytest.approx(10.0)
+    assert ratio.n == 3
+
+
+def test_the_document_keeps_every_repetition_and_shows_the_middle_one() -> None:
+    found = document(repetition(adaptive_s=1200), repetition(adaptive_s=1210), repetition(adaptive_s=1300))
+    assert [r["setups"]["adaptive"]["completion_s"] for r in found["repetitions"]] == [1200, 1210, 1300]
+    assert found["shown"] == 1
+    assert found["setups"]["adaptive"]["completion_s"] == 1210
+    assert found["overhead_vs_fast_pct"] == found["repetitions"][1]["overhead_vs_fast_pct"]
+
+
+def test_the_document_states_the_conditions() -> None:
+    found = document()
+    assert found["side_by_side"] is True
+    assert found["accelerator"] == "tcg"
+    assert found["kernel"] == "6.12.0-test"
+    assert found["summary"]["setups"]["adaptive"]["cache_agbs_ratio"]["median"] == 2.1
+
+
+def test_the_guest_is_compared_with_the_simulator() -> None:
+    compared = document(repetition(adaptive_s=1219 * 1.02))["summary"]["guest_over_simulated"]["adaptive"]
+    assert compared["completion_s"]["median"] == pytest.approx(1.02)
+    assert compared["agbs"]["median"] == pytest.approx(0.93)
+
+
+def test_the_text_shows_volumes_that_were_left_in_any_repetition() -> None:
+    left = Result((setup_result(Setup.ADAPTIVE, 100, 10.0, volumes_left=2),))
+    sound = Result((setup_result(Setup.ADAPTIVE, 100, 10.0),))
+    text = to_text(evaluation(sound, left))
+    row = next(line for line in text.splitlines() if line.startswith("adaptive"))
+    assert row.split()[-2:] == ["ok", "2"]
+    assert not evaluation(sound, left).is_sound
+    assert evaluation(sound).is_sound
+
+
+def test_the_text_says_wrong_when_a_byte_was_wrong_once() -> None:
+    wrong = Result((setup_result(Setup.ADAPTIVE, 100, 10.0, checksums_ok=False),))
+    assert "WRONG" in to_text(evaluation(repetition(), wrong))
+
+
+def test_a_repetition_in_which_the_machine_held_the_slow_volume_back_is_named() -> None:
+    held_back = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.8 * 16.5),))
+    kept_up = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.97 * 16.5),))
+    assert evaluation(kept_up, held_back).disturbed == (2,)
+    assert "Disturbed: repetition 2." in to_text(evaluation(kept_up, held_back))
+    assert "Disturbed" not in to_text(evaluation(kept_up))
+    assert document(kept_up, held_back)["disturbed"] == [2]
+
+
+def test_the_text_compares_each_set_up_with_the_static_ones() -> None:
+    text = to_text(evaluation(CALM))
+    assert "static-slow  completes +20.0 % later than static-fast" in text
+    assert "adaptive     completes +10.0 % later than static-fast" in text
+    assert "static-fast  completes" not in text

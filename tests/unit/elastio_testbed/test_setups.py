@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from elastio_testbed.cli import chosen_setups
+from elastio_testbed.experiment import PUBLISHED, Setup
+from elastio_testbed.lvmcache import MAPPED_NAME
+from elastio_testbed.rates import rates_of
+from elastio_testbed.run import Plan
+
+MIB_SECTORS = 2048
+
+
+def test_all_set_ups_are_the_published_ones_and_another_is_asked_for_by_name() -> None:
+    assert chosen_setups(("all",)) == PUBLISHED
+    assert chosen_setups(("lvmcache", "all")) == tuple(Setup)
+
+
+def test_a_set_up_asked_for_twice_runs_once() -> None:
+    assert chosen_setups(("adaptive", "adaptive", "static-slow")) == (Setup.STATIC_SLOW, Setup.ADAPTIVE)
+
+
+@pytest.mark.parametrize("experiment", ["demo", "cm1"])
+def test_the_published_set_ups_of_a_plain_workload_need_the_everyday_image_only(experiment: str) -> None:
+    assert not Plan(experiment, PUBLISHED).needs_tools
+    assert Plan(experiment, (*PUBLISHED, Setup.LVMCACHE)).needs_tools
+
+
+@pytest.mark.parametrize("experiment", ["lammps", "bonnie"])
+def test_every_set_up_of_a_real_application_runs_on_the_image_that_has_it(experiment: str) -> None:
+    assert all(Plan(experiment, (setup,)).needs_tools for setup in Setup)
+
+
+def test_with_a_write_cache_the_application_is_seen_at_the_mapped_device() -> None:
+    serials = {"vdb": "vm0backing", "vdc": "vm0fast", "dm-1": "lab-data_wcorig", "dm-2": MAPPED_NAME}
+    idle = {name: [0, 0] for name in serials}
+    busy = {
+        "vdb": [0, MIB_SECTORS],
+        "vdc": [0, 3 * MIB_SECTORS],
+        "dm-1": [0, MIB_SECTORS],
+        "dm-2": [0, 2 * MIB_SECTORS],
+    }
+    lines = [{"t": at, "disks": disks, "serials": serials} for at, disks in ((10.0, idle), (11.0, busy))]
+    seen = rates_of(lines, "vm0backing", is_static=False)
+    moved = {role: round(points[0][1] * 1e6) for role, points in seen.items()}
+    assert moved == {"application": 2 << 20, "backing volume": 1 << 20, "cache volume": 3 << 20}
