@@ -80,9 +80,12 @@ class CinderBooks:
 
 
 def attachments_of(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume."""
-    spans = [(wall_of(a["start_time"]), wall_of(a["updated_at"])) for a in actions if a["action"] == "attach_volume"]
-    return sorted(spans)
+    """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume.
+
+    An action that failed has the message "Error".
+    """
+    done = [a for a in actions if a["action"] == "attach_volume" and not a["message"]]
+    return sorted((wall_of(a["start_time"]), wall_of(a["updated_at"])) for a in done)
 
 
 def row_of(columns: Sequence[str], attachments: Sequence[Span]) -> Row:

@@ -65,17 +65,26 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
     assert policy.caps.max_size_bytes == 20 * GIB
 
 
-def actions(*attached: tuple[str, str]) -> list[dict[str, str]]:
-    rows = [
-        {"action": "create", "start_time": "2026-01-01T00:00:00.000000", "updated_at": "2026-01-01T00:00:09.000000"}
-    ]
-    for begin, end in attached:
-        rows.append({"action": "attach_volume", "start_time": f"2026-01-01T{begin}", "updated_at": f"2026-01-01T{end}"})
-    return rows
+def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[str, str | None]:
+    """As Nova lists it."""
+    day = "2026-01-01T"
+    return {
+        "action": kind,
+        "start_time": f"{day}{begin}.000000",
+        "updated_at": f"{day}{end}.000000",
+        "message": message,
+    }
 
 
-def test_volume_takes_the_first_attach_after_it_was_available() -> None:
-    spans = attachments_of(actions(("00:10:00.000000", "00:10:09.000000"), ("00:00:20.000000", "00:00:25.000000")))
+def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -> None:
+    spans = attachments_of(
+        [
+            action("attach_volume", "00:10:00", "00:10:09"),
+            action("attach_volume", "00:09:55", "00:09:56", "Error"),
+            action("detach_volume", "00:09:54", "00:09:54"),
+            action("attach_volume", "00:00:20", "00:00:25"),
+        ]
+    )
     columns = [VOLUME, "1", "fast", "2026-01-01 00:09:50", "2026-01-01 00:09:53", "2026-01-01 00:11:00"]
     row = row_of(columns, spans)
     assert cloud_s(row.history) == 3.0 + 9.0
@@ -86,7 +95,7 @@ def test_volume_takes_the_first_attach_after_it_was_available() -> None:
 
 
 def test_attach_of_a_later_volume_is_not_taken_for_the_one_that_is_gone() -> None:
-    spans = attachments_of(actions(("00:10:00.000000", "00:10:09.000000")))
+    spans = attachments_of([action("attach_volume", "00:10:00", "00:10:09")])
     gone = row_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
     assert cloud_s(gone.history) is None
     assert [state for _, state in gone.history] == ["creating", "available", "deleted"]
