@@ -115,7 +115,7 @@ class Predictor:
             try:
                 rate = self._static[setup].at(size_bytes)
             except OutsideError:
-                rate = Estimate(mb_s, 0.0, 0.0, 1)
+                rate = Estimate(mb_s, 0.0, 0.0, 0)
                 notes[f"{setup}: not measured at this size, taken at its reserved {mb_s:.4g} MB/s"] = None
             return _Written(Dump(size_bytes, rate.value), rate)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -39,6 +40,7 @@ def schema() -> dict[str, Any]:
 
 def to_document(profile: Profile) -> dict[str, Any]:
     """The JSON document."""
+    prices = profile.prices
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -47,7 +49,7 @@ def to_document(profile: Profile) -> dict[str, Any]:
         "conditions": asdict(profile.conditions),
         "backing_bytes": profile.backing_bytes,
         "measurements": [asdict(m) for m in profile.measurements],
-        "prices": None if profile.prices is None else asdict(profile.prices),
+        "prices": None if prices is None else {**asdict(prices), "caches": [asdict(c) for c in prices.caches]},
     }
 
 
@@ -108,6 +110,9 @@ def merge(profiles: Sequence[Profile]) -> Profile:
             raise CalibrationError(
                 f"profiles of different conditions cannot be merged: {', '.join(differences)}; use one at a time"
             )
-    together = dict.fromkeys(m for profile in profiles for m in profile.measurements)
+    # What two profiles share was measured once: it must not count as a repeat. Within one profile it was repeated.
+    together: Counter[Measurement] = Counter()
+    for profile in profiles:
+        together |= Counter(profile.measurements)
     prices = next((p.prices for p in profiles if p.prices is not None), None)
-    return replace(first, measurements=tuple(together), prices=prices, made=max(p.made for p in profiles))
+    return replace(first, measurements=tuple(together.elements()), prices=prices, made=max(p.made for p in profiles))

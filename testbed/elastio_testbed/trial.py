@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload."""
+    """What to run. `seed` makes the data of the workload; `initial_cache_gb` replaces the experiment's first cache."""
 
     experiment: str
     setups: tuple[Setup, ...]
@@ -54,9 +54,12 @@ class Plan:
     seed: int = 1
     repeat: int = 1
     side_by_side: bool = False
+    initial_cache_gb: float | None = None
 
     def scaled(self) -> Scaled:
-        return Scaled(EXPERIMENTS[self.experiment], self.scale, self.bandwidth)
+        published = EXPERIMENTS[self.experiment]
+        first = published.initial_cache_gb if self.initial_cache_gb is None else self.initial_cache_gb
+        return Scaled(replace(published, initial_cache_gb=first), self.scale, self.bandwidth)
 
     @property
     def needs_tools(self) -> bool:

@@ -1,0 +1,92 @@
+"""Learn an application from one benchmark run: from the agent's ledger, or from a trace of its throughput.
+
+The first burst is the initial dump, the later ones are checkpoints (the benchmark needs at least one of each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from elastio.ledger import Ledger
+from elastio.report import CycleRow, DeviceSpan
+from elastio.sim.traces import Rate, read_csv
+from elastio.units import GB, MB
+from elastio_calibration.application import ApplicationError
+
+# A burst ends when the device is this quiet, against the busiest second, for this long.
+QUIET_SHARE, QUIET_S = 0.1, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Seconds since the first sample, and what was written."""
+
+    began_s: float
+    ended_s: float
+    size_bytes: float
+
+
+def from_trace(path: Path) -> dict[str, Any]:
+    """From a CSV file of throughput. Raises ElastioError where it shows fewer than two bursts."""
+    return _described(bursts(read_csv(path)), str(path))
+
+
+def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
+    """Stretches of writing, divided by QUIET_S of quiet."""
+    least = QUIET_SHARE * max((r.write_mb_s for r in rates), default=0.0)
+    found: list[Burst] = []
+    for r in rates:
+        if r.write_mb_s <= least:
+            continue
+        moved, ended = r.write_mb_s * MB * r.seconds, r.at_s + r.seconds
+        if found and r.at_s - found[-1].ended_s < QUIET_S:
+            found[-1] = Burst(found[-1].began_s, ended, found[-1].size_bytes + moved)
+        else:
+            found.append(Burst(r.at_s, ended, moved))
+    return tuple(found)
+
+
+def from_ledger(path: Path) -> dict[str, Any]:
+    """From the cycles of a ledger that holds one benchmark run. Raises ElastioError.
+
+    A ledger knows no bytes of the application: what was dirty at the peak, what was written past the cache, and what
+    went to the slow volume (at its full bandwidth) before the cache was there. Nor does it know when the application
+    stopped writing: the cached part is taken as written at the bandwidth of the cache.
+    """
+    if not path.exists():
+        raise ApplicationError(f"there is no ledger at {path}")
+    with Ledger(path, read_only=True) as ledger:
+        rows = [c for c in ledger.cycles(0.0, 1e12) if c.steps.boost_s is not None and not c.failure]
+        spans = ledger.spans(0.0, 1e12)
+    if not spans:
+        raise ApplicationError(f"{path} has never seen a device")
+    return _described(tuple(_burst(row, rows[0], spans[-1]) for row in rows), str(path))
+
+
+def _burst(row: CycleRow, first: CycleRow, device: DeviceSpan) -> Burst:
+    steps = row.steps
+    size = row.peak_dirty_bytes + row.evicted_bytes + (steps.boost_s or 0.0) * device.backing_mb_s * MB
+    written_s = (steps.boost_s or 0.0) + (row.peak_dirty_bytes + row.evicted_bytes) / MB / row.bandwidth_mb_s
+    began = row.started_wall - first.started_wall
+    return Burst(began, began + written_s, size)
+
+
+def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:
+    if len(found) < 2:
+        raise ApplicationError(
+            f"{source} shows {len(found)} burst{'s' if len(found) != 1 else ''}: a benchmark run has an initial dump "
+            "and at least one checkpoint"
+        )
+    first, *later = found
+    gaps = [b.began_s - a.ended_s for a, b in zip(found, later, strict=False)]
+    return {
+        "initial_gb": first.size_bytes / GB,
+        "checkpoint_gb": mean(b.size_bytes for b in later) / GB,
+        "checkpoints": len(later),
+        "iterations": len(later),
+        "iteration_s": max(0.0, mean(gaps)),
+    }
