@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from elastio.history_store import read_samples
 from elastio.ledger import Ledger
 from elastio.report import CycleRow, DeviceSpan
 from elastio.sim.traces import Rate, read_csv
@@ -19,6 +20,7 @@ from elastio_calibration.application import ApplicationError
 
 # A burst ends when the device is this quiet, against the busiest second, for this long.
 QUIET_SHARE, QUIET_S = 0.1, 10.0
+EVER = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +53,35 @@ def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
 
 
 def from_ledger(path: Path) -> dict[str, Any]:
-    """From the cycles of a ledger that holds one benchmark run. Raises ElastioError.
+    """From a ledger that holds one benchmark run: its samples, or its cycles where it kept none.
 
-    A ledger knows no bytes of the application: what was dirty at the peak, what was written past the cache, and what
-    went to the slow volume (at its full bandwidth) before the cache was there. Nor does it know when the application
-    stopped writing: the cached part is taken as written at the bandwidth of the cache.
+    Raises ElastioError.
     """
     if not path.exists():
         raise ApplicationError(f"there is no ledger at {path}")
     with Ledger(path, read_only=True) as ledger:
-        rows = [c for c in ledger.cycles(0.0, 1e12) if c.steps.boost_s is not None and not c.failure]
-        spans = ledger.spans(0.0, 1e12)
+        rows = [c for c in ledger.cycles(0.0, EVER) if c.steps.boost_s is not None and not c.failure]
+        spans = ledger.spans(0.0, EVER)
+        sampled = read_samples(ledger.file, 0.0, EVER)
+    if len(sampled) > 1:
+        raise ApplicationError(
+            f"{path} holds the samples of {len(sampled)} devices: export those of one, --learn-trace"
+        )
+    for runs in sampled.values():
+        begun = runs[0].begun_wall
+        return _described(
+            bursts([Rate(r.begun_wall - begun, r.seconds, r.read_mb_s, r.write_mb_s) for r in runs]), str(path)
+        )
     if not spans:
         raise ApplicationError(f"{path} has never seen a device")
     return _described(tuple(_burst(row, rows[0], spans[-1]) for row in rows), str(path))
 
 
 def _burst(row: CycleRow, first: CycleRow, device: DeviceSpan) -> Burst:
+    """A cycle knows no bytes of the application: what was dirty at the peak, what was written past the cache, and what
+    went to the slow volume, at its full bandwidth, before the cache was there. Nor does it know when the application
+    stopped: the cached part is taken as written at the bandwidth of the cache.
+    """
     steps = row.steps
     size = row.peak_dirty_bytes + row.evicted_bytes + (steps.boost_s or 0.0) * device.backing_mb_s * MB
     written_s = (steps.boost_s or 0.0) + (row.peak_dirty_bytes + row.evicted_bytes) / MB / row.bandwidth_mb_s

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from elastio.history_store import HistoryLimits, HistoryWriter
 from elastio.ledger import Ledger
-from elastio.model import Quote, VolumeSpec
+from elastio.model import Quote, Rates, Sample, VolumeSpec
 from elastio.sim.experiment import Experiment, adaptive_run
 from elastio.sim.records import MemoryBooks
 from elastio.sim.workload import Profile
+from elastio.state import AgentState
 from elastio.units import GB, GIB
 from elastio_calibration.application import ApplicationError, describe
 from elastio_calibration.learn import from_ledger, from_trace
@@ -70,3 +72,19 @@ def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
     Ledger(tmp_path / "ledger.sqlite").close()
     with pytest.raises(ApplicationError, match="has never seen a device"):
         from_ledger(tmp_path / "ledger.sqlite")
+
+
+def test_learns_from_the_samples_of_a_ledger_where_it_kept_them(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        writer = HistoryWriter(ledger.file, "u", HistoryLimits())
+        at = 1000.0
+        for seconds, rate in ((5, 0.0), (50, 100.0), (300, 0.2), (40, 100.0), (60, 0.0)):
+            for _ in range(seconds):
+                at += 1
+                writer.sampled(Sample(at, 1.0, Rates(0.0, rate)), AgentState(), now=at, wall=1e9 + at)
+        writer.flush(now=at)
+    found = describe(from_ledger(path))
+    assert found.initial_gb == pytest.approx(5.0, rel=0.01)
+    assert found.checkpoint_gb == pytest.approx(4.0, rel=0.01)
+    assert found.compute_s == pytest.approx(300, abs=2)
