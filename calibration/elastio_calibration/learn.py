@@ -13,7 +13,6 @@ from typing import Any
 
 from elastio.history_store import read_samples
 from elastio.ledger import Ledger
-from elastio.report import CycleRow, DeviceSpan
 from elastio.sim.traces import Rate, read_csv
 from elastio.units import GB, MB
 from elastio_calibration.application import ApplicationError
@@ -53,40 +52,23 @@ def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
 
 
 def from_ledger(path: Path) -> dict[str, Any]:
-    """From a ledger that holds one benchmark run: its samples, or its cycles where it kept none.
+    """From the samples of a ledger that holds one benchmark run. Raises ElastioError.
 
-    Raises ElastioError.
+    Cycles alone do not tell: what was flushed during a burst, and written before its cache was there, is not in them.
     """
     if not path.exists():
         raise ApplicationError(f"there is no ledger at {path}")
     with Ledger(path, read_only=True) as ledger:
-        rows = [c for c in ledger.cycles(0.0, EVER) if c.steps.boost_s is not None and not c.failure]
-        spans = ledger.spans(0.0, EVER)
         sampled = read_samples(ledger.file, 0.0, EVER)
-    if len(sampled) > 1:
+    if len(sampled) != 1:
         raise ApplicationError(
-            f"{path} holds the samples of {len(sampled)} devices: export those of one, --learn-trace"
+            f"{path} holds the samples of {len(sampled)} devices, one is needed: give a trace of it with --learn-trace"
         )
-    for runs in sampled.values():
-        begun = runs[0].begun_wall
-        return _described(
-            bursts([Rate(r.begun_wall - begun, r.seconds, r.read_mb_s, r.write_mb_s) for r in runs]), str(path)
-        )
-    if not spans:
-        raise ApplicationError(f"{path} has never seen a device")
-    return _described(tuple(_burst(row, rows[0], spans[-1]) for row in rows), str(path))
-
-
-def _burst(row: CycleRow, first: CycleRow, device: DeviceSpan) -> Burst:
-    """A cycle knows no bytes of the application: what was dirty at the peak, what was written past the cache, and what
-    went to the slow volume, at its full bandwidth, before the cache was there. Nor does it know when the application
-    stopped: the cached part is taken as written at the bandwidth of the cache.
-    """
-    steps = row.steps
-    size = row.peak_dirty_bytes + row.evicted_bytes + (steps.boost_s or 0.0) * device.backing_mb_s * MB
-    written_s = (steps.boost_s or 0.0) + (row.peak_dirty_bytes + row.evicted_bytes) / MB / row.bandwidth_mb_s
-    began = row.started_wall - first.started_wall
-    return Burst(began, began + written_s, size)
+    (runs,) = sampled.values()
+    begun = runs[0].begun_wall
+    return _described(
+        bursts([Rate(r.begun_wall - begun, r.seconds, r.read_mb_s, r.write_mb_s) for r in runs]), str(path)
+    )
 
 
 def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:

@@ -82,6 +82,7 @@ class LiveStation:
             sample_interval_s=self._config.agent.sample_interval_s,
             writers=self._labels.writers,
             scale=self._labels.scale,
+            drain_mb_s=policy.drain_bandwidth_mb_s,
         )
         made = datetime.fromtimestamp(self._ports.wall(), UTC).isoformat(timespec="seconds")
         size_bytes = status.backing.size_bytes
@@ -92,7 +93,7 @@ class LiveStation:
         if self.quote is None:
             return None
         policy = self._config.policy()
-        caches = [self.quote(VolumeSpec(size, policy.cache_bandwidth_mb_s)) for size in self.quoted_bytes]
+        caches = [self.quote(VolumeSpec(size, policy.bought_bandwidth_mb_s)) for size in self.quoted_bytes]
         slow = self.quote(VolumeSpec(backing_bytes, policy.backing_bandwidth_mb_s))
         fast = self.quote(VolumeSpec(backing_bytes, policy.cache_bandwidth_mb_s))
         return Prices(

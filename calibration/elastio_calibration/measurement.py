@@ -57,7 +57,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Everything that the figures depend on beside dataset and cache. Profiles are merged only when all agree."""
+    """Everything that the figures depend on beside dataset and cache. Profiles are merged only when all agree.
+
+    `cache_mb_s` is what a cache gives to applications (and what static-fast has); `drain_mb_s` is bought on top.
+    """
 
     kernel: str
     cloud: str
@@ -72,6 +75,12 @@ class Conditions:
     writers: int = 1
     block_bytes: int = 1024 * 1024
     scale: float = 1.0
+    drain_mb_s: float = 0.0
+
+    @property
+    def bought_mb_s(self) -> float:
+        """Bandwidth of a cache volume: what is paid for."""
+        return self.cache_mb_s + self.drain_mb_s
 
     def differences(self, other: Conditions) -> tuple[str, ...]:
         """`kernel (6.1 and 6.12)` for each that does not agree."""

@@ -149,7 +149,7 @@ class Predictor:
     def _written(self, dataset: int, cache: int) -> _Written:
         if (dataset, cache) not in self._known:
             rate, held = self.throughput.at(dataset, cache), self.holding.at(dataset, cache)
-            dump = Dump(dataset, rate.value, cache, self.profile.conditions.cache_mb_s, held.value)
+            dump = Dump(dataset, rate.value, cache, self.profile.conditions.bought_mb_s, held.value)
             self._known[dataset, cache] = _Written(dump, rate, held)
         return self._known[dataset, cache]
 

@@ -102,7 +102,7 @@ def expected_s(wanted: Wanted, conditions: Conditions) -> float:
 def estimate(points: Sequence[Wanted], conditions: Conditions, prices: Prices | None) -> Estimate:
     """What measuring these points takes. The caches' share only: the backing volume is paid for anyway."""
     seconds = sum(expected_s(p, conditions) for p in points)
-    spent = sum(agbs(conditions.cache_mb_s, p.cache_bytes, expected_s(p, conditions)) for p in points)
+    spent = sum(agbs(conditions.bought_mb_s, p.cache_bytes, expected_s(p, conditions)) for p in points)
     return Estimate(seconds, spent, None if prices is None else _cost(points, conditions, prices))
 
 

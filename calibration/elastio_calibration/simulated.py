@@ -40,6 +40,7 @@ class SimulatedStation:
         self.policy = Policy(
             backing_bandwidth_mb_s=backing_mb_s,
             cache_bandwidth_mb_s=cache_mb_s,
+            drain_bandwidth_mb_s=backing_mb_s,
             inactivity_delay_s=inactivity_delay_s,
             initial_size_bytes=initial_bytes,
             backing_uuid=kernel.backing_uuid,
@@ -64,6 +65,7 @@ class SimulatedStation:
             utilization_threshold=policy.utilization_threshold,
             inactivity_delay_s=policy.inactivity_delay_s,
             sample_interval_s=1.0,
+            drain_mb_s=policy.drain_bandwidth_mb_s,
         )
         made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")
         return Header(conditions, kernel.backing_bytes, made, f"elastio {__version__}", self._prices())
@@ -72,7 +74,7 @@ class SimulatedStation:
         quote, mb_s = self.world.provider.quote, self.policy.cache_bandwidth_mb_s
         slow = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, self.policy.backing_bandwidth_mb_s))
         fast = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, mb_s))
-        caches = [quote(VolumeSpec(gib * GIB, mb_s)) for gib in QUOTED_GIB]
+        caches = [quote(VolumeSpec(gib * GIB, self.policy.bought_bandwidth_mb_s)) for gib in QUOTED_GIB]
         return Prices(
             currency=slow.currency,
             source=slow.price_source,

@@ -30,6 +30,7 @@ KEYS: Mapping[str, str] = {
     "initial_size_gib": "initial_size_bytes",
     "min_size_gib": "min_size_bytes",
     "bandwidth_mb_s": "cache_bandwidth_mb_s",
+    "drain_bandwidth_mb_s": "drain_bandwidth_mb_s",
 }
 
 
@@ -66,6 +67,7 @@ class Question:
         base = Policy(
             backing_bandwidth_mb_s=self.backing_mb_s,
             cache_bandwidth_mb_s=self.cache_mb_s,
+            drain_bandwidth_mb_s=self.backing_mb_s,
             inactivity_delay_s=self.inactivity_delay_s,
             initial_size_bytes=self.initial_bytes,
             backing_uuid=backing_uuid,
@@ -182,7 +184,7 @@ def _adaptive(name: str, question: Question, changes: Mapping[str, float]) -> Ou
     phases = tuple(phase_of(c, offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None)
     tariff = question.tariff
     cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
-    mb_s = simulation.policy.cache_bandwidth_mb_s
+    mb_s = simulation.policy.bought_bandwidth_mb_s
     cost += sum(tariff.cost(p.size_bytes, mb_s, max(p.held_s, tariff.minimum_s)) for p in phases)
     spent = agbs(question.backing_mb_s, question.size_bytes, seconds) + world.provider.bill_agbs()
     return Outcome(name, seconds, spent, cost, phases, tuple(simulation.timeline))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,18 @@ from elastio_calibration.study import make_profile, solve
 from elastio_testbed import experiment
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
+from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.machine import DATA, MIN_CACHE_GIB, Guest
 from elastio_testbed.result import Result, SetupResult
-from elastio_testbed.run import Plan, open_endpoint, run, run_setup
+from elastio_testbed.trial import Plan, Trial, open_endpoint
+from elastio_testbed.workloads import Dumps
 
 Say = Callable[[str], None]
 
 RECORD = "/var/tmp/calibration.jsonl"
+# As many as the checkpointing application has processes.
+WRITERS = Dumps().ranks
 LOG = "/var/tmp/calibration.log"
 ENDED = "ended with code "
 POLL_S = 5.0
@@ -73,6 +78,7 @@ class Verified:
 class Prediction:
     """What was predicted, from what, and what then happened. `time_ratio`, `agbs_ratio`: predicted over real."""
 
+    plan: Plan
     profile: Profile
     forecasts: tuple[Forecast, ...]
     result: Result
@@ -102,15 +108,15 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         solution = solve(self.profile.measurements)
         return {
-            "experiment": self.result.experiment,
-            "scale": self.result.scale,
-            "bandwidth": self.result.bandwidth,
-            "accelerator": self.result.accelerator,
+            "experiment": self.plan.experiment,
+            "scale": self.plan.scale,
+            "bandwidth": self.plan.bandwidth,
+            "accelerator": accelerator(),
             "setups": self.setups(),
             "plan": None if self.verified is None else self.verified.to_json(),
             "throughput_noise": solution.throughput_noise,
             "holding_noise": solution.holding_noise,
-            "real": self.result.to_json(),
+            "real": {s.setup.value: asdict(s) for s in self.result.setups},
             "profile": to_document(self.profile),
         }
 
@@ -121,7 +127,7 @@ def _dumps(forecast: Forecast) -> tuple[Any, ...]:
 
 def predict(plan: Plan, repeats: int, max_time_s: float | None, say: Say) -> Prediction:
     """Everything in turn, on fresh guests. Raises HypervisorError, ImageError or ElastioError."""
-    image, scaled = build_guest_image(), plan.scaled()
+    image, scaled = build_guest_image(tools=plan.needs_tools), plan.scaled()
     profile = calibrate(plan, repeats, image, say)
     predictor = Predictor(profile, scaled.backing_bytes)
     application = application_of(scaled)
@@ -129,9 +135,9 @@ def predict(plan: Plan, repeats: int, max_time_s: float | None, say: Say) -> Pre
     forecasts = predictor.all_setups(application, CacheSizes(first_bytes))
     for f in forecasts:
         say(f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs")
-    result, _ = run(plan, say)
+    result = Result(tuple(run_one(plan, setup, image, say) for setup in plan.setups))
     verified = None if max_time_s is None else verify(plan, predictor, application, max_time_s, image, say)
-    return Prediction(profile, forecasts, result, verified)
+    return Prediction(plan, profile, forecasts, result, verified)
 
 
 def verify(
@@ -142,8 +148,17 @@ def verify(
     chosen = best(offered, Wish(max_time_s=max_time_s))
     say(f"recommended for {max_time_s:g} s: {chosen}; running it")
     published_gb = chosen.cache_bytes / GB / (plan.scale * plan.bandwidth)
-    real, _ = run_setup(replace(plan, initial_cache_gb=published_gb), experiment.Setup.ADAPTIVE, image, say)
+    real = run_one(replace(plan, initial_cache_gb=published_gb), experiment.Setup.ADAPTIVE, image, say)
     return Verified(max_time_s, chosen, offered, real)
+
+
+def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) -> SetupResult:
+    """One set-up for real."""
+    with Trial(plan, setup, image, say) as trial:
+        trial.prepare()
+        trial.start()
+        trial.finish(threading.Event())
+        return trial.conclude()[0]
 
 
 def application_of(scaled: Scaled) -> Application:
@@ -194,7 +209,7 @@ def calibration_command(scaled: Scaled, repeats: int) -> list[str]:
     return [
         *("elastio", "calibrate", DATA, "--stage", "run", "--yes", "--no-prices", "--record", RECORD),
         *("--datasets", datasets, "--caches", caches, "--repeats", str(repeats)),
-        *("--writers", str(scaled.experiment.ranks)),
+        *("--writers", str(WRITERS)),
     ]
 
 
@@ -227,7 +242,8 @@ def _fast(plan: Plan, repeats: int, image: GuestImage, say: Say) -> tuple[Measur
     say("calibrating: the fast volume")
     scaled = plan.scaled()
     dumps = tuple(sorted(set(scaled.experiment.dumps_gb))) * repeats
-    hasty = replace(scaled.experiment, dumps_gb=dumps, compute_s=PAUSE_S * (len(dumps) - 1) / plan.scale)
+    pauses_s = PAUSE_S * (len(dumps) - 1) / plan.scale
+    hasty = replace(scaled.experiment, dumps_gb=dumps, compute_s=pauses_s, workload=Dumps(WRITERS))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-predict-", dir="/var/tmp")))
         endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))

@@ -11,9 +11,9 @@ from elastio_calibration.predict import CacheSizes, Predictor
 from elastio_calibration.profile import Profile
 from elastio_testbed import experiment
 from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.predict import Prediction, application_of, calibration_command, to_text
+from elastio_testbed.predict import WRITERS, Prediction, application_of, calibration_command, to_text
 from elastio_testbed.result import Result, SetupResult
-from elastio_testbed.run import Plan
+from elastio_testbed.trial import Plan
 
 CM1 = Plan("cm1", (), scale=0.25, bandwidth=0.5)
 
@@ -30,7 +30,7 @@ def test_calibrates_both_dumps_with_caches_up_to_the_first_one() -> None:
     assert caches[-1] * GB == pytest.approx(scaled.initial_cache_gib * GIB)
     assert len(caches) == 4
     assert command[command.index("--repeats") + 1] == "2"
-    assert command[command.index("--writers") + 1] == str(scaled.experiment.ranks)
+    assert command[command.index("--writers") + 1] == str(WRITERS)
 
 
 def test_leaves_out_caches_that_bcache_does_not_take() -> None:
@@ -69,7 +69,7 @@ def test_ratios_are_predicted_over_real() -> None:
             strict=True,
         )
     )
-    prediction = Prediction(profile, forecasts, Result("cm1", 0.25, 0.5, 1, "tcg", reals))
+    prediction = Prediction(CM1, profile, forecasts, Result(reals))
     document = prediction.to_json()
     assert [document["setups"][s]["time_ratio"] for s in ("static-slow", "static-fast", "adaptive")] == [0.5] * 3
     assert [s["agbs_ratio"] for s in document["setups"].values()] == [0.25] * 3
