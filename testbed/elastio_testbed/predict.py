@@ -42,8 +42,8 @@ POLL_S = 5.0
 PATIENCE_S = 900.0
 # Between two dumps of the fast volume's calibration.
 PAUSE_S = 2.0
-# The published caches range from half the first one to a fifth more; the first one itself is among them.
-CACHES_OF_FIRST = (0.5, 0.65, 0.8, 1.0)
+# From the first cache down to what the agent learns for the smallest published dump (3 GB, drained meanwhile).
+CACHES_OF_FIRST = (0.3, 0.4, 0.5, 0.65, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,13 +28,13 @@ def test_calibrates_both_dumps_with_caches_up_to_the_first_one() -> None:
     assert [round(gb * GB) for gb in option(command, "--datasets")] == sorted(set(scaled.dumps_bytes))
     caches = option(command, "--caches")
     assert caches[-1] * GB == pytest.approx(scaled.initial_cache_gib * GIB)
-    assert len(caches) == 4
+    assert len(caches) == 5
     assert command[command.index("--repeats") + 1] == "2"
     assert command[command.index("--writers") + 1] == str(WRITERS)
 
 
 def test_leaves_out_caches_that_bcache_does_not_take() -> None:
-    assert len(option(calibration_command(Plan("cm1", (), 0.1, 0.5).scaled(), 1), "--caches")) == 3
+    assert len(option(calibration_command(Plan("cm1", (), 0.1, 0.5).scaled(), 1), "--caches")) == 2
     with pytest.raises(GuestError, match=r"scale 0\.04 is too small"):
         calibration_command(Plan("cm1", (), 0.04, 0.5).scaled(), 1)
 
