@@ -219,6 +219,7 @@ class RequestKind(StrEnum):
     FLUSH = "flush"
     PAUSE = "pause"
     RESUME = "resume"
+    LEARN = "learn"  # the next boosts by load buy this size, as if past phases had taught it
     SHUTDOWN = "shutdown"
 
 

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "flush": {},
     "pause": {},
     "resume": {},
+    "learn": {"size_bytes": (1, 2**63 - 1)},
     "why": {"count": (1, MAX_DECISIONS)},
 }
 

@@ -45,7 +45,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK."""
+    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK.
+
+    `initial_cache_gb` replaces the experiment's first cache.
+    """
 
     experiment: str
     setups: tuple[Setup, ...]
@@ -56,9 +59,12 @@ class Plan:
     repeat: int = 1
     side_by_side: bool = False
     cloud: str = EC2
+    initial_cache_gb: float | None = None
 
     def scaled(self) -> Scaled:
-        return Scaled(EXPERIMENTS[self.experiment], self.scale, self.bandwidth)
+        published = EXPERIMENTS[self.experiment]
+        first = published.initial_cache_gb if self.initial_cache_gb is None else self.initial_cache_gb
+        return Scaled(replace(published, initial_cache_gb=first), self.scale, self.bandwidth)
 
     @property
     def needs_tools(self) -> bool:
