@@ -52,7 +52,7 @@ class CacheSection:
     max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
     size_step_gib: float = _key(Number("learned sizes are rounded up to a multiple of this", above=0), 1.0)
     iops: int | None = _key(Whole("IOPS to buy; without it the least that carries the bandwidth", least=1), None)
-    headroom: float = _key(Number("a learned size is multiplied by this", least=1, most=4), 1.1)
+    headroom: float = _key(Number("a learned size is multiplied by this", least=1, most=4), 1.05)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,10 +64,10 @@ def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, polic
     backing = host.backing if host else None
     wanted = governor.pace(sample, backing, policy)
     state = replace(state, load=watch_load(state.load, sample, policy), flush_mb_s=wanted)
-    pressed = state.phase is Phase.BOOSTING and backing is not None and governor.is_nearly_full(backing, policy)
-    if state.cycle is None or not pressed or wanted is governor.EVERYTHING:
+    pressed = governor.pressed_mb_s(sample, backing, policy)
+    if state.cycle is None or state.phase is not Phase.BOOSTING or pressed <= 0:
         return state
-    more = int(governor.flushed_mb_s(sample) * sample.seconds * MB)
+    more = int(pressed * sample.seconds * MB)
     return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
 
 

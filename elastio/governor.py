@@ -27,7 +27,7 @@ SATURATED = 0.90
 TARGET = 0.80
 # Of the backing volume's bandwidth: less is not worth a change of the kernel's settings.
 LEAST = 0.10
-# Of the share of a cache set that may be dirty: above it the cache is nearly full. A learned size leaves a tenth.
+# Of the share of a cache set that may be dirty: above it the cache is nearly full.
 NEARLY_FULL = 0.93
 
 NOTHING = 0.0
@@ -36,10 +36,24 @@ EVERYTHING = None
 
 def pace(sample: Sample, backing: BackingView | None, policy: Policy) -> float | None:
     """MB/s of background flushing: 0 for none, None for all that is left over."""
+    spare = _spare(sample, policy)
+    if spare is None or backing is None or not is_nearly_full(backing, policy):
+        return spare
+    return max(spare, policy.backing_bandwidth_mb_s)
+
+
+def pressed_mb_s(sample: Sample, backing: BackingView | None, policy: Policy) -> float:
+    """What was flushed in the sample beyond the spare bandwidth, because the cache was nearly full."""
+    spare = _spare(sample, policy)
+    if spare is None or backing is None or not is_nearly_full(backing, policy):
+        return 0.0
+    return max(0.0, flushed_mb_s(sample) - spare)
+
+
+def _spare(sample: Sample, policy: Policy) -> float | None:
+    """The pace that costs applications nothing."""
     if utilization(sample, policy) < policy.utilization_threshold:
         return EVERYTHING
-    if backing is not None and is_nearly_full(backing, policy):
-        return policy.backing_bandwidth_mb_s
     flushed = flushed_mb_s(sample)
     spare_on_backing = policy.backing_bandwidth_mb_s - (sample.backing.total_mb_s - flushed)
     spare = min(_spare_on_cache(sample, flushed, policy), spare_on_backing)

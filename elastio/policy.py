@@ -50,7 +50,7 @@ class Policy:
     size_step_bytes: int = GIB
     cache_iops: int | None = None
     cutoff: float = 0.40
-    headroom: float = 1.10
+    headroom: float = 1.05
     attach_deadline_s: float = 180.0
     start_spread_s: float = 0.0
     reconcile_s: float = 600.0

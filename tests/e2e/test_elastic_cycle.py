@@ -8,8 +8,9 @@ from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.guest
 
-# Some seconds at the speed of the cache, and more than can flow back within the inactivity delay.
-MIB = 180
+# A quarter of a minute at the speed of the backing volume: on a busy machine a boost takes half of that. And more than
+# can flow back within the inactivity delay.
+MIB = 280
 
 
 def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(lab: Lab) -> None:
@@ -22,7 +23,7 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
         assert lab.is_intact(name, MIB)
 
     phases = lab.guest.report()["phases"]
-    assert len(phases) == 2
+    assert [p["failure"] for p in phases] == ["", ""]
     assert all(p["peak_dirty_bytes"] > 0 for p in phases)
     assert phases[1]["sold_size_bytes"] < phases[0]["sold_size_bytes"]
     volumes = lab.cloud.volumes()

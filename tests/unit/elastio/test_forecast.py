@@ -288,7 +288,7 @@ def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
 @pytest.mark.parametrize(
     ("written_bytes", "learned_bytes", "size_bytes"),
     [
-        (4 * GIB, 2 * GIB, 11 * GIB),  # 4 / 0.4 x 1.1
+        (4 * GIB, 2 * GIB, 11 * GIB),  # 4 / 0.4 x 1.05
         (4 * GIB, 20 * GIB, 20 * GIB),
         (4 * GIB, None, 11 * GIB),
         (1 * GIB, None, 10 * GIB),
@@ -314,7 +314,7 @@ def test_the_cycle_knows_what_asked_for_it() -> None:
     assert (ahead.trigger, ahead.chance_until, ahead.spec.size_bytes) == (
         Trigger.FORECAST,
         chance_until(SURE, policy()),
-        11 * GIB,
+        10 * GIB,
     )
     assert (on_load.trigger, on_load.chance_until, on_load.spec.size_bytes) == (Trigger.LOAD, None, 2 * GIB)
     assert decided(None).state.cycle is None

@@ -104,3 +104,22 @@ def test_small_differences_are_not_worth_a_change(
     wanted: float | None, in_force: float | None, is_change: bool
 ) -> None:
     assert governor.is_change(wanted, in_force, SMALL) is is_change
+
+
+@pytest.mark.parametrize(
+    ("drain", "seen", "pressed"),
+    [
+        (0.0, sample(80.0, flush=15.0), 15.0),
+        (20.0, sample(80.0, flush=15.0), 0.0),
+        (5.0, sample(90.0, flush=15.0), 10.0),
+        (0.0, sample(0.0, flush=15.0), 0.0),
+    ],
+    ids=["all of it", "bought for it", "in part", "at rest"],
+)
+def test_what_is_flushed_beyond_the_spare_bandwidth_is_what_a_full_cache_presses_out(
+    drain: float, seen: Sample, pressed: float
+) -> None:
+    policy = replace(SMALL, drain_bandwidth_mb_s=drain)
+    full = cached(available_percent=31, cutoff_percent=70)
+    assert governor.pressed_mb_s(seen, full, policy) == pytest.approx(pressed)
+    assert governor.pressed_mb_s(seen, cached(available_percent=60, cutoff_percent=70), policy) == 0.0
