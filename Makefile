@@ -12,10 +12,10 @@ SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e demo bench faults evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- set-up ------------------------------------------------------------------------------------------------
 
@@ -76,6 +76,19 @@ storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 ran
 
 e2e: setup ## The elastic cycle on real bcache in a guest
 	$(BIN)/pytest -q $(SLOW_TESTS)
+
+# Services of the real cloud run only as long as the target does.
+WITH_OPENSTACK = set -e; trap '$(BIN)/elastio-testbed cloud openstack down' EXIT; \
+  $(BIN)/elastio-testbed cloud openstack up
+
+test-openstack: setup ## A real OpenStack on this machine: contract suite and demo, then stopped
+	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=live $(BIN)/pytest -q tests/contract -k openstack; \
+	  $(BIN)/elastio-testbed cloud openstack status; \
+	  $(BIN)/elastio-testbed run demo --cloud openstack --scale 0.12 --bandwidth 0.5 \
+	    --json out/openstack/result.json --png out/openstack/result.png
+
+record-openstack: setup ## Record anew what the provider's tests play back
+	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=record $(BIN)/pytest -q tests/contract -k openstack_cloud
 
 wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 	rm -rf build/wheel && mkdir -p build/wheel

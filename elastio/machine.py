@@ -264,6 +264,8 @@ def _answer_one(state: AgentState, request: Request, obs: Observation, policy: P
             return salvage.answer(state, request, obs)
         case RequestKind.COLLECT:
             return replace(state, listed_at=None, list_pace=NEVER_ASKED), Answer(request, True, COLLECTING)
+        case RequestKind.LEARN:
+            return _answer_learn(state, request, policy)
     return holds.answer(state, request, obs, policy)
 
 
@@ -295,3 +297,14 @@ def _answer_boost(state: AgentState, request: Request, obs: Observation, policy:
         return state, Answer(request, False, refused)
     text = f"buying a cache of {format_size(size)}"
     return _begin(state, Trigger.OPERATOR, size, obs, policy), Answer(request, True, text)
+
+
+def _answer_learn(state: AgentState, request: Request, policy: Policy) -> tuple[AgentState, Answer]:
+    """Refused rather than clamped: who asks for a size wants that size."""
+    size = request.size_bytes
+    if size is None:
+        return state, Answer(request, False, "learn needs a size (size_bytes)")
+    if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
+        bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
+        return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
+    return replace(state, learned_size_bytes=size), Answer(request, True, f"the next cache gets {format_size(size)}")

@@ -263,6 +263,7 @@ class RequestKind(StrEnum):
     SHUTDOWN = "shutdown"  # the machine is being shut down
     RECOVER = "recover"  # bring a missing cache back, or go on without it
     COLLECT = "gc"  # look for forgotten volumes now
+    LEARN = "learn"  # the next boosts by load buy this size, as if past phases had taught it
 
 
 @dataclass(frozen=True, slots=True)

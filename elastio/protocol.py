@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "shutdown": {},
     "recover": {"accepts_loss": (0, 1)},
     "gc": {},
+    "learn": {"size_bytes": (1, 2**63 - 1)},
     "why": {"count": (1, MAX_DECISIONS)},
 }
 

@@ -35,6 +35,10 @@ COMMANDS = {
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",
+    # Beside the agent: found by name, so that the agent imports nothing of it.
+    "calibrate": "elastio_calibration.cli.calibrate:calibrate",
+    "predict": "elastio_calibration.cli.predict:predict",
+    "plan": "elastio_calibration.cli.plan:plan",
 }
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import click
 
 from elastio.errors import ElastioError
+from elastio.sim import traces, whatif
 from elastio.sim.experiment import EXPERIMENTS, Comparison, Experiment, IoPhase, Setup, compare
 from elastio.sim.faults import FaultPlan
-from elastio.units import GIB, format_size
+from elastio.sim.replay import demands
+from elastio.units import GB, GIB, format_size
 
 POSITIVE = click.FloatRange(min=0, min_open=True)
+AT_LEAST_0 = click.FloatRange(min=0)
 
 
 def _story(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -23,43 +30,124 @@ def _story(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
+def _policies(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, dict[str, float]]:
+    """`NAME` or `NAME:key=value,key=value`."""
+    found: dict[str, dict[str, float]] = {}
+    for value in values:
+        name, _, rest = value.partition(":")
+        try:
+            pairs = [pair.split("=") for pair in rest.split(",") if pair]
+            found[name] = {key.strip(): float(number) for key, number in pairs}
+        except ValueError:
+            raise click.BadParameter(f"{value!r}: write NAME:key=number,key=number") from None
+        unknown = sorted(set(found[name]) - set(whatif.KEYS))
+        if unknown:
+            raise click.BadParameter(f"{unknown[0]} is no setting of a policy; known are {', '.join(whatif.KEYS)}")
+    return found or {"adaptive": {}}
+
+
 @click.command()
 @click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", show_default=True)
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Replay this instead.")
+@click.option("--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", show_default=True)
+@click.option("--device", default="", help="Which device of the trace.")
+@click.option("--interval", "interval_s", type=POSITIVE, default=1.0, show_default=True, help="Of iostat, in seconds.")
+@click.option("--saturated", "saturated_mb_s", type=POSITIVE, help="MB/s that limited the trace while it was recorded.")
+@click.option("--policy", "policies", multiple=True, callback=_policies, help="NAME:hold_s=5,headroom=1.2; repeatable.")
+@click.option("--per-gb-hour", type=AT_LEAST_0, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
+@click.option("--per-mb-s-hour", type=AT_LEAST_0, default=whatif.Tariff().per_mb_s_hour, show_default=True)
+@click.option("--currency", default=whatif.Tariff().currency, show_default=True)
+@click.option("--modify-gap-h", type=AT_LEAST_0, default=6.0, show_default=True, help="Between changes of a volume.")
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
 @click.option("--backing-mb-s", type=POSITIVE, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
 @click.option("--cache-mb-s", type=POSITIVE, default=128.0, show_default=True, help="Bandwidth of the cache.")
 @click.option("--size-gib", type=POSITIVE, default=46.566, show_default=True, help="Size of the slow volume.")
 @click.option("--initial-gib", type=POSITIVE, default=10.0, show_default=True, help="Size of the first cache.")
-@click.option("--inactivity-delay", "delay_s", type=click.FloatRange(min=0), default=30.0, show_default=True)
+@click.option("--inactivity-delay", "delay_s", type=AT_LEAST_0, default=30.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every delay that is drawn.")
 @click.option("--faults", default="nothing", callback=_story, help="What goes wrong, as create#1=throttle @90=vanish.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the timeline.")
-def simulate(
-    experiment: str,
-    backing_mb_s: float,
-    cache_mb_s: float,
-    size_gib: float,
-    initial_gib: float,
-    delay_s: float,
-    seed: int,
-    faults: str,
-    as_json: bool,
-) -> None:
-    """Run the agent on a simulated kernel and cloud and compare it with volumes that never change."""
-    wanted = Experiment(
-        EXPERIMENTS[experiment],
-        backing_mb_s,
-        cache_mb_s,
-        int(size_gib * GIB),
-        int(initial_gib * GIB),
-        delay_s,
-        seed,
-        faults,
-    )
+def simulate(**options: Any) -> None:
+    """Run the agent on a simulated kernel and cloud and compare it with volumes that never change.
+
+    With --trace, what was recorded elsewhere is replayed under one or several policies, and one sentence says whether
+    the agent is worth it.
+    """
     try:
-        found = compare(wanted)
+        if options["trace"] is not None:
+            _trace(options)
+            return
+        found = compare(_experiment(options))
     except TimeoutError as error:
         raise ElastioError(f"the simulated run did not end: {error}") from error
-    click.echo(json.dumps(asdict(found), indent=2) if as_json else _text(found))
+    click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _text(found))
+
+
+def _experiment(options: Mapping[str, Any]) -> Experiment:
+    return Experiment(
+        EXPERIMENTS[options["experiment"]],
+        options["backing_mb_s"],
+        options["cache_mb_s"],
+        int(options["size_gib"] * GIB),
+        int(options["initial_gib"] * GIB),
+        options["delay_s"],
+        options["seed"],
+        options["faults"],
+    )
+
+
+# --- a trace -----------------------------------------------------------------------------------------------
+
+
+def _trace(options: Mapping[str, Any]) -> None:
+    rates = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
+    question = whatif.Question(
+        wanted=demands(rates, options["saturated_mb_s"]),
+        backing_mb_s=options["backing_mb_s"],
+        cache_mb_s=options["cache_mb_s"],
+        size_bytes=int(options["size_gib"] * GIB),
+        initial_bytes=int(options["initial_gib"] * GIB),
+        inactivity_delay_s=options["delay_s"],
+        policies=options["policies"],
+        tariff=whatif.Tariff(options["currency"], options["per_gb_hour"], options["per_mb_s_hour"]),
+        modify_gap_s=options["modify_gap_h"] * 3600,
+        seed=options["seed"],
+    )
+    found = whatif.answer(question)
+    if options["png"] is not None:
+        _draw(found, options["png"])
+    click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _answer_text(found, options["currency"]))
+
+
+def _draw(found: whatif.Answer, path: Path) -> None:
+    """The picture needs a library that the agent does not."""
+    try:
+        plots = import_module("elastio_calibration.plots")
+    except ImportError as error:
+        raise ElastioError(f"--png needs {error.name}: pip install 'elastio[calibration]'") from error
+    runs = {p.name: [(m.at_s, m.adaptive_mb_s, m.cache_bytes / GB) for m in p.timeline] for p in found.policies}
+    plots.timeline(runs, "the trace under each policy", path)
+
+
+def _answer_text(found: whatif.Answer, currency: str) -> str:
+    slow = found.static[0]
+    lines = [f"{'':16} {'completion':>12} {'':>8} {'cost':>14} {'':>8} {'price':>14} {'boosts':>7}"]
+    for each in (*found.static, *found.policies):
+        earlier, dearer = each.completion_s / slow.completion_s - 1, each.agbs / slow.agbs - 1
+        money, boosts = f"{each.cost:.4f} {currency}", str(len(each.phases)) if each in found.policies else "-"
+        lines.append(
+            f"{each.name:16} {each.completion_s:10.1f} s {earlier:+8.1%} {each.agbs:9.0f} AGBs {dearer:+8.1%} "
+            f"{money:>14} {boosts:>7}"
+        )
+    lines += ["", "Percentages against static-slow. modify-volume: changes are taken as made in time."]
+    for each in found.policies:
+        lines += ["", f"{each.name}:", _PHASE_HEAD, *(_phase(phase) for phase in each.phases)]
+    return "\n".join([*lines, "", found.verdict])
+
+
+# --- an experiment -----------------------------------------------------------------------------------------
+
+_PHASE_HEAD = f"{'phase at':>10} {'size':>10} {'attached':>10} {'held':>8} {'peak dirty':>12} {'cost':>14}"
 
 
 def _text(found: Comparison) -> str:
@@ -67,7 +155,7 @@ def _text(found: Comparison) -> str:
     lines += [_setup(setup, found) for setup in (found.slow, found.fast, found.adaptive)]
     lines += ["", "Percentages: completion against static-fast, cost against static-slow."]
     lines.append(f"The caches cost {found.cache_agbs:.0f} AGBs of it.")
-    lines += ["", f"{'phase at':>10} {'size':>10} {'attached':>10} {'held':>8} {'peak dirty':>12} {'cost':>14}"]
+    lines += ["", _PHASE_HEAD]
     lines += [_phase(phase) for phase in found.phases]
     if found.lost_blocks or found.volumes_left:
         lines += ["", f"{found.lost_blocks} blocks were lost, {found.volumes_left} volumes are left."]

@@ -98,7 +98,7 @@ def compare(experiment: Experiment) -> Comparison:
         fast,
         Setup("adaptive", stats.completion_s or 0.0, backing + cache),
         cache,
-        tuple(_phase(c, wall_offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None),
+        tuple(phase_of(c, wall_offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None),
         len(world.lost()),
         world.volumes_left(),
         tuple(simulation.timeline),
@@ -130,7 +130,8 @@ def _static(name: str, experiment: Experiment, mb_s: float) -> Setup:
     return Setup(name, run.completion_s, run.agbs)
 
 
-def _phase(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
+def phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
+    """A cycle as a line of the result; `wall_offset` is the wall clock at the start of the run."""
     opened = wall if cycle.opened_wall is None else cycle.opened_wall
     held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
     boosted = cycle.marks.boosted

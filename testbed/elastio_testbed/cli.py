@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from elastio.errors import ElastioError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
 from elastio_testbed.faults.command import faults
@@ -18,9 +19,12 @@ from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
 from elastio_testbed.markdown import MarkError, rewritten, sections
+from elastio_testbed.openstack.cli import openstack
+from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.page import page
 from elastio_testbed.run import Plan, Progress, run
 from elastio_testbed.series import from_json, shown
+from elastio_testbed.trial import EC2, OPENSTACK
 
 ALL = "all"
 UNDER_EMULATION = 0.5
@@ -28,7 +32,7 @@ UNDER_EMULATION = 0.5
 
 @click.group()
 def main() -> None:
-    """The laboratory of elastio: real bcache in QEMU guests, against an honest EC2 endpoint."""
+    """The laboratory of elastio: real bcache in QEMU guests, against an honest EC2 endpoint or a real OpenStack."""
 
 
 main.add_command(faults)
@@ -49,6 +53,7 @@ main.add_command(consistency)
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
 @click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
+@click.option("--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True)
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Repetitions.")
 @click.option("--side-by-side", is_flag=True, help="All set-ups at once, started so that their dumps do not meet.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
@@ -72,7 +77,7 @@ def run_command(
         for progress in run(plan, lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True)):
             document = document_of(progress)
             write_files(document, json_path, png_path, html_path)
-    except (HypervisorError, ImageError) as error:
+    except (HypervisorError, ImageError, LabError) as error:
         raise click.ClickException(str(error)) from error
     if progress is None:
         raise click.ClickException("nothing was run")
@@ -173,6 +178,43 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
     return tuple(setup for setup in Setup if setup in wanted)
 
 
+@main.command(name="predict")
+@click.argument("experiment", type=click.Choice(sorted(EXPERIMENTS)))
+@click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
+@click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
+@click.option("--repeats", type=click.IntRange(1, 20), default=2, show_default=True, help="Of each measurement.")
+@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0), help="Also run the size planned for this.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
+def predict_command(
+    experiment: str,
+    scale: float,
+    bandwidth: float | None,
+    repeats: int,
+    max_time_s: float | None,
+    json_path: Path | None,
+) -> None:
+    """Calibrate, predict EXPERIMENT, run it for real, and compare: predicted over real, for each storage set-up."""
+    from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
+
+    factor = bandwidth if bandwidth is not None else (1.0 if accelerator() == "kvm" else UNDER_EMULATION)
+    began = time.monotonic()
+    try:
+        found = prediction.predict(
+            Plan(experiment, PUBLISHED, scale, factor),
+            repeats,
+            max_time_s,
+            lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
+        )
+    except (HypervisorError, ImageError, ElastioError) as error:
+        raise click.ClickException(str(error)) from error
+    if json_path is not None:
+        json_path.parent.mkdir(parents=True, exist_ok=True)
+        json_path.write_text(json.dumps(found.to_json(), indent=2) + "\n")
+    click.echo(prediction.to_text(found))
+    if not all(s.checksums_ok and s.volumes_left == 0 for s in found.result.setups):
+        sys.exit(1)
+
+
 @main.command()
 @click.option("--seconds", type=click.FloatRange(10, 3600), default=120, show_default=True)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
@@ -219,3 +261,11 @@ def image(cloud_path: Path | None) -> None:
             click.echo(f"cloud image: {cloud_path}")
     except ImageError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.group(name="cloud")
+def clouds() -> None:
+    """Clouds that run on this machine."""
+
+
+clouds.add_command(openstack)

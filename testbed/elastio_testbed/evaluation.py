@@ -92,6 +92,7 @@ class Evaluation:
             "scale": plan.scale,
             "bandwidth": plan.bandwidth,
             "vms": plan.vms,
+            "cloud": plan.cloud,
             "side_by_side": plan.side_by_side,
             "repeat": plan.repeat,
             **self.conditions.to_json(),
@@ -129,7 +130,7 @@ def to_text(evaluation: Evaluation) -> str:
     """The comparison as a table for a terminal, medians over the repetitions."""
     plan = evaluation.plan
     title = (
-        f"{plan.experiment}: scale {plan.scale:g}, bandwidth {plan.bandwidth:g}, {plan.vms} VM(s), "
+        f"{plan.experiment}: scale {plan.scale:g}, bandwidth {plan.bandwidth:g}, {plan.vms} VM(s), {plan.cloud}, "
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)"
     )

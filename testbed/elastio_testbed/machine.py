@@ -25,6 +25,8 @@ TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
 # An instance type whose own EBS bandwidth (593 MB/s) is far above what is bought.
 INSTANCE_TYPE = "m5.4xlarge"
+# bcache takes no less than 256 MiB.
+MIN_CACHE_GIB = 0.26
 
 
 class Guest:
@@ -98,6 +100,11 @@ class Guest:
         return self.lvmcache.size_bytes if self.lvmcache else 0
 
     @property
+    def backing_bytes(self) -> int:
+        """Size of the data volume that is paid for."""
+        return self.scaled.backing_bytes
+
+    @property
     def cap_bytes_s(self) -> int:
         """The bandwidth of the data volume in this set-up."""
         return self.scaled.cache_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
@@ -137,7 +144,7 @@ class Guest:
             "[cache]": "",
             "bandwidth_mb_s ": f"{scaled.cache_bytes_s / 1e6}",
             "initial_size_gib": f"{scaled.initial_cache_gib}",
-            "min_size_gib": f"{max(0.26, unit)}",
+            "min_size_gib": f"{max(MIN_CACHE_GIB, unit)}",
             "max_size_gib": f"{4 * scaled.initial_cache_gib}",
             "size_step_gib": f"{unit}",
             "[policy]": "",

@@ -18,7 +18,7 @@ from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
 from elastio_testbed.stagger import overlap_s, starts
 from elastio_testbed.together import Job, run_together
-from elastio_testbed.trial import Evidence, Plan, Say, Trial, open_endpoint
+from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial, open_endpoint
 
 __all__ = ["Evidence", "Plan", "Progress", "open_endpoint", "run"]
 
@@ -39,8 +39,9 @@ class Progress:
 def run(plan: Plan, say: Say) -> Iterator[Progress]:
     """After each repetition all that is known so far: what is done is not lost when a later one fails.
 
-    Raises HypervisorError or ImageError; guests and volumes are gone then, too.
+    Raises HypervisorError, ImageError or LabError; guests and volumes are gone then, too.
     """
+    kind = trials_of(plan)
     image = build_guest_image(tools=plan.needs_tools)
     conditions = observe("")
     results: tuple[Result, ...] = ()
@@ -48,19 +49,30 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
     for n in range(plan.repeat):
         if plan.repeat > 1:
             say(f"{plan.experiment}: repetition {n + 1} of {plan.repeat}")
-        done, kernel = _side_by_side(plan, image, say) if plan.side_by_side else _in_turn(plan, image, say)
+        done, kernel = _side_by_side(plan, image, say) if plan.side_by_side else _in_turn(plan, kind, image, say)
         conditions = replace(conditions, kernel=kernel)
         results = (*results, Result(tuple(result for result, _ in done)))
         records = (*records, {result.setup: evidence for result, evidence in done})
         journal = [line for record in records for evidence in record.values() for line in evidence.journal]
-        models = simulate(plan.scaled(), plan.setups, plan.vms, measured(journal))
+        # The simulator's cloud sells by the scale, as the EC2 endpoint does; another cloud sells by its own sizes.
+        models = simulate(plan.scaled(), plan.setups, plan.vms, measured(journal)) if plan.cloud == EC2 else {}
         yield Progress(Evaluation(plan, conditions, results, models), records)
 
 
-def _in_turn(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
+def trials_of(plan: Plan) -> type[Trial]:
+    """What runs one set-up in the plan's cloud. Raises LabError for a plan that this cloud cannot run."""
+    if plan.cloud == EC2:
+        return Trial
+    from elastio_testbed.openstack import demo  # noqa: PLC0415  the SDK takes a second to load
+
+    demo.check(plan)
+    return demo.OpenstackTrial
+
+
+def _in_turn(plan: Plan, kind: type[Trial], image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
     done, kernel = [], ""
     for setup in plan.setups:
-        with Trial(plan, setup, image, say) as trial:
+        with kind(plan, setup, image, say) as trial:
             trial.prepare()
             _live(trial, threading.Event())
             kernel = trial.kernel()

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
+from elastio_testbed.account import Account, Bought
 from elastio_testbed.bound import Bandwidths, dumped_by_phase, phase_bound_agbs
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
-from elastio_testbed.ec2.rows import VolumeRow
 from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
 from elastio_testbed.governed import Governed, governed, intervals_of
 from elastio_testbed.hypervisor import GuestError
@@ -33,6 +33,7 @@ PATIENCE = 4.0
 IDLE_AGAIN_S = 600.0
 SETTLE_S = 60.0
 CALLS_S = 120.0  # the last calls into a guest
+EC2, OPENSTACK = "ec2", "openstack"
 JOURNAL = "/var/lib/elastio/journal.jsonl"
 # Of a phase's times those that are no steps on the way to writeback mode.
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
@@ -44,7 +45,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload."""
+    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK.
+
+    `initial_cache_gb` replaces the experiment's first cache.
+    """
 
     experiment: str
     setups: tuple[Setup, ...]
@@ -54,9 +58,13 @@ class Plan:
     seed: int = 1
     repeat: int = 1
     side_by_side: bool = False
+    cloud: str = EC2
+    initial_cache_gb: float | None = None
 
     def scaled(self) -> Scaled:
-        return Scaled(EXPERIMENTS[self.experiment], self.scale, self.bandwidth)
+        published = EXPERIMENTS[self.experiment]
+        first = published.initial_cache_gb if self.initial_cache_gb is None else self.initial_cache_gb
+        return Scaled(replace(published, initial_cache_gb=first), self.scale, self.bandwidth)
 
     @property
     def needs_tools(self) -> bool:
@@ -102,7 +110,7 @@ class Trial:
         self._image, self._tell = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
-        self._cloud: Ec2Endpoint | None = None
+        self._cloud: Account | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -113,7 +121,7 @@ class Trial:
         self._stack.close()
 
     @property
-    def endpoint(self) -> Ec2Endpoint:
+    def endpoint(self) -> Account:
         """The cloud of this set-up, from `prepare` on."""
         if self._cloud is None:
             raise RuntimeError("prepare the set-up first")
@@ -128,12 +136,12 @@ class Trial:
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
         folder = Path(enter(scratch_folder("elastio-testbed-")))
-        self._cloud = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
+        endpoint = self._cloud = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
             guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
             self.guests.append(guest)
             enter(guest.vm)
-            guest.prepare(self.endpoint)
+            guest.prepare(endpoint)
 
     def start(self) -> None:
         """Start the application in every guest."""
@@ -228,7 +236,7 @@ class Trial:
         completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
         cache = _cache_agbs(self.endpoint)
         cache += sum(agbs(scaled.cache_bytes_s / 1e6, guest.fixed_cache_bytes, total_s) for guest in guests)
-        backing = sum(agbs(guest.cap_bytes_s / 1e6, scaled.backing_bytes, total_s) for guest in guests)
+        backing = sum(agbs(guest.cap_bytes_s / 1e6, guest.backing_bytes, total_s) for guest in guests)
         left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - guest.own_disks for guest in guests)
         verified = [guest.verify() for guest in guests]
         return SetupResult(
@@ -288,19 +296,19 @@ def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
 
 
-def _cache_agbs(endpoint: Ec2Endpoint) -> float:
+def _cache_agbs(endpoint: Account) -> float:
     """What the cloud saw, of every volume that there ever was."""
     return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
-def volume_agbs(volume: VolumeRow, scale: Scale) -> float:
+def volume_agbs(volume: Bought, scale: Scale) -> float:
     """From its creation to its end, or until now."""
     ended = volume.deleted_at if volume.deleted_at is not None else time.time()
     bandwidth = volume.throughput_mib_s * scale.mib_s_bytes / 1e6
     return agbs(bandwidth, volume.size_gib * scale.gib_bytes, ended - volume.created_at)
 
 
-def _volume_rows(endpoint: Ec2Endpoint) -> list[dict[str, Any]]:
+def _volume_rows(endpoint: Account) -> list[dict[str, Any]]:
     return [
         {
             "id": v.id,
@@ -319,7 +327,7 @@ def with_governed(phase: Phase, boosts: dict[float, Governed]) -> Phase:
     return replace(phase, governed=own[0]) if own else phase
 
 
-def _phase(vm: str, row: dict[str, Any], volume: VolumeRow | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
+def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
     steps = row["steps"]
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
     return Phase(

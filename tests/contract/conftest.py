@@ -9,22 +9,31 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from elastio_shelf.shelf import Shelf
 
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
-from elastio.model import VolumeId, VolumeSpec
+from elastio import registry
+from elastio.model import Serial, VolumeId, VolumeSpec
 from elastio.ports import VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB
 from elastio_aws.provider import AwsProvider, open_provider
+from elastio_aws.volumes import serial_of
 from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
+from elastio_testbed.openstack.cassette import Cassette
+from elastio_testbed.openstack.front import Front
+from elastio_testbed.openstack.hands import OpenstackCloud, Tenant
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 BEYOND_INSTANCE = VolumeSpec(10 * GIB, 700.0)  # an m7i.4xlarge has 625 MB/s
 TOO_FAST_FOR_ALL = VolumeSpec(10 * GIB, 1e6)
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
 SETTLE_S = 30.0
+BOOT_S = 240.0
+MODE = os.environ.get("ELASTIO_OPENSTACK", "")
+RECORDED = Path(__file__).parent / "recorded"
 # A call to the endpoint is answered in milliseconds; a machine busy with other things may need a second.
 CREATION_S = 5.0
 
@@ -41,6 +50,9 @@ class Cloud(Protocol):
 
     def foreign(self) -> VolumeId:
         """A volume in the same account that somebody else bought."""
+
+    def serial(self, volume_id: VolumeId) -> Serial:
+        """What the guest shows of this volume's disk."""
 
     def spoil(self, call: str, kind: str) -> None:
         """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, but not answered)."""
@@ -73,6 +85,9 @@ class Ec2Cloud:
         self.endpoint.terminate_instance(other)
         self.settle()
         return VolumeId(row.id)
+
+    def serial(self, volume_id: VolumeId) -> Serial:
+        return serial_of(volume_id)
 
     def spoil(self, call: str, kind: str) -> None:
         action = {"describe": "DescribeVolumes", "list_owned": "DescribeVolumes"}.get(call, f"{call.title()}Volume")
@@ -108,6 +123,9 @@ class SimCloud:
 
     def foreign(self) -> VolumeId:
         return self.provider.add_foreign_volume()
+
+    def serial(self, volume_id: VolumeId) -> Serial:
+        return Serial(volume_id.replace("-", "")[:20])
 
     def spoil(self, call: str, kind: str) -> None:
         kinds = {
@@ -162,7 +180,88 @@ def sim_cloud() -> SimCloud:
     return SimCloud(sim.open_provider({"seed": 1}, BACKING))
 
 
-@pytest.fixture(params=["ec2_cloud", "sim_cloud"])
+@pytest.fixture(scope="session")
+def tenant() -> Iterator[Tenant | None]:
+    """The real services where ELASTIO_OPENSTACK is `live` or `record`; None plays what was recorded from them.
+
+    ELASTIO_OPENSTACK_SERVER names a server that runs already; without it one is booted, for all tests.
+    """
+    if not MODE:
+        yield None
+        return
+    from elastio_testbed.image import build_guest_image
+    from elastio_testbed.openstack.lab import open_lab
+    from elastio_testbed.openstack.server import boot
+
+    lab = open_lab(print)
+    known = os.environ.get("ELASTIO_OPENSTACK_SERVER")
+    if known:
+        yield Tenant(lab, known)
+        return
+    server = boot(lab, build_guest_image(), "contract")
+    try:
+        server.agent.wait_ready(BOOT_S)
+        yield Tenant(lab, server.id)
+    finally:
+        server.delete()
+
+
+@pytest.fixture
+def openstack_cloud(
+    runs_programs: None, tenant: Tenant | None, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[OpenstackCloud]:
+    path = RECORDED / f"{request.node.name}.json"
+    cassette = Cassette.load(path) if tenant is None else Cassette()
+    with Front(cassette, live=tenant is not None) as front:
+        cloud = OpenstackCloud(front, tenant, tmp_path)
+        yield cloud
+        cloud.close()
+    if MODE == "record":
+        cassette.save(path)
+    if tenant is None:
+        assert cassette.failure is None
+        assert cassette.finished(), "less was asked for than was recorded"
+
+
+@dataclass
+class ShelfCloud:
+    """The toy of the how-to: what a third party's provider has to do, too."""
+
+    shelf: Shelf
+    provider: VolumeProvider
+    spec: VolumeSpec = SPEC
+    too_fast: VolumeSpec = TOO_FAST_FOR_ALL
+
+    def settle(self) -> None:
+        self.shelf.settle()
+
+    def foreign(self) -> VolumeId:
+        row = self.shelf.make("other", 1, {"elastio:owner": "box-2"}, 0.0)
+        self.shelf.settle()
+        return VolumeId(row["name"])
+
+    def serial(self, volume_id: VolumeId) -> Serial:
+        return Serial(volume_id[:20])
+
+    def spoil(self, call: str, kind: str) -> None:
+        calls = {"create": "make", "describe": "row", "list_owned": "list"}
+        codes = {"throttled": "busy", "quota": "full", "auth": "forbidden", "refused": "wrong", "lost": "silent"}
+        self.shelf.spoil(calls.get(call, call), codes[kind])
+
+    def dawdle(self) -> None:
+        """Nothing to do: the clerk only comes when he is called."""
+
+    def paid(self) -> set[VolumeId]:
+        return {VolumeId(row["name"]) for row in self.shelf.rows() if row["state"] != "scrapping"}
+
+
+@pytest.fixture
+def shelf_cloud(tmp_path: Path) -> ShelfCloud:
+    settings = {"folder": str(tmp_path), "machine": "box-1"}
+    return ShelfCloud(Shelf(tmp_path), registry.open_provider("shelf", settings, BACKING))
+
+
+@pytest.fixture(params=["ec2_cloud", "sim_cloud", "openstack_cloud", "shelf_cloud"])
 def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)

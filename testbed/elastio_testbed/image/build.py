@@ -17,7 +17,7 @@ _ROOT_SIZE = "4G"
 # Each change of the checkout makes another one, of some 600 MB, or 950 MB with the tools.
 _KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
-_SOURCES = ("elastio", "providers", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
+_SOURCES = ("elastio", "providers", "calibration", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
 _BUILDER = Path(__file__).parent
 _TIMEOUT_S = 300
 

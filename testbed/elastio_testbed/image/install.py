@@ -57,7 +57,7 @@ def _install_venv(root: Path, checkout: Path, cache: Path) -> None:
         inside = "/" + str(Path(staging).relative_to(root))
         chroot(root, ["python3", "-m", "venv", f"/{VENV}"], timeout_s=_TIMEOUT_S)
         pip = [f"/{VENV}/bin/pip", "install", "--quiet", "--no-index", "--find-links", inside]
-        chroot(root, [*pip, "elastio[aws]"], timeout_s=_TIMEOUT_S)
+        chroot(root, [*pip, "elastio[aws,openstack]"], timeout_s=_TIMEOUT_S)
     chroot(root, [f"/{VENV}/bin/python", "-m", "elastio_aws.slim", _SDK_DATA], timeout_s=_TIMEOUT_S)
     for command in _COMMANDS:
         (root / "usr/bin" / command).symlink_to(f"/{VENV}/bin/{command}")

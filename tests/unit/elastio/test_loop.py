@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from elastio.model import RequestKind
 from elastio.policy import Caps
 from elastio.sim.workload import Stretch
@@ -175,3 +177,25 @@ def test_the_cap_on_agbs_a_day_holds() -> None:
     sim.run_for(100)
     assert bought(sim) == []
     assert any("the cap of 100 AGBs a day would be passed" in d for d in decisions(sim))
+
+
+def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> None:
+    sim = machine((Stretch(5, 0), *BURST[1:]))
+    sim.run_for(2)
+    answer = sim.ask(RequestKind.LEARN, 3 * GIB)
+    assert answer.accepted
+    assert sim.books.learned_size() == 3 * GIB
+    sim.run_for(15)
+    assert_at_rest(sim)
+    assert bought(sim) == [3 * GIB]
+    assert sim.state.learned_size_bytes == GIB
+
+
+@pytest.mark.parametrize("size", [GIB // 2, 10**15])
+def test_refuses_to_learn_a_size_outside_its_bounds(size: int) -> None:
+    sim = machine((QUIET,))
+    sim.run_for(2)
+    answer = sim.ask(RequestKind.LEARN, size)
+    assert not answer.accepted
+    assert "outside cache.*_size_gib" in answer.text
+    assert sim.state.learned_size_bytes is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -45,3 +46,48 @@ def test_a_run_that_does_not_end_is_one_sentence() -> None:
     assert result.exit_code == 1
     assert result.output.count("\n") == 1
     assert "did not end" in result.output
+
+
+# --- traces ----------------------------------------------------------------------------------------------------
+
+TRACE = "seconds,read_mb_s,write_mb_s\n0,0,0.5\n60,0,90\n85,0,0.5\n185,0,0.5\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    (tmp_path / "t.csv").write_text(TRACE)
+    return tmp_path / "t.csv"
+
+
+def test_replays_a_trace_under_several_policies_and_says_whether_it_is_worth_it(trace: Path) -> None:
+    policies = ("--policy", "quick:inactivity_delay_s=5", "--policy", "small:initial_size_gib=2")
+    result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *policies])
+    assert result.exit_code == 0, result.output
+    names = [line.split()[0] for line in result.output.splitlines()[1:6]]
+    assert names == ["static-slow", "static-fast", "modify-volume", "quick", "small"]
+    assert result.output.splitlines()[-1].startswith("The agent is ")
+
+
+def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> None:
+    given = ["simulate", "--trace", str(trace), "--json", "--png", str(tmp_path / "t.png")]
+    found = json.loads(CliRunner().invoke(main, given).output)
+    assert found["policies"][0]["name"] == "adaptive"
+    assert isinstance(found["worth_it"], bool)
+    assert (tmp_path / "t.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--policy", "x:colour=1"], 2, "colour is no setting of a policy"),
+        (["--policy", "x:hold_s"], 2, "write NAME:key=number"),
+        (["--format", "fio"], 1, "is no line of a fio bandwidth log"),
+        (["--format", "iostat"], 1, "name the device with --device"),
+    ],
+)
+def test_a_wrong_question_about_a_trace_is_one_sentence(
+    options: list[str], code: int, sentence: str, trace: Path
+) -> None:
+    result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *options])
+    assert result.exit_code == code
+    assert sentence in result.output

@@ -1,0 +1,112 @@
+"""The application that is predicted: a bulk-synchronous one that dumps its state at regular intervals."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from elastio.errors import ElastioError
+from elastio.units import GB
+
+
+class ApplicationError(ElastioError):
+    """The description of the application is incomplete or impossible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Per VM: `iterations` of `iteration_s` seconds of computing (I*It in all), `checkpoints` dumps (K) of
+    `checkpoint_gb` (Sc), and before everything one of `initial_gb` (Si; 0: none). Sizes in GB (10^9)."""
+
+    checkpoint_gb: float
+    checkpoints: int
+    iteration_s: float
+    iterations: int = 1
+    initial_gb: float = 0.0
+    vms: int = 1
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            least = 0 if spec.name in ("initial_gb", "iteration_s") else 1e-9
+            if not math.isfinite(value) or value < least:
+                raise ApplicationError(
+                    f"{spec.name} is {value:g}; it must be {'at least 0' if not least else 'above 0'}"
+                )
+
+    @property
+    def compute_s(self) -> float:
+        """I*It."""
+        return self.iterations * self.iteration_s
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        return round(self.checkpoint_gb * GB)
+
+    @property
+    def initial_bytes(self) -> int:
+        return round(self.initial_gb * GB)
+
+    @property
+    def interval_s(self) -> float:
+        """Computing between two dumps."""
+        return self.compute_s / self.checkpoints
+
+
+WHOLE = ("checkpoints", "iterations", "vms")
+# What `--sweep` and the publication call them.
+SYMBOLS: Mapping[str, str] = {
+    "Sc": "checkpoint_gb",
+    "Si": "initial_gb",
+    "K": "checkpoints",
+    "I": "iterations",
+    "It": "iteration_s",
+    "n": "vms",
+}
+
+
+def describe(values: Mapping[str, Any]) -> Application:
+    """An application from its named values. Raises ApplicationError naming what is missing, unknown or no number."""
+    known = {spec.name for spec in fields(Application)}
+    for name, value in values.items():
+        if name not in known:
+            raise ApplicationError(f"{name} is not known of an application; known are {', '.join(sorted(known))}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ApplicationError(f"{name} must be a number, not {value!r}")
+        if name in WHOLE and value != int(value):
+            raise ApplicationError(f"{name} must be a whole number, not {value:g}")
+    missing = [name for name in ("checkpoint_gb", "checkpoints", "iteration_s") if name not in values]
+    if missing:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise ApplicationError(f"the application is not fully described: give {options}, or a file with --application")
+    numbers: dict[str, Any] = {name: int(v) if name in WHOLE else float(v) for name, v in values.items()}
+    return Application(**numbers)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The table [application] of a TOML file. Raises ApplicationError where there is none."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ApplicationError(f"{path} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ApplicationError(f"{path} is not valid TOML: {error}") from error
+    table = document.get("application")
+    if not isinstance(table, dict):
+        raise ApplicationError(f"{path} has no table [application]")
+    return table
+
+
+def varied(application: Application, symbol: str, value: float) -> Application:
+    """The application with one quantity changed, named by symbol (`Sc`) or name (`checkpoint_gb`)."""
+    name = SYMBOLS.get(symbol, symbol)
+    if name not in {spec.name for spec in fields(Application)}:
+        raise ApplicationError(f"{symbol} cannot be varied; these can: {', '.join(SYMBOLS)} and M")
+    if name in WHOLE and value != int(value):
+        raise ApplicationError(f"{symbol} must be a whole number, not {value:g}")
+    changes: dict[str, Any] = {name: int(value) if name in WHOLE else value}
+    return replace(application, **changes)

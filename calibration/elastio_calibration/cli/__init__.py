@@ -1,0 +1,1 @@
+"""The verbs `calibrate`, `predict` and `plan` of the command `elastio`."""

@@ -1,0 +1,156 @@
+"""`elastio calibrate`: measure, study, solve, format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from elastio.cli.app import App
+from elastio.errors import ElastioError
+from elastio.units import format_duration
+from elastio_calibration.cli.options import ABOVE_0, Sizes, require_extra
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.live import Labels, LiveStation, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.record import Header, Record, RecordFile, read
+from elastio_calibration.schedule import PRESETS, Preset, Schedule, estimate, schedule
+from elastio_calibration.simulated import SimulatedStation
+from elastio_calibration.station import Station
+from elastio_calibration.station import calibrate as run
+from elastio_calibration.writer import Writer
+
+STAGES = ("run", "study", "solve", "format")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options."""
+
+    plan: str
+    datasets: tuple[float, ...] | None
+    caches: tuple[float, ...] | None
+    repeats: int | None
+    scale: float
+    static: bool
+    writers: int
+    record: Path
+    profile: Path
+    stage: str
+    backing_type: str
+    cache_type: str
+    prices: bool
+    sim: bool
+    yes: bool
+
+    def schedule(self) -> Schedule:
+        """The plan, with what was given instead of its sizes. Raises CalibrationError."""
+        preset = PRESETS[self.plan]
+        given = Preset(
+            self.datasets or preset.datasets_gb,
+            self.caches or preset.caches_gb,
+            self.repeats or preset.repeats,
+            preset.paired,
+        )
+        return schedule(given, static=self.static, scale=self.scale)
+
+    def labels(self, provider: str) -> Labels:
+        return Labels(self.backing_type or provider, self.cache_type or provider, self.writers, self.scale)
+
+
+@click.command()
+@click.argument("directory", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--plan", type=click.Choice(list(PRESETS)), default="standard", show_default=True)
+@click.option("--datasets", type=Sizes(), help="GB of data to write, instead of the plan's.")
+@click.option("--caches", type=Sizes(), help="GB of cache to buy, instead of the plan's.")
+@click.option("--repeats", type=click.IntRange(1, 100), help="How often each is measured.")
+@click.option("--scale", type=ABOVE_0, default=1.0, show_default=True, help="Of all sizes; a laboratory's scale.")
+@click.option("--static/--no-static", default=True, help="Also measure the slow volume without a cache.")
+@click.option(
+    "--writers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes of the application."
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path, dir_okay=False), default="calibration.jsonl", show_default=True
+)
+@click.option("--profile", type=click.Path(path_type=Path, dir_okay=False), default="profile.json", show_default=True)
+@click.option("--stage", type=click.Choice(["all", *STAGES]), default="all", show_default=True)
+@click.option("--backing-type", default="", help="Type of the backing volume, to be recorded.")
+@click.option("--cache-type", default="", help="Type of the cache volumes, to be recorded.")
+@click.option("--prices/--no-prices", default=True, help="Ask the provider what the volumes cost.")
+@click.option("--sim", is_flag=True, help="Measure the simulator instead of this machine.")
+@click.option("--yes", is_flag=True, help="Do not ask before the first volume is bought.")
+@click.pass_obj
+def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
+    """Measure how fast datasets are written, and how long caches are held, through the running agent.
+
+    DIRECTORY lies on the filesystem of the adaptive device, which nothing else may use meanwhile. The stages run,
+    study, solve and format follow each other; every later one can be run again from the record, on any machine.
+    """
+    asked = Asked(**options)
+    if asked.stage != "run":
+        require_extra()
+    if asked.stage in ("all", "run"):
+        station = SimulatedStation() if asked.sim else _live(app, directory, asked)
+        _measure(app, station, asked)
+    if asked.stage != "run":
+        _conclude(read(asked.record), asked.stage, asked.profile)
+
+
+def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
+    """Raises ElastioError where the directory is not the adaptive device's."""
+    if directory is None:
+        raise click.UsageError("name a DIRECTORY on the filesystem of the adaptive device, or --sim")
+    config = app.config()
+    require_adaptive(directory, config, app.sysfs())
+    ports = Ports(Writer(directory, asked.writers), ledger_cycles(config.agent.state_dir / "ledger.sqlite"))
+    station = LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
+    if asked.prices:
+        station.quote = quoting(config)
+        station.quoted_bytes = tuple(sorted({p.cache_bytes for p in asked.schedule().points if p.cache_bytes}))
+    return station
+
+
+def _measure(app: App, station: Station, asked: Asked) -> None:
+    plan, file = asked.schedule(), RecordFile(asked.record)
+    station.check(plan)
+    record = file.begin(station.header())
+    left = record.left(plan)
+    if not left:
+        click.echo(f"{file.path} holds everything that was asked for")
+        return
+    click.echo(_announce(record, plan, record.header), err=True)
+    if not (asked.yes or asked.sim):
+        if not app.is_terminal():
+            raise CalibrationError("volumes would be bought: confirm with --yes")
+        click.confirm("Go on?", abort=True, err=True)
+    try:
+        run(station, plan, file, lambda text: click.echo(text, err=True))
+    except KeyboardInterrupt:
+        raise ElastioError(f"interrupted; {file.path} keeps what was measured, the same command goes on") from None
+
+
+def _announce(record: Record, plan: Schedule, header: Header) -> str:
+    left = record.left(plan)
+    expected = estimate(left, header.conditions, header.prices)
+    money = ""
+    if expected.cost is not None and header.prices is not None:
+        money = f" and {expected.cost:.4f} {header.prices.currency}"
+    return (
+        f"{len(left)} of {len(plan.rounds())} measurements are left: about {format_duration(expected.seconds)}, "
+        f"{expected.agbs:.0f} AGBs{money} for caches"
+    )
+
+
+def _conclude(record: Record, stage: str, profile: Path) -> None:
+    from elastio_calibration import study  # noqa: PLC0415  needs the extra
+    from elastio_calibration.profile import save  # noqa: PLC0415
+
+    found = study.study(record)
+    if stage in ("all", "study"):
+        click.echo(study.study_text(found))
+    if stage in ("all", "solve"):
+        click.echo(study.solution_text(study.solve(record.measurements())))
+    if stage in ("all", "format"):
+        save(study.make_profile(record), profile)
+        click.echo(f"{profile} is written: use it with `elastio predict` and `elastio plan`")

@@ -1,0 +1,131 @@
+"""Options that several verbs share, and how values of the command line become those of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from elastio.units import GB
+from elastio_calibration.application import Application, describe, read_file
+from elastio_calibration.errors import CalibrationError
+
+if TYPE_CHECKING:
+    from elastio_calibration.predict import Predictor
+
+F = TypeVar("F", bound=Callable[..., Any])
+ABOVE_0 = click.FloatRange(min=0, min_open=True)
+EXTRA = ("jsonschema", "matplotlib", "numpy", "scipy")
+
+
+def require_extra() -> None:
+    """Raises CalibrationError saying what to install."""
+    for name in EXTRA:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise CalibrationError(
+                f"this needs {name}, which is not installed: pip install 'elastio[calibration]'"
+            ) from error
+
+
+class Sizes(click.ParamType[tuple[float, ...]]):
+    """`3,4,6` in GB."""
+
+    name = "GB,GB,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        try:
+            return tuple(float(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is no list of sizes in GB, as 3,4,6", param, ctx)
+
+
+def application_options(command: F) -> F:
+    """--vms ... --application FILE ...; the command gets them as one dictionary `described`."""
+    for option in reversed(
+        (
+            click.option("--application", "file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file."),
+            click.option("--learn-ledger", type=click.Path(path_type=Path, dir_okay=False), help="From a benchmark."),
+            click.option("--learn-trace", type=click.Path(path_type=Path, dir_okay=False), help="CSV of throughput."),
+            click.option("--vms", type=click.IntRange(min=1), help="n"),
+            click.option("--iterations", type=click.IntRange(min=1), help="I"),
+            click.option("--iteration-s", type=click.FloatRange(min=0), help="It, seconds of computing per iteration."),
+            click.option("--checkpoints", type=click.IntRange(min=1), help="K"),
+            click.option("--checkpoint-gb", type=ABOVE_0, help="Sc, per VM."),
+            click.option("--initial-gb", type=click.FloatRange(min=0), help="Si, per VM."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def profile_options(command: F) -> F:
+    """--profile FILE (several are merged, or compared) and --backing-gb."""
+    for option in reversed(
+        (
+            click.option(
+                "--profile",
+                "profiles",
+                multiple=True,
+                required=True,
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Made by `elastio calibrate`; may be given several times.",
+            ),
+            click.option("--backing-gb", type=ABOVE_0, help="N  [default: as calibrated]"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+APPLICATION_KEYS = ("vms", "iterations", "iteration_s", "checkpoints", "checkpoint_gb", "initial_gb")
+
+
+def application_of(values: dict[str, Any]) -> Application:
+    """File, then what was learned, then single options: the later one wins. Raises ElastioError."""
+    from elastio_calibration.learn import from_ledger, from_trace  # noqa: PLC0415  rarely wanted
+
+    described: dict[str, Any] = {}
+    if values.get("file"):
+        described.update(read_file(values["file"]))
+    if values.get("learn_ledger"):
+        described.update(from_ledger(values["learn_ledger"]))
+    if values.get("learn_trace"):
+        described.update(from_trace(values["learn_trace"]))
+    described.update({key: values[key] for key in APPLICATION_KEYS if values.get(key) is not None})
+    return describe(described)
+
+
+def gb(size_gb: float | None) -> int | None:
+    return None if size_gb is None else round(size_gb * GB)
+
+
+def predictors(paths: tuple[Path, ...], backing_gb: float | None, *, one: bool) -> tuple[Predictor, ...]:
+    """One predictor per bandwidth of the cache; profiles that share every condition are merged.
+
+    `one`: profiles that differ are refused. Raises CalibrationError.
+    """
+    from elastio_calibration.predict import Predictor  # noqa: PLC0415  needs the extra
+    from elastio_calibration.profile import load, merge  # noqa: PLC0415
+
+    loaded = [load(path) for path in paths]
+    if one:
+        return (Predictor(merge(loaded), gb(backing_gb)),)
+    groups: dict[float, list[Any]] = {}
+    for profile in loaded:
+        groups.setdefault(profile.conditions.cache_mb_s, []).append(profile)
+    merged = [merge(group) for group in groups.values()]
+    _require_comparable([m.conditions for m in merged])
+    return tuple(Predictor(profile, gb(backing_gb)) for profile in merged)
+
+
+def _require_comparable(conditions: list[Any]) -> None:
+    """Only the bandwidth of the cache may differ: everything else would compare apples with pears."""
+    for other in conditions[1:]:
+        differences = [d for d in conditions[0].differences(other) if not d.startswith("cache mb s")]
+        if differences:
+            raise CalibrationError(f"profiles of different conditions cannot be compared: {', '.join(differences)}")

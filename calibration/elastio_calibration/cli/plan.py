@@ -1,0 +1,92 @@
+"""`elastio plan`: the cache size that meets a deadline at least cost, or is fastest within a budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elastio.cli.app import App
+from elastio.config import load
+from elastio.protocol import UnreachableError
+from elastio.units import GB, GIB
+from elastio_calibration.apply import write_drop_in
+from elastio_calibration.cli.options import (
+    ABOVE_0,
+    application_of,
+    application_options,
+    gb,
+    predictors,
+    profile_options,
+    require_extra,
+)
+
+if TYPE_CHECKING:
+    from elastio_calibration.optimum import Choice
+
+
+@click.command()
+@profile_options
+@application_options
+@click.option("--initial-cache-gb", type=ABOVE_0, help="M(Si)  [default: the same as for checkpoints]")
+@click.option("--max-time", "max_time_s", type=ABOVE_0, metavar="SECONDS", help="The deadline for T.")
+@click.option("--max-cost", type=ABOVE_0, help="The budget, in the currency of the profile's prices, over all VMs.")
+@click.option("--max-agbs", type=ABOVE_0, help="The budget in AGBs, over all VMs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one CSV table.")
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw time and cost over the size here.")
+@click.option("--apply", "applied", is_flag=True, help="Make it the agent's next size.")
+@click.pass_obj
+def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **values: Any) -> None:
+    """Choose the cache size for the checkpoints: the cheapest that meets the deadline, or the fastest in the budget.
+
+    Every size that was calibrated is tried. Profiles that differ only in the bandwidth of the cache are compared.
+    """
+    limits = [values[key] for key in ("max_time_s", "max_agbs", "max_cost")]
+    if sum(limit is not None for limit in limits) > 1 or (values["as_json"] and values["as_csv"]):
+        raise click.UsageError("one of --max-time, --max-cost and --max-agbs; one of --json and --csv")
+    require_extra()
+    from elastio_calibration import optimum, plots, render  # noqa: PLC0415  needs the extra
+    from elastio_calibration.measurement import Setup  # noqa: PLC0415
+
+    known = predictors(profiles, backing_gb, one=False)
+    application = application_of(values)
+    offered = optimum.choices(known, application, gb(values["initial_cache_gb"]))
+    chosen = optimum.best(offered, optimum.Wish(*limits))
+    fast = max((p.static(Setup.STATIC_FAST, application) for p in known), key=lambda f: f.agbs.value)
+    prices = known[0].profile.prices
+    rows = [render.choice_row(c, fast, prices.currency if prices else "", chosen=c is chosen) for c in offered]
+    if values["png"] is not None:
+        title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
+        plots.trade_off(rows, title, values["png"])
+    if values["as_json"]:
+        click.echo(json.dumps({"recommended_gb": chosen.cache_bytes / GB, "choices": rows}, indent=2))
+    elif values["as_csv"]:
+        click.echo(render.to_csv(rows), nl=False)
+    else:
+        click.echo(f"{render.choices_text(rows)}\n{_recommendation(chosen)}")
+    if values["applied"]:
+        _apply(app, chosen)
+
+
+def _recommendation(chosen: Choice) -> str:
+    found = chosen.forecast
+    time = f"{found.completion_s.value:.1f} s"
+    sure = "; nothing was measured twice, so the spread is unknown"
+    if found.completion_s.high is not None:
+        sure = f"; at most {found.completion_s.high:.1f} s in 97 of 100 runs"
+    lines = [f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}.", *found.notes]
+    return "\n".join(lines)
+
+
+def _apply(app: App, chosen: Choice) -> None:
+    """A drop-in for the next start, and the running agent's learned size now. Raises ElastioError, before writing,
+    where the configuration does not allow the size or sells another bandwidth."""
+    path = write_drop_in(app.config_path, load(app.config_path), chosen.cache_bytes, chosen.cache_mb_s)
+    click.echo(f"{path} is written: the first cache gets {chosen.cache_bytes / GIB:.4g} GiB", err=True)
+    try:
+        click.echo(app.client().ask("learn", size_bytes=chosen.cache_bytes)["text"], err=True)
+    except UnreachableError as error:
+        click.echo(f"the running agent was not told, it keeps what it has learned: {error}", err=True)

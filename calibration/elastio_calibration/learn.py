@@ -1,0 +1,88 @@
+"""Learn an application from one benchmark run: from the agent's ledger, or from a trace of its throughput.
+
+The first burst is the initial dump, the later ones are checkpoints (the benchmark needs at least one of each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from elastio.history_store import read_samples
+from elastio.ledger import Ledger
+from elastio.sim.traces import Rate, read_csv
+from elastio.units import GB, MB
+from elastio_calibration.application import ApplicationError
+
+# A burst ends when the device is this quiet, against the busiest second, for this long.
+QUIET_SHARE, QUIET_S = 0.1, 10.0
+EVER = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Seconds since the first sample, and what was written."""
+
+    began_s: float
+    ended_s: float
+    size_bytes: float
+
+
+def from_trace(path: Path) -> dict[str, Any]:
+    """From a CSV file of throughput. Raises ElastioError where it shows fewer than two bursts."""
+    return _described(bursts(read_csv(path)), str(path))
+
+
+def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
+    """Stretches of writing, divided by QUIET_S of quiet."""
+    least = QUIET_SHARE * max((r.write_mb_s for r in rates), default=0.0)
+    found: list[Burst] = []
+    for r in rates:
+        if r.write_mb_s <= least:
+            continue
+        moved, ended = r.write_mb_s * MB * r.seconds, r.at_s + r.seconds
+        if found and r.at_s - found[-1].ended_s < QUIET_S:
+            found[-1] = Burst(found[-1].began_s, ended, found[-1].size_bytes + moved)
+        else:
+            found.append(Burst(r.at_s, ended, moved))
+    return tuple(found)
+
+
+def from_ledger(path: Path) -> dict[str, Any]:
+    """From the samples of a ledger that holds one benchmark run. Raises ElastioError.
+
+    Cycles alone do not tell: what was flushed during a burst, and written before its cache was there, is not in them.
+    """
+    if not path.exists():
+        raise ApplicationError(f"there is no ledger at {path}")
+    with Ledger(path, read_only=True) as ledger:
+        sampled = read_samples(ledger.file, 0.0, EVER)
+    if len(sampled) != 1:
+        raise ApplicationError(
+            f"{path} holds the samples of {len(sampled)} devices, one is needed: give a trace of it with --learn-trace"
+        )
+    (runs,) = sampled.values()
+    begun = runs[0].begun_wall
+    return _described(
+        bursts([Rate(r.begun_wall - begun, r.seconds, r.read_mb_s, r.write_mb_s) for r in runs]), str(path)
+    )
+
+
+def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:
+    if len(found) < 2:
+        raise ApplicationError(
+            f"{source} shows {len(found)} burst{'s' if len(found) != 1 else ''}: a benchmark run has an initial dump "
+            "and at least one checkpoint"
+        )
+    first, *later = found
+    gaps = [b.began_s - a.ended_s for a, b in zip(found, later, strict=False)]
+    return {
+        "initial_gb": first.size_bytes / GB,
+        "checkpoint_gb": mean(b.size_bytes for b in later) / GB,
+        "checkpoints": len(later),
+        "iterations": len(later),
+        "iteration_s": max(0.0, mean(gaps)),
+    }

@@ -1,0 +1,232 @@
+"""The station on a real machine: the agent behind its control socket, the filesystem of its device, its ledger."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from elastio import __version__, registry
+from elastio.config import Config
+from elastio.control_client import ControlClient
+from elastio.errors import ElastioError
+from elastio.host.sysfs import Sysfs
+from elastio.ledger import Ledger
+from elastio.model import Quote, VolumeSpec
+from elastio.report import CycleRow
+from elastio.setup.candidates import candidates
+from elastio.setup.guarded import in_child
+from elastio.status import Status
+from elastio.units import format_duration
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.measurement import Conditions, Price, Prices
+from elastio_calibration.record import Header
+from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.station import Boost, check_sizes
+from elastio_calibration.writer import Writer
+
+POLL_S = 1.0
+KERNEL_S = 15.0
+# Beyond the agent's own pause: the last of the load has to leave its samples.
+SETTLE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a live station touches beside the agent; tests put the simulator here."""
+
+    writer: Writer
+    cycles: Callable[[float, float], tuple[CycleRow, ...]]
+    wall: Callable[[], float] = time.time
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What nobody can find out from inside: the volumes' types, and the scale of a laboratory."""
+
+    backing_type: str
+    cache_type: str
+    writers: int = 1
+    scale: float = 1.0
+
+
+class LiveStation:
+    """See `station.Station`."""
+
+    def __init__(self, client: ControlClient, config: Config, labels: Labels, ports: Ports) -> None:
+        self._client, self._config, self._labels, self._ports = client, config, labels, ports
+        self.quote: Callable[[VolumeSpec], Quote] | None = None
+        self.quoted_bytes: tuple[int, ...] = ()
+
+    def header(self) -> Header:
+        """See `Station`."""
+        status, policy = self._status(), self._config.policy()
+        if status.backing is None:
+            raise CalibrationError("the agent does not see its backing device: `elastio status` says why")
+        conditions = Conditions(
+            kernel=os.uname().release,
+            cloud=status.agent.cloud or self._config.provider.name,
+            instance_type=status.agent.instance_type,
+            backing_type=self._labels.backing_type,
+            cache_type=self._labels.cache_type,
+            backing_mb_s=policy.backing_bandwidth_mb_s,
+            cache_mb_s=policy.cache_bandwidth_mb_s,
+            utilization_threshold=policy.utilization_threshold,
+            inactivity_delay_s=policy.inactivity_delay_s,
+            sample_interval_s=self._config.agent.sample_interval_s,
+            writers=self._labels.writers,
+            scale=self._labels.scale,
+            drain_mb_s=policy.drain_bandwidth_mb_s,
+        )
+        made = datetime.fromtimestamp(self._ports.wall(), UTC).isoformat(timespec="seconds")
+        size_bytes = status.backing.size_bytes
+        return Header(conditions, size_bytes, made, f"elastio {__version__}", self._prices(size_bytes))
+
+    def _prices(self, backing_bytes: int) -> Prices | None:
+        """None where no quote was asked for."""
+        if self.quote is None:
+            return None
+        policy = self._config.policy()
+        caches = [self.quote(VolumeSpec(size, policy.bought_bandwidth_mb_s)) for size in self.quoted_bytes]
+        slow = self.quote(VolumeSpec(backing_bytes, policy.backing_bandwidth_mb_s))
+        fast = self.quote(VolumeSpec(backing_bytes, policy.cache_bandwidth_mb_s))
+        return Prices(
+            currency=slow.currency,
+            source=slow.price_source,
+            minimum_s=slow.minimum_s,
+            slow_per_hour=slow.price_per_hour,
+            fast_per_hour=fast.price_per_hour,
+            caches=tuple(dict.fromkeys(Price(q.spec.size_bytes, q.price_per_hour) for q in caches)),
+        )
+
+    def check(self, schedule: Schedule) -> None:
+        """See `Station`: sizes against the configuration, room on the filesystem, boosts left today."""
+        check_sizes(schedule, self._config.policy())
+        self._ports.writer.check(max(p.dataset_bytes for p in schedule.points))
+        spend = self._status().spend
+        boosts = sum(1 for _, point in schedule.rounds() if point.cache_bytes)
+        if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
+            raise CalibrationError(
+                f"the plan needs {boosts} boosts and the cap leaves {spend.max_boosts - spend.boosts} today: "
+                "raise caps.max_boosts_per_day, or choose a smaller plan"
+            )
+
+    # --- the agent -------------------------------------------------------------------------------------------
+
+    def _status(self) -> Status:
+        status = self._client.status()
+        if status.fault:
+            raise ElastioError(f"the agent is faulted: {status.fault}")
+        return status
+
+    def learned_bytes(self) -> int | None:
+        return self._status().learned_size_bytes
+
+    def is_paused(self) -> bool:
+        return self._status().paused
+
+    def learn(self, size_bytes: int) -> None:
+        self._client.ask("learn", size_bytes=size_bytes)
+
+    def pause(self) -> None:
+        self._client.ask("pause")
+
+    def resume(self) -> None:
+        self._client.ask("resume")
+
+    def rest(self, limit_s: float) -> None:
+        """See `Station`."""
+        policy = self._config.policy()
+        deadline = self._ports.now() + limit_s
+        while not _is_at_rest(status := self._status(), policy.release_threshold):
+            if self._ports.now() > deadline:
+                raise ElastioError(
+                    f"the device is not at rest after {format_duration(limit_s)} (phase {status.phase}, utilization "
+                    f"{status.load.utilization:.0%}): nothing else may use it during a calibration"
+                )
+            self._ports.sleep(POLL_S)
+        self._ports.sleep(policy.cool_down_s + SETTLE_S)
+
+    # --- the device ------------------------------------------------------------------------------------------
+
+    def write(self, wanted: Wanted) -> float:
+        """See `Station`."""
+        if wanted.pattern != "write":
+            raise CalibrationError(f"{wanted.pattern} is not a pattern that can be measured; known is write")
+        seconds = self._ports.writer.write(wanted.dataset_bytes)
+        # Whole blocks are written: told as the time that exactly this dataset would have taken.
+        return seconds * wanted.dataset_bytes / self._ports.writer.written_bytes(wanted.dataset_bytes)
+
+    def clean(self) -> None:
+        self._ports.writer.clean()
+
+    def mark(self) -> float:
+        return self._ports.wall()
+
+    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
+        rows = self._ports.cycles(mark, self._ports.wall())
+        return tuple(_boost(row, self._ports.wall()) for row in rows if row.started_wall >= mark)
+
+    def now(self) -> float:
+        return self._ports.now()
+
+
+def _is_at_rest(status: Status, release_threshold: float) -> bool:
+    nothing_left = status.phase == "idle" and status.cycle is None and status.owned == ()
+    return status.recovered and nothing_left and status.load.utilization < release_threshold
+
+
+def _boost(row: CycleRow, wall: float) -> Boost:
+    return Boost(
+        sold_bytes=row.sold_size_bytes,
+        held_s=row.billed_s(0.0, wall),
+        attached_s=row.steps.attached_s,
+        boost_s=row.steps.boost_s,
+        peak_in_use_percent=row.peak_in_use_percent,
+        evicted_bytes=row.evicted_bytes,
+        failure=row.failure,
+    )
+
+
+def ledger_cycles(path: Path) -> Callable[[float, float], tuple[CycleRow, ...]]:
+    """Reads the ledger anew each time: the agent writes it meanwhile."""
+
+    def cycles(since: float, until: float) -> tuple[CycleRow, ...]:
+        with closing(_open(path)) as ledger:
+            return ledger.cycles(since, until)
+
+    return cycles
+
+
+def _open(path: Path) -> Ledger:
+    if not path.exists():
+        raise CalibrationError(f"there is no ledger at {path}: has the agent run here?")
+    return Ledger(path, read_only=True)
+
+
+def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
+    """The directory must lie on the filesystem of this agent's adaptive device itself. Raises CalibrationError."""
+    found = in_child(lambda: candidates(sysfs), KERNEL_S)
+    name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
+    if name is None:
+        raise CalibrationError(f"the backing device {config.device.backing_uuid} does not run: see `elastio doctor`")
+    if not directory.is_dir():
+        raise CalibrationError(f"{directory} is not a directory")
+    device = directory.stat().st_dev
+    numbers = sysfs.read_or(f"sys/class/block/{name}/dev", "") or sysfs.read_or(f"sys/block/{name}/dev", "")
+    if numbers.strip() != f"{os.major(device)}:{os.minor(device)}":
+        raise CalibrationError(
+            f"{directory} is not on the filesystem of /dev/{name}, the adaptive device: nothing was written; "
+            "name a directory of that filesystem"
+        )
+
+
+def quoting(config: Config) -> Callable[[VolumeSpec], Quote]:
+    """The provider's quotes."""
+    return registry.open_provider(config.provider.name, config.provider.settings, config.device.backing_uuid).quote

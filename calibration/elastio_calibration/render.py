@@ -1,0 +1,118 @@
+"""Forecasts and choices as tables, CSV and JSON. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from elastio.units import GB
+from elastio_calibration.optimum import Choice
+from elastio_calibration.predict import Forecast, Interval
+
+COLUMNS = (
+    *("setup", "completion_s", "completion_low_s", "completion_high_s", "agbs", "agbs_low", "agbs_high"),
+    *("cost", "currency", "checkpoint_cache_gb", "checkpoint_mb_s", "checkpoint_held_s"),
+)
+
+
+def row(forecast: Forecast, currency: str) -> dict[str, Any]:
+    """One set-up as a flat row with stable keys."""
+    time, spent, last = forecast.completion_s, forecast.agbs, forecast.checkpoints[-1]
+    return {
+        "setup": forecast.setup.value,
+        "completion_s": round(time.value, 3),
+        "completion_low_s": _rounded(time.low),
+        "completion_high_s": _rounded(time.high),
+        "agbs": round(spent.value, 3),
+        "agbs_low": _rounded(spent.low),
+        "agbs_high": _rounded(spent.high),
+        "cost": None if forecast.cost is None else round(forecast.cost, 6),
+        "currency": currency if forecast.cost is not None else "",
+        "checkpoint_cache_gb": round(last.cache_bytes / GB, 4),
+        "checkpoint_mb_s": round(last.throughput_mb_s, 3),
+        "checkpoint_held_s": round(last.held_s, 3),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def to_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """One table with a head."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def forecasts_text(forecasts: Sequence[Forecast], currency: str) -> str:
+    """A table for a terminal; completion against static-fast, cost against static-slow; then what is doubtful."""
+    fast = next(f for f in forecasts if f.setup == "static-fast")
+    slow = next(f for f in forecasts if f.setup == "static-slow")
+    lines = [f"{'':12} {'completion s':>24} {'':>8} {'AGBs':>30} {'':>8} {'cost':>14}"]
+    for f in forecasts:
+        later = f.completion_s.value / fast.completion_s.value - 1
+        dearer = f.agbs.value / slow.agbs.value - 1
+        money = "-" if f.cost is None else f"{f.cost:.4f} {currency}"
+        times, spent = interval(f.completion_s, 1), interval(f.agbs, 0)
+        lines.append(f"{f.setup:12} {times:>24} {later:>+8.1%} {spent:>30} {dearer:>+8.1%} {money:>14}")
+    adaptive = forecasts[-1]
+    sizes = [d.cache_bytes / GB for d in (*([adaptive.initial] if adaptive.initial else []), *adaptive.checkpoints)]
+    lines += ["", "Percentages: completion against static-fast, AGBs against static-slow."]
+    lines.append(f"Caches bought by adaptive, in GB: {_shortened([f'{s:.3g}' for s in sizes])}.")
+    if adaptive.completion_s.low is None:
+        lines.append("No interval where nothing was measured twice: calibrate with --repeats 2 or more.")
+    return "\n".join([*lines, *(note for f in forecasts for note in f.notes)])
+
+
+def _shortened(sizes: list[str], most: int = 6) -> str:
+    return ", ".join(sizes) if len(sizes) <= most else f"{', '.join(sizes[:most])}, ... {sizes[-1]}"
+
+
+def interval(found: Interval, digits: int) -> str:
+    """`1213.5 (1210.4..1216.6)`."""
+    if found.low is None or found.high is None:
+        return f"{found.value:.{digits}f}"
+    return f"{found.value:.{digits}f} ({found.low:.{digits}f}..{found.high:.{digits}f})"
+
+
+def choice_row(choice: Choice, fast: Forecast, currency: str, *, chosen: bool) -> dict[str, Any]:
+    """One point of the trade-off curve, normalized against static-fast as in the published figures."""
+    forecast = choice.forecast
+    return {
+        "cache_gb": round(choice.cache_bytes / GB, 4),
+        "cache_mb_s": choice.cache_mb_s,
+        "chosen": chosen,
+        "completion_of_fast": round(forecast.completion_s.value / fast.completion_s.value, 5),
+        "agbs_of_fast": round(forecast.agbs.value / fast.agbs.value, 5),
+        **row(forecast, currency),
+    }
+
+
+def choices_text(rows: Sequence[dict[str, Any]]) -> str:
+    """The trade-off curve as a table; the recommended size is marked."""
+    heads = ("cache GB", "MB/s", "completion s", "of fast", "AGBs", "of fast", "cost")
+    lines = ["  " + " ".join(f"{h:>{w}}" for h, w in zip(heads, (9, 7, 13, 8, 12, 8, 14), strict=True))]
+    for r in rows:
+        money = "-" if r["cost"] is None else f"{r['cost']:.4f} {r['currency']}"
+        lines.append(
+            f"{'>' if r['chosen'] else ' '} {r['cache_gb']:>9.3g} {r['cache_mb_s']:>7.4g} {r['completion_s']:>13.1f} "
+            f"{r['completion_of_fast']:>8.3f} {r['agbs']:>12.0f} {r['agbs_of_fast']:>8.3f} {money:>14}"
+        )
+    return "\n".join(lines)
+
+
+def sweep_text(symbol: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Per value the completion time and the AGBs of the three set-ups."""
+    setups = ("static-slow", "static-fast", "adaptive")
+    lines = [f"{symbol:>10} " + " ".join(f"{s + ' s':>14} {'AGBs':>12}" for s in setups)]
+    for value in dict.fromkeys(r[symbol] for r in rows):
+        own = {r["setup"]: r for r in rows if r[symbol] == value}
+        lines.append(
+            f"{value:>10g} " + " ".join(f"{own[s]['completion_s']:>14.1f} {own[s]['agbs']:>12.0f}" for s in setups)
+        )
+    return "\n".join(lines)

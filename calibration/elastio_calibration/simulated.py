@@ -1,0 +1,155 @@
+"""A station without a machine: the simulator's kernel and cloud under the real agent. Simulated time, so: seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from elastio import __version__
+from elastio.errors import ElastioError
+from elastio.model import RequestKind, VolumeSpec
+from elastio.policy import Caps, Policy
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.records import MemoryBooks
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.sim.world import SimWorld, WorldSettings
+from elastio.state import Cycle
+from elastio.units import GB, GIB
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.measurement import Conditions, Price, Prices
+from elastio_calibration.record import Header
+from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.station import Boost, check_sizes
+
+QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
+
+
+class SimulatedStation:
+    """A simulated machine that does nothing but what is measured."""
+
+    def __init__(
+        self,
+        backing_mb_s: float = 33.0,
+        cache_mb_s: float = 128.0,
+        backing_bytes: int = 50 * GB,
+        initial_bytes: int = 10 * GIB,
+        inactivity_delay_s: float = 30.0,
+        seed: int = 0,
+    ) -> None:
+        kernel = KernelSettings(backing_mb_s=backing_mb_s, backing_bytes=backing_bytes)
+        self.policy = Policy(
+            backing_bandwidth_mb_s=backing_mb_s,
+            cache_bandwidth_mb_s=cache_mb_s,
+            drain_bandwidth_mb_s=backing_mb_s,
+            inactivity_delay_s=inactivity_delay_s,
+            initial_size_bytes=initial_bytes,
+            backing_uuid=kernel.backing_uuid,
+            caps=Caps(max_size_bytes=max(initial_bytes, Caps().max_size_bytes)),
+        )
+        self.books = MemoryBooks()
+        self.world = SimWorld(WorldSettings(kernel=kernel, seed=seed))
+        self.simulation = Simulation(self.world, self.policy, books=self.books, seed=seed)
+        self.simulation.run_until_settled()
+
+    def header(self) -> Header:
+        """See `Station`."""
+        policy, kernel = self.policy, self.world.settings.kernel
+        conditions = Conditions(
+            kernel="simulated",
+            cloud="sim",
+            instance_type="simulated",
+            backing_type="sim",
+            cache_type="sim",
+            backing_mb_s=kernel.backing_mb_s,
+            cache_mb_s=policy.cache_bandwidth_mb_s,
+            utilization_threshold=policy.utilization_threshold,
+            inactivity_delay_s=policy.inactivity_delay_s,
+            sample_interval_s=1.0,
+            drain_mb_s=policy.drain_bandwidth_mb_s,
+        )
+        made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")
+        return Header(conditions, kernel.backing_bytes, made, f"elastio {__version__}", self._prices())
+
+    def _prices(self) -> Prices:
+        quote, mb_s = self.world.provider.quote, self.policy.cache_bandwidth_mb_s
+        slow = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, self.policy.backing_bandwidth_mb_s))
+        fast = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, mb_s))
+        caches = [quote(VolumeSpec(gib * GIB, self.policy.bought_bandwidth_mb_s)) for gib in QUOTED_GIB]
+        return Prices(
+            currency=slow.currency,
+            source=slow.price_source,
+            minimum_s=slow.minimum_s,
+            slow_per_hour=slow.price_per_hour,
+            fast_per_hour=fast.price_per_hour,
+            caches=tuple(Price(q.spec.size_bytes, q.price_per_hour) for q in caches),
+        )
+
+    def check(self, schedule: Schedule) -> None:
+        """See `Station`."""
+        check_sizes(schedule, self.policy)
+
+    def learned_bytes(self) -> int | None:
+        return self.simulation.state.learned_size_bytes
+
+    def is_paused(self) -> bool:
+        return self.simulation.state.paused
+
+    def learn(self, size_bytes: int) -> None:
+        self._ask(RequestKind.LEARN, size_bytes)
+
+    def pause(self) -> None:
+        self._ask(RequestKind.PAUSE)
+
+    def resume(self) -> None:
+        self._ask(RequestKind.RESUME)
+
+    def _ask(self, kind: RequestKind, size_bytes: int | None = None) -> None:
+        answer = self.simulation.ask(kind, size_bytes)
+        if not answer.accepted:
+            raise CalibrationError(f"the simulated agent refused: {answer.text}")
+
+    def rest(self, limit_s: float) -> None:
+        """See `Station`."""
+        try:
+            self.simulation.run_until_settled(limit_s)
+        except TimeoutError as error:
+            raise ElastioError(f"the simulated agent does not come to rest: {error}") from error
+        self.simulation.run_for(self.policy.cool_down_s + 2)
+
+    def write(self, wanted: Wanted) -> float:
+        """See `Station`. The simulated application writes; other patterns it does not know."""
+        if wanted.pattern != "write":
+            raise CalibrationError(f"the simulator measures writes, not {wanted.pattern}")
+        dump = Profile(0.0, wanted.dataset_bytes, 1)
+        load = Checkpointing(dump, self.world.settings.kernel.backing_bytes)
+        self.world.workload = load
+        limit_s = 60 + 10 * wanted.dataset_bytes / 1e6 / self.policy.backing_bandwidth_mb_s
+        self.simulation.run_until(lambda: load.done, limit_s)
+        return load.stats.dumps[0].seconds
+
+    def clean(self) -> None:
+        self.world.workload = Workload()
+
+    def mark(self) -> float:
+        return float(len(self.books.rows))
+
+    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
+        return tuple(_boost(c) for c in list(self.books.rows.values())[int(mark) :])
+
+    def now(self) -> float:
+        return self.world.clock.elapsed()
+
+
+def _boost(cycle: Cycle) -> Boost:
+    opened, closed, marks = cycle.opened_wall, cycle.closed_wall, cycle.marks
+    held_s = 0.0 if opened is None or closed is None else closed - opened
+    attached = None if marks.boosted is None or marks.detached is None else marks.detached - marks.boosted
+    return Boost(
+        sold_bytes=cycle.sold.size_bytes,
+        held_s=held_s,
+        attached_s=attached,
+        boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
+        peak_in_use_percent=cycle.peak_in_use_percent,
+        evicted_bytes=cycle.evicted_bytes,
+        failure=cycle.failure,
+    )

@@ -1,0 +1,200 @@
+"""One measurement: tell the agent a size, write a dataset, wait until the cache is gone, read the bill.
+
+The agent boosts by itself, when the load shows: what is measured contains its sampling, the purchase and the attach, as
+an application would meet them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from elastio.errors import ElastioError
+from elastio.policy import Policy
+from elastio.units import GB, format_duration
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.measurement import Measurement, Setup
+from elastio_calibration.record import Entry, Header, RecordFile
+from elastio_calibration.schedule import Schedule, Wanted, estimate, expected_s
+
+TRIES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Boost:
+    """One cache volume as the ledger has it."""
+
+    sold_bytes: int
+    held_s: float
+    attached_s: float | None
+    boost_s: float | None
+    peak_in_use_percent: int
+    evicted_bytes: int
+    failure: str
+
+
+class Station(Protocol):
+    """A machine with a running agent. Every method is bounded in time and raises ElastioError."""
+
+    def header(self) -> Header:
+        """Conditions and prices, as they are now."""
+        ...
+
+    def learned_bytes(self) -> int | None: ...
+
+    def is_paused(self) -> bool: ...
+
+    def learn(self, size_bytes: int) -> None:
+        """The next boost buys this size."""
+        ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def rest(self, limit_s: float) -> None:
+        """Until there is no load, no cache and no volume left, and the next boost may start."""
+        ...
+
+    def check(self, schedule: Schedule) -> None:
+        """Raises CalibrationError for a schedule that cannot be carried out here, before anything is bought."""
+        ...
+
+    def write(self, wanted: Wanted) -> float:
+        """Seconds from the first write to the last fsync."""
+        ...
+
+    def clean(self) -> None:
+        """Remove what was written."""
+        ...
+
+    def mark(self) -> float:
+        """A moment, for `boosts_since`."""
+        ...
+
+    def boosts_since(self, mark: float) -> tuple[Boost, ...]: ...
+
+    def now(self) -> float:
+        """Seconds, for progress."""
+        ...
+
+
+def calibrate(station: Station, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
+    """Measure what the record does not have yet. Whatever happens, the agent gets back its size and its pause.
+
+    Raises ElastioError when a point fails twice in a row; what was measured stays recorded.
+    """
+    record = file.begin(station.header())
+    left = record.left(schedule)
+    total, pace = len(schedule.rounds()), 1.0
+    conditions = record.header.conditions
+    with _as_it_was(station):
+        for number, wanted in enumerate(left):
+            rest_s = estimate(left[number:], conditions, None).seconds * pace
+            done = total - len(left) + number
+            say(f"[{done + 1}/{total}] {wanted}; {format_duration(rest_s)} left")
+            entry = _try(station, wanted, file, expected_s(wanted, conditions))
+            say(f"        {_shown(entry)}")
+            # The share of the expectation that was really needed, smoothed: the clouds' delays differ.
+            pace += (entry.took_s / expected_s(wanted, conditions) - pace) / (number + 1)
+
+
+def check_sizes(schedule: Schedule, policy: Policy) -> None:
+    """Raises CalibrationError where the agent would refuse to buy one of the caches."""
+    least, most = policy.min_size_bytes, policy.caps.max_size_bytes
+    for point in schedule.points:
+        if point.cache_bytes and not least <= point.cache_bytes <= most:
+            raise CalibrationError(
+                f"{point}: the configuration allows caches of {least / GB:.3g} to {most / GB:.3g} GB (cache.*_size_gib)"
+            )
+
+
+def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) -> Entry:
+    failure = ""
+    for _ in range(TRIES):
+        began = station.now()
+        try:
+            made = measure(station, wanted, limit_s=600 + 10 * expected)
+        except CalibrationError as error:
+            failure = str(error)
+            file.append(Entry(wanted, None, station.now() - began, failure))
+            continue
+        entry = Entry(wanted, made, station.now() - began)
+        file.append(entry)
+        return entry
+    raise CalibrationError(f"{wanted} could not be measured: {failure}; the record keeps the others, run it again")
+
+
+def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
+    """Raises CalibrationError when the boost did not come about as it should."""
+    station.rest(limit_s)
+    if wanted.setup is Setup.STATIC_SLOW:
+        station.pause()
+        try:
+            seconds = station.write(wanted)
+            station.clean()
+            station.rest(limit_s)
+        finally:
+            station.resume()
+        return Measurement(Setup.STATIC_SLOW, wanted.dataset_bytes, seconds, wanted.pattern)
+    station.learn(wanted.cache_bytes)
+    mark = station.mark()
+    try:
+        seconds = station.write(wanted)
+        station.rest(limit_s)
+        boosts = station.boosts_since(mark)
+        learned = station.learned_bytes() or 0
+    finally:
+        station.clean()
+    return _measured(wanted, seconds, boosts, learned)
+
+
+def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
+    if len(boosts) != 1:
+        raise CalibrationError(f"{len(boosts)} caches were bought for one dataset, where one is expected")
+    boost = boosts[0]
+    if boost.failure or boost.boost_s is None:
+        raise CalibrationError(f"no cache came about: {boost.failure or 'the boost ended before it was attached'}")
+    if boost.boost_s >= seconds:
+        times = f"{seconds:.1f} s, before the cache was there ({boost.boost_s:.1f} s)"
+        raise CalibrationError(f"the dataset was written in {times}: it is too small")
+    return Measurement(
+        setup=Setup.ADAPTIVE,
+        dataset_bytes=wanted.dataset_bytes,
+        seconds=seconds,
+        pattern=wanted.pattern,
+        cache_bytes=boost.sold_bytes,
+        held_s=boost.held_s,
+        attached_s=boost.attached_s or 0.0,
+        boost_s=boost.boost_s,
+        peak_in_use_percent=boost.peak_in_use_percent,
+        evicted_bytes=boost.evicted_bytes,
+        learned_bytes=learned,
+    )
+
+
+@contextmanager
+def _as_it_was(station: Station) -> Iterator[None]:
+    """Learned size and pause are the operator's: they come back, also when a measurement fails."""
+    learned, paused = station.learned_bytes(), station.is_paused()
+    if paused:
+        station.resume()
+    try:
+        yield
+    finally:
+        if learned is not None:
+            station.learn(learned)
+        if paused:
+            station.pause()
+
+
+def _shown(entry: Entry) -> str:
+    made = entry.measurement
+    if made is None:
+        raise ElastioError("an entry without a measurement is not shown")
+    rate = f"{made.throughput_mb_s:.1f} MB/s over {format_duration(made.seconds)}"
+    if not made.cache_bytes:
+        return rate
+    return f"{rate}; {made.cache_bytes / GB:.3g} GB held for {format_duration(made.held_s)}"

@@ -1,0 +1,73 @@
+"""What-if: one quantity varied, everything predicted for each value. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from elastio.units import GB
+from elastio_calibration.application import SYMBOLS, Application, varied
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.predict import CacheSizes, Forecast, Predictor
+
+MOST_VALUES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """`symbol` from `first` to `last` in steps. `M` is the cache of the checkpoints, in GB."""
+
+    symbol: str
+    values: tuple[float, ...]
+
+
+def parse(text: str) -> Sweep:
+    """`Sc=2..12`, `Sc=2..12/0.5`, `M=4,6,8`. Raises CalibrationError."""
+    symbol, equals, rest = text.partition("=")
+    if not equals or (symbol != "M" and symbol not in SYMBOLS and symbol not in SYMBOLS.values()):
+        raise CalibrationError(
+            f"{text!r} is no sweep: write Sc=2..12, M=4,6,8 or K=1..5; known are {', '.join(SYMBOLS)}, M"
+        )
+    try:
+        return Sweep(symbol, _values(rest))
+    except ValueError as error:
+        raise CalibrationError(f"{text!r} is no sweep: {error}") from error
+
+
+def _values(text: str) -> tuple[float, ...]:
+    if ".." not in text:
+        return tuple(float(v) for v in text.split(","))
+    first, _, rest = text.partition("..")
+    last, _, step = rest.partition("/")
+    begin, end, by = float(first), float(last), float(step or 1)
+    if by <= 0 or end < begin:
+        raise ValueError("the first value must be the least and the step above 0")
+    count = int((end - begin) / by + 1e-9) + 1
+    if count > MOST_VALUES:
+        raise ValueError(f"{count} values are more than {MOST_VALUES}")
+    return tuple(begin + by * n for n in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One value; `refusal` says why it cannot be predicted."""
+
+    value: float
+    forecasts: tuple[Forecast, ...]
+    refusal: str = ""
+
+
+def run(predictor: Predictor, application: Application, sizes: CacheSizes, sweep: Sweep) -> tuple[Step, ...]:
+    """Raises CalibrationError only when no value at all can be predicted."""
+    steps = []
+    for value in sweep.values:
+        try:
+            if sweep.symbol == "M":
+                asked, bought = application, replace(sizes, checkpoint_bytes=round(value * GB))
+            else:
+                asked, bought = varied(application, sweep.symbol, value), sizes
+            steps.append(Step(value, predictor.all_setups(asked, bought)))
+        except CalibrationError as error:
+            steps.append(Step(value, (), str(error)))
+    if not any(step.forecasts for step in steps):
+        raise CalibrationError(steps[0].refusal)
+    return tuple(steps)

@@ -1,0 +1,74 @@
+"""Write a dataset as dd does: 1 MiB at a time, an fsync at the end, by one or several writers at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from elastio.units import GB, MIB
+from elastio_calibration.errors import CalibrationError
+
+# Everything that is written lies in this folder of the user's directory, and goes with it.
+FOLDER = "elastio-calibration"
+SPARE = 1.05
+
+
+class Writer:
+    """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails."""
+
+    def __init__(self, directory: Path, writers: int, block_bytes: int = MIB) -> None:
+        self._folder = directory / FOLDER
+        self._writers, self._block_bytes = writers, block_bytes
+        # One block again and again: it does not compress, and making it costs no time while it is written.
+        self._block = os.urandom(block_bytes)
+
+    def check(self, dataset_bytes: int) -> None:
+        """Raises CalibrationError where the filesystem has no room for it, or the folder holds something."""
+        if self._folder.exists() and any(self._folder.iterdir()):
+            raise CalibrationError(f"{self._folder} is not empty: remove it if it is left over from a calibration")
+        free = shutil.disk_usage(self._folder.parent).free
+        if free < dataset_bytes * SPARE:
+            raise CalibrationError(
+                f"{self._folder.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
+            )
+
+    def write(self, dataset_bytes: int) -> float:
+        """Seconds from the first write to the return of the last fsync. The data is new each time."""
+        blocks = max(1, round(dataset_bytes / self._block_bytes / self._writers))
+        try:
+            self._folder.mkdir(exist_ok=True)
+            with ThreadPoolExecutor(self._writers) as pool:
+                began = time.monotonic()
+                shares = [pool.submit(self._share, number, blocks) for number in range(self._writers)]
+                for share in shares:
+                    share.result()
+                return time.monotonic() - began
+        except OSError as error:
+            raise CalibrationError(f"{self._folder} cannot be written: {error.strerror or error}") from error
+
+    def written_bytes(self, dataset_bytes: int) -> int:
+        """What `write` really writes: whole blocks, the same for each writer."""
+        return max(1, round(dataset_bytes / self._block_bytes / self._writers)) * self._block_bytes * self._writers
+
+    def _share(self, number: int, blocks: int) -> None:
+        path = self._folder / f"writer-{number}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            for _ in range(blocks):
+                view = memoryview(self._block)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def clean(self) -> None:
+        """Remove what was written; nothing there is fine. Raises CalibrationError where it cannot be removed."""
+        try:
+            if self._folder.exists():
+                shutil.rmtree(self._folder)
+        except OSError as error:
+            raise CalibrationError(f"{self._folder} cannot be removed: {error}") from error

@@ -1,0 +1,126 @@
+"""Calls to Cinder and Nova through the SDK's session: made late, bounded, every error translated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from keystoneauth1.adapter import Adapter
+from openstack.config import OpenStackConfig
+
+import elastio
+from elastio_openstack.settings import Settings
+from elastio_openstack.translate import SDK_ERRORS, CloudError, translate, words_of
+
+# Pinned, so that an upgraded cloud answers as before: attachment records (Cinder, Ocata), a server's flavor by its
+# name and no need for a network (Nova, Pike).
+MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
+MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
+_FAILED = 400
+
+
+class Cloud:
+    """One project in one region. Safe to use from several threads.
+
+    A call is bounded by `timeout_s` of the settings for each of its requests: one, and where the token or the
+    version of a service is not known yet three more.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._region: Any = None
+        self._adapters: dict[str, Any] = {}
+
+    def call(self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One request; an answer without content is empty. Raises errors of `elastio.errors`."""
+        operation = f"{method} {path.partition('?')[0]} of {service}"
+        try:
+            response = self._adapter(service).request(
+                path,
+                method,
+                json=body,
+                microversion=MICROVERSIONS[service],
+                raise_exc=False,
+                timeout=self._settings.timeout_s,
+            )
+            found = _content(response)
+            if response.status_code >= _FAILED:
+                raise CloudError(response.status_code, words_of(found))
+        except (*SDK_ERRORS, CloudError) as error:
+            raise translate(operation, error) from error
+        return found
+
+    def region(self) -> str:
+        """The region's name; empty where the cloud has none. Raises errors of `elastio.errors`."""
+        try:
+            name: str = self._cloud_region().region_name or ""
+        except SDK_ERRORS as error:
+            raise translate("Reading clouds.yaml", error) from error
+        return name
+
+    def login(self) -> dict[str, Any]:
+        """Get a token: who this credential is. Raises errors of `elastio.errors`."""
+        try:
+            session = self._cloud_region().get_session()
+            access = session.auth.get_access(session)
+        except SDK_ERRORS as error:
+            raise translate("Logging in", error) from error
+        return {
+            "project": access.project_name or access.project_id or "",
+            "user": access.username or access.user_id or "",
+            "roles": list(access.role_names),
+            "application_credential": bool(access.application_credential_id),
+        }
+
+    def close(self) -> None:
+        """Drop connections and token. The next call begins anew."""
+        with self._lock:
+            if self._region is not None:
+                self._region.get_session().session.close()
+            self._region = None
+            self._adapters = {}
+
+    def _adapter(self, service: str) -> Any:
+        region = self._cloud_region()
+        with self._lock:
+            if service not in self._adapters:
+                # The SDK's own client of a service needs a connection with all the others; a session is enough here.
+                self._adapters[service] = Adapter(
+                    region.get_session(),
+                    service_type=service,
+                    service_name=region.get_service_name(service),
+                    interface=region.get_interface(service),
+                    region_name=region.get_region_name(service),
+                    endpoint_override=region.get_endpoint(service),
+                    version=MAJOR_VERSIONS[service],
+                )
+            return self._adapters[service]
+
+    def _cloud_region(self) -> Any:
+        with self._lock:
+            if self._region is None:
+                self._region = self._made()
+            return self._region
+
+    def _made(self) -> Any:
+        settings = self._settings
+        files = {"config_files": [settings.clouds_file], "load_envvars": False} if settings.clouds_file else {}
+        config = OpenStackConfig(app_name="elastio", app_version=elastio.__version__, **files)
+        chosen = {"cloud": settings.cloud} if settings.cloud else {}
+        if settings.region:
+            chosen["region_name"] = settings.region
+        return config.get_one(api_timeout=settings.timeout_s, **chosen)
+
+
+def _content(response: Any) -> dict[str, Any]:
+    if not response.content:
+        return {}
+    try:
+        found = response.json()
+    except ValueError as error:
+        if response.status_code >= _FAILED:
+            return {}
+        raise CloudError(502, "the answer is no JSON") from error
+    return found if isinstance(found, dict) else {}

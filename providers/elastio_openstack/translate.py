@@ -1,0 +1,102 @@
+"""From what the SDK raises and the services answer to the agent's error tree. The only place that knows both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from keystoneauth1 import exceptions as ksa
+from openstack.exceptions import SDKException
+
+from elastio.errors import AuthError, ProviderError, QuotaError, RefusedError, TransientError
+
+SDK_ERRORS = (ksa.ClientException, SDKException, OSError)
+
+_PASSING = (
+    ksa.ConnectFailure,
+    ksa.ConnectTimeout,
+    ksa.RetriableConnectionFailure,
+    ksa.UnknownConnectionError,
+    ksa.DiscoveryFailure,
+)
+_MAX_TEXT = 200
+_QUOTA_WORDS = ("quota", "maximum allowed number", "exceeds allowed", "limitexceeded")
+
+
+class CloudError(Exception):
+    """An answer with a status of 400 and above, before it is judged."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status, self.text = status, text
+
+
+def translate(operation: str, error: Exception) -> ProviderError:
+    """One sentence that names the operation, what was said and what to do. The caller raises it `from error`."""
+    if isinstance(error, CloudError):
+        return answered(operation, error.status, error.text)
+    if isinstance(error, _PASSING):
+        return TransientError(
+            f"{operation} got no answer ({_short(str(error))}); it is asked again, "
+            "and if that goes on check the network and the auth_url in clouds.yaml."
+        )
+    if isinstance(error, ksa.HttpError):
+        return _at_login(operation, error)
+    if isinstance(error, ksa.EndpointNotFound | ksa.EmptyCatalog):
+        return RefusedError(
+            f"{operation} finds no such service in the catalogue ({_short(str(error))}); check the region and the "
+            "project of the credential."
+        )
+    if isinstance(error, ksa.AuthorizationFailure | ksa.AuthPluginException | SDKException):
+        return AuthError(
+            f"{operation} has no usable credentials ({_short(str(error))}); check provider.openstack.cloud and the "
+            "entry in clouds.yaml."
+        )
+    return TransientError(f"{operation} got no usable answer ({_short(str(error))}); it is asked again.")
+
+
+def _at_login(operation: str, error: ksa.HttpError) -> ProviderError:
+    """Only Keystone's refusals are raised: the services' answers are judged by their status."""
+    status = int(error.http_status or 0)
+    if status >= 500 or status in (408, 413, 429):
+        return TransientError(f"{operation} cannot log in now: Keystone answers {status}; it is asked again.")
+    # a deleted application credential is 404 to Keystone, an expired or wrong one 401
+    return AuthError(
+        f"{operation} cannot log in: Keystone answers {status} ({_short(str(error))}); "
+        "make a new application credential and put it into clouds.yaml."
+    )
+
+
+def answered(operation: str, status: int, text: str) -> ProviderError:
+    """What a service's refusal means."""
+    said = f" ({_short(text)})" if text.strip() else ""
+    if status in (403, 413) and any(word in text.lower() for word in _QUOTA_WORDS):
+        return QuotaError(
+            f"{operation} is beyond a quota{said}: ask the cloud's operator for more, or delete unused volumes."
+        )
+    if status in (401, 403):
+        return AuthError(
+            f"{operation} is not allowed, {status}{said}: give the application credential the role `member`, "
+            "without access rules that leave this out."
+        )
+    if status in (408, 413, 429):
+        return TransientError(f"{operation} is throttled, {status}{said}; it is asked again later.")
+    if status >= 500:
+        return TransientError(f"{operation} failed in the service, {status}{said}; it is asked again later.")
+    if status == 409:
+        return TransientError(f"{operation} met another change, {status}{said}; the volume is looked at again.")
+    return RefusedError(f"{operation} is refused, {status}{said}; check the settings of [provider.openstack].")
+
+
+def words_of(body: Any) -> str:
+    """The sentence in an OpenStack error body, `{"badRequest": {"code": 400, "message": ...}}`."""
+    if isinstance(body, Mapping):
+        for part in body.values():
+            if isinstance(part, Mapping) and "message" in part:
+                return str(part["message"])
+    return ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).rstrip(".")
+    return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,114 @@
+"""What an experiment bought of Cinder, and how long each volume lived: from the services' own records.
+
+Their clocks tick in whole seconds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from elastio.units import GIB
+from elastio_testbed.ec2 import Scale
+from elastio_testbed.image.tools import run
+from elastio_testbed.openstack import content
+from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack.hands import Tenant
+from elastio_testbed.openstack.lab import Lab
+
+_MYSQL_S = 60.0
+_MIB_S = 2**20
+# The first microversion in which Nova says when an action ended.
+_ACTIONS_VERSION = "2.58"
+_NULL = "NULL"
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A volume's life; `history` as in `account.Bought`, without the attachment where Nova has no record of one."""
+
+    id: str
+    serial: str
+    size_gib: int
+    throughput_mib_s: float
+    created_at: float
+    deleted_at: float | None
+    history: tuple[tuple[float, str], ...]
+
+
+class CinderBooks:
+    """The cache volumes of one server since a moment: an `Account`."""
+
+    scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
+
+    def __init__(self, lab: Lab, tenant: Tenant, since: float) -> None:
+        self._lab, self._tenant, self._since = lab, tenant, since
+
+    def volumes(self) -> list[Row]:
+        """Deleted ones too: the API shows those no more, the database does. Raises LabError or ImageError."""
+        names = "v.id, v.size, t.name, v.created_at, v.launched_at, v.deleted_at"
+        question = (
+            f"SELECT {names} FROM volumes v JOIN volume_types t ON v.volume_type_id = t.id "
+            f"WHERE v.display_name LIKE 'elastio-%' AND v.created_at >= FROM_UNIXTIME({int(self._since)}) "
+            "ORDER BY v.created_at"
+        )
+        argv = ["chroot", str(self._lab.root), "mysql", "--batch", "--skip-column-names", "cinder"]
+        text = run(argv, timeout_s=_MYSQL_S, stdin=f"SET time_zone = '+00:00'; {question};")
+        attachments = attachments_of(self._actions())
+        return [row_of(line.split("\t"), attachments) for line in text.splitlines()]
+
+    def live_volumes(self) -> list[str]:
+        """Cache volumes Cinder still has."""
+        return [row["id"] for row in self._tenant.volumes() if row["name"].startswith("elastio-")]
+
+    def settle(self, timeout_s: float) -> None:
+        """Let deletions finish. Raises LabError when they have not after `timeout_s`."""
+        self._tenant.settle(timeout_s)
+
+    def _actions(self) -> list[Mapping[str, Any]]:
+        path = f"/servers/{self._tenant.server_id}/os-instance-actions"
+        answer = self._tenant.cloud.compute.get(path, microversion=_ACTIONS_VERSION)
+        if answer.status_code != HTTPStatus.OK:
+            raise LabError(f"Nova does not list what it did: {answer.status_code} {answer.text}")
+        found: list[Mapping[str, Any]] = answer.json()["instanceActions"]
+        return found
+
+
+def attachments_of(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
+    """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume.
+
+    An action that failed has the message "Error".
+    """
+    done = [a for a in actions if a["action"] == "attach_volume" and not a["message"]]
+    return sorted((wall_of(a["start_time"]), wall_of(a["updated_at"])) for a in done)
+
+
+def row_of(columns: Sequence[str], attachments: Sequence[Span]) -> Row:
+    """One line of the database. The agent has one volume at a time: its attach is the first after it was available."""
+    volume_id, size, kind, created, available, deleted = columns
+    speed = next(k.bytes_s for k in content.TYPES if k.name == kind)
+    ended = None if deleted == _NULL else wall_of(deleted)
+    history = [(wall_of(created), "creating")]
+    if available != _NULL:
+        history.append((wall_of(available), "available"))
+        history += _attached(attachments, wall_of(available), ended)
+    if ended is not None:
+        history.append((ended, "deleted"))
+    return Row(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
+
+
+def _attached(attachments: Sequence[Span], available: float, ended: float | None) -> list[tuple[float, str]]:
+    for begin, end in attachments:
+        if begin >= available and (ended is None or end <= ended):
+            return [(begin, "in-use/attaching"), (end, "in-use/attached")]
+    return []
+
+
+def wall_of(text: str) -> float:
+    """Seconds of the Unix epoch of a time in UTC, as the services and their database write it."""
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()

@@ -1,0 +1,112 @@
+"""Recorded exchanges with a real cloud, in the order they happened: one JSON file for one test, without secrets."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Of a request and of a login's answer: what proves who asks.
+_SECRET_KEYS = ("secret", "password")
+_HIDDEN = "hidden"
+# Headers that mean something to a client; X-Subject-Token, the token itself, is replaced.
+KEPT_HEADERS = ("content-type", "retry-after", "location", "openstack-api-version", "vary", "x-subject-token")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its answer; `status` 0: the connection was closed without one."""
+
+    service: str
+    method: str
+    path: str
+    request: Any
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+class CassetteError(AssertionError):
+    """The program under test asked for something else than was recorded."""
+
+
+class Cassette:
+    """Exchanges and notes of one test. Notes are what the test itself learned from the cloud besides."""
+
+    def __init__(self, entries: list[dict[str, Any]] | None = None) -> None:
+        self._entries = entries or []
+        self._at = 0
+        self.failure: str | None = None
+
+    @classmethod
+    def load(cls, path: Path) -> Cassette:
+        return cls(json.loads(path.read_text(encoding="utf-8")))
+
+    def save(self, path: Path) -> None:
+        """Write it, one entry on a line."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = ",\n".join(json.dumps(entry, separators=(",", ":"), sort_keys=True) for entry in self._entries)
+        path.write_text(f"[\n{rows}\n]\n", encoding="utf-8")
+
+    # --- recording ---------------------------------------------------------------------------------------
+
+    def record(self, exchange: Exchange) -> None:
+        self._entries.append(
+            {
+                **asdict(exchange),
+                "request": _without_secrets(exchange.request),
+                "headers": {k: _HIDDEN if k == "x-subject-token" else v for k, v in exchange.headers.items()},
+            }
+        )
+
+    def note(self, value: Any) -> None:
+        self._entries.append({"note": copy.deepcopy(value)})
+
+    # --- playing -----------------------------------------------------------------------------------------
+
+    def play(self, service: str, method: str, path: str, request: Any) -> Exchange:
+        """The recorded answer to the next request. Raises CassetteError when that one was another."""
+        entry = self._next()
+        asked = (service, method, path, _without_secrets(request))
+        known = tuple(entry.get(key) for key in ("service", "method", "path", "request"))
+        if asked != known:
+            self.failure = f"recorded was {known}, asked for is {asked}; record the exchanges anew"
+            raise CassetteError(self.failure)
+        return Exchange(**entry)
+
+    def noted(self) -> Any:
+        """The next note."""
+        entry = self._next()
+        if "note" not in entry:
+            raise CassetteError(f"recorded was {entry.get('method')} {entry.get('path')}, not a note; record anew")
+        return entry["note"]
+
+    def finished(self) -> bool:
+        """Whether everything recorded was used."""
+        return self._at == len(self._entries)
+
+    def _next(self) -> dict[str, Any]:
+        if self.finished():
+            self.failure = "more is asked for than was recorded; record the exchanges anew"
+            raise CassetteError(self.failure)
+        self._at += 1
+        return self._entries[self._at - 1]
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _HIDDEN if _is_secret(k, v) else _without_secrets(v) for k, v in value.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_secret(key: str, value: object) -> bool:
+    return isinstance(value, str) and key in _SECRET_KEYS
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a fernet token is in the text; a test of the recordings themselves asks."""
+    return re.search(r"gAAAAA[\w-]{40,}", text) is not None

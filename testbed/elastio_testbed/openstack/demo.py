@@ -1,0 +1,250 @@
+"""The laboratory's experiments with Nova doing the attach and Cinder selling the volumes.
+
+Cinder sells whole GiB and a volume type's own bandwidth, so only time and data of an experiment are scaled: the
+sizes bought are larger than in the scaled EC2, and so are the costs.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from keystoneauth1.exceptions import ClientException
+from openstack.exceptions import SDKException
+
+from elastio.units import GIB
+from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.hypervisor.agent import GuestAgent
+from elastio_testbed.image import GuestImage
+from elastio_testbed.image.tools import chroot
+from elastio_testbed.machine import HOST_IN_GUEST, Guest
+from elastio_testbed.openstack import content
+from elastio_testbed.openstack.books import CinderBooks
+from elastio_testbed.openstack.cassette import Cassette
+from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack.front import Front
+from elastio_testbed.openstack.hands import TYPES, Tenant, clouds_text
+from elastio_testbed.openstack.lab import Lab, open_lab
+from elastio_testbed.openstack.server import Server, boot
+from elastio_testbed.result import SetupResult
+from elastio_testbed.trial import Evidence, Plan, Trial
+
+CLOUDS = "/etc/openstack/clouds.yaml"
+# What Cinder sells least, and the agent's cap in first caches, as in every experiment.
+LEAST_GIB, MOST_CACHES = 1, 4
+_VIRSH = ("virsh", "-c", "qemu:///system")
+_VIRSH_S = 60.0
+_VOLUME_S = 120.0
+
+
+def check(plan: Plan) -> None:
+    """Raises LabError, before anything is made, for a plan that this cloud cannot run."""
+    if plan.vms != 1 or plan.side_by_side:
+        raise LabError("the laboratory's OpenStack runs one guest at a time; --vms and --side-by-side are for EC2")
+    if plan.needs_tools:
+        raise LabError("the laboratory's OpenStack has no room for applications or lvmcache: run demo or cm1")
+    scaled = plan.scaled()
+    wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
+    sold = tuple(kind.bytes_s for kind in content.TYPES)
+    if wanted != sold:
+        raise LabError(f"the volume types carry {sold} bytes/s and the experiment wants {wanted}: use --bandwidth 0.5")
+
+
+class NovaMachine:
+    """What an experiment asks of a machine, by Nova, Cinder and libvirt."""
+
+    def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
+        self._lab = lab
+        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
+        try:
+            self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
+            self.tenant.clear()  # of what an interrupted experiment left
+        except BaseException:
+            self.server.delete()
+            raise
+
+    @property
+    def agent(self) -> GuestAgent:
+        return self.server.agent
+
+    def __enter__(self) -> NovaMachine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.server.delete()
+        finally:
+            self.tenant.clear()
+
+    def start(self, timeout_s: float) -> None:
+        """Nova has started it; wait for the guest."""
+        self.agent.wait_ready(timeout_s)
+
+    def attach_new(self, size_gib: int, kind: str) -> str:
+        """Buy a volume and attach it; returns its id when both services say so."""
+        body = {"volume": {"size": size_gib, "volume_type": kind, "name": "backing"}}
+        cloud = self.tenant.cloud
+        volume = _accepted(cloud.block_storage.post("/volumes", json=body), "sell the backing volume")["volume"]
+        self.tenant.settle()
+        wanted = {"volumeAttachment": {"volumeId": volume["id"]}}
+        path = f"/servers/{self.server.id}/os-volume_attachments"
+        _accepted(cloud.compute.post(path, json=wanted), "attach the backing volume")
+        self.tenant.settle()
+        return str(volume["id"])
+
+    def set_limit(self, serial: str, bytes_per_second: int | None) -> None:
+        """Lift the type's QoS for the check at the end; Nova itself never changes it while attached."""
+        if bytes_per_second is not None:
+            return
+        domain = self.server.domain
+        text = self._virsh("dumpxml", domain)
+        disks = [d for d in re.findall(r"<disk .*?</disk>", text, re.DOTALL) if f"<serial>{serial}" in d]
+        target = re.search(r"<target dev='(\w+)'", disks[0]) if disks else None
+        if target is None:
+            raise LabError(f"{domain} has no disk {serial}")
+        limits = ("--total-bytes-sec", "0", "--total-iops-sec", "0", "--live")
+        self._virsh("blkdeviotune", domain, target.group(1), *limits)
+
+    def disks(self) -> tuple[str, ...]:
+        """Volumes attached, as Nova shows them."""
+        path = f"/servers/{self.server.id}/os-volume_attachments"
+        shown = _accepted(self.tenant.cloud.compute.get(path), "list what is attached")["volumeAttachments"]
+        return tuple(row["volumeId"] for row in shown)
+
+    def _virsh(self, *argv: str) -> str:
+        return chroot(self._lab.root, [*_VIRSH, *argv], timeout_s=_VIRSH_S)
+
+
+class NovaGuest(Guest):
+    """A guest of an experiment that Nova booted. Its agent knows the cloud by clouds.yaml and its config drive."""
+
+    def __init__(self, machine: NovaMachine, front: Front, setup: Setup, scaled: Scaled) -> None:
+        self.name, self.setup, self.scaled = "vm0", setup, scaled
+        self.machine, self._front = machine, front
+        self.vm = machine  # type: ignore[assignment]  # what an experiment asks of a machine, it answers
+        self.serial = self.backing_uuid = ""
+        self.instance_id = machine.server.id
+        self.sample_interval_s = scaled.sample_interval_s
+        self.lvmcache, self.own_disks = None, 1
+
+    @property
+    def backing_gib(self) -> int:
+        return -(-self.scaled.backing_bytes // GIB)
+
+    @property
+    def backing_bytes(self) -> int:
+        """What Cinder sold: whole GiB."""
+        return self.backing_gib * GIB
+
+    def prepare(self, endpoint: Any, *, boot_s: float = 240.0) -> None:
+        """As for EC2, with the backing volume bought from Cinder first."""
+        self.vm.start(boot_s)
+        kind = "fast" if self.setup is Setup.STATIC_FAST else "slow"
+        self.serial = self.machine.attach_new(self.backing_gib, kind)[:20]
+        self._await_disk()
+        super().prepare(endpoint, boot_s=boot_s)
+
+    def _await_disk(self) -> None:
+        deadline = time.monotonic() + _VOLUME_S
+        link = f"/dev/disk/by-id/virtio-{self.serial}"
+        while self.vm.agent.run(["test", "-e", link], timeout_s=30).returncode:
+            if time.monotonic() > deadline:
+                raise LabError(f"the guest does not show the disk {self.serial}")
+            time.sleep(0.5)
+
+    def _start_agent(self, endpoint: Any) -> None:
+        credential = self.machine.tenant.credential
+        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
+        self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
+        self.write_config(endpoint)
+        self.check(["systemctl", "start", "elastiod"], timeout_s=90)
+        self.wait_for(lambda status: status["owned"] is not None, 240, "the cloud to be asked")
+
+    def write_config(self, endpoint: Any, **overrides: str) -> None:
+        """The agent's configuration; `overrides` replaces lines of [cache]."""
+        text = config_text(self.backing_uuid, self.scaled, overrides)
+        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode(), 0o640)
+
+
+class OpenstackTrial(Trial):
+    """A set-up on a fresh guest that Nova boots. Its methods raise LabError and ImageError, too."""
+
+    def prepare(self) -> None:
+        """Start the services that do not run, boot the guest, and put device, filesystem and agent in place."""
+        with _told():
+            lab = open_lab(self.say)
+            lab.up(self.say)
+            self.say("booting a guest with Nova")
+            enter = self._stack.enter_context
+            front = enter(Front(Cassette(), live=True))
+            machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
+            self._cloud = CinderBooks(lab, machine.tenant, time.time() - 1)
+            guest = NovaGuest(machine, front, self.setup, self.scaled)
+            self.guests.append(guest)
+            guest.prepare(self._cloud)
+
+    def finish(self, cancelled: threading.Event) -> None:
+        """See `Trial`."""
+        with _told():
+            super().finish(cancelled)
+
+    def conclude(self) -> tuple[SetupResult, Evidence]:
+        """See `Trial`."""
+        with _told():
+            return super().conclude()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _told():
+            super().__exit__(kind, error, trace)
+
+
+def config_text(backing_uuid: str, scaled: Scaled, cache: Mapping[str, str]) -> str:
+    """The agent's configuration: sizes in whole GiB, the rest as in every experiment.
+
+    Nothing is bought on top to drain: no volume type carries more than the fast one, which static-fast has, too.
+    """
+    slow, fast = content.TYPES
+    first_gib = max(LEAST_GIB, -(-round(scaled.initial_cache_gib * GIB) // GIB))
+    tables: dict[str, Mapping[str, object]] = {
+        "device": {"backing_uuid": f'"{backing_uuid}"', "bandwidth_mb_s": slow.bytes_s / 1e6},
+        "cache": {
+            "bandwidth_mb_s": fast.bytes_s / 1e6,
+            "drain_bandwidth_mb_s": 0,
+            "initial_size_gib": first_gib,
+            "min_size_gib": LEAST_GIB,
+            "max_size_gib": MOST_CACHES * first_gib,
+            "size_step_gib": 1,
+            **cache,
+        },
+        "policy": {"inactivity_delay_s": scaled.inactivity_delay_s, "cool_down_s": 1},
+        "agent": {"sample_interval_s": scaled.sample_interval_s},
+        "provider": {"name": '"openstack"'},
+        "provider.openstack": {"cloud": '"lab"', "clouds_file": f'"{CLOUDS}"'},
+    }
+    for kind, table in TYPES.items():
+        tables[f"provider.openstack.types.{kind}"] = dict(table)  # type: ignore[call-overload]  # numbers only
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()) for name, table in tables.items()
+    )
+
+
+def _accepted(answer: Any, what: str) -> Any:
+    if answer.status_code >= 300:
+        raise LabError(f"OpenStack does not {what}: {answer.status_code} {answer.text}")
+    return answer.json()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the SDK raises becomes LabError."""
+    try:
+        yield
+    except (SDKException, ClientException) as error:
+        raise LabError(f"the laboratory's OpenStack does not answer as it should: {error}") from error

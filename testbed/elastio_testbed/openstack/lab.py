@@ -1,0 +1,173 @@
+"""The laboratory's OpenStack as one thing: up, down, status. Idempotent, loopback only, in a root of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from keystoneauth1.exceptions import ClientException
+from openstack.exceptions import SDKException
+
+from elastio_testbed.image import ImageError
+from elastio_testbed.image.cache import cache_directory
+from elastio_testbed.image.tools import chroot
+from elastio_testbed.openstack import content, services
+from elastio_testbed.openstack.configure import configure, password
+from elastio_testbed.openstack.daemons import Daemon, Daemons
+from elastio_testbed.openstack.databases import create_databases
+from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack.mounts import mount_all, mounts_below, unmount_all
+from elastio_testbed.openstack.packages import existing_root, packages_root
+
+Say = Callable[[str], None]
+_INITIALISED = "var/lib/lab/initialised"
+_LIBVIRT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One daemon: `memory_bytes` counts pages that its processes share once for each."""
+
+    name: str
+    pid: int | None
+    memory_bytes: int
+
+
+class Lab:
+    """The OpenStack in one root directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.daemons = Daemons(root)
+
+    @property
+    def password(self) -> str:
+        """Of every user of this cloud."""
+        return password(self.root)
+
+    def up(self, say: Say) -> None:
+        """Start what does not run, and make what is missing. Raises LabError; what has started keeps running."""
+        with self._locked():
+            self._up(say)
+
+    def down(self) -> None:
+        """Stop guests and daemons, by their pids, and unmount; databases, images and volumes stay."""
+        with self._locked():
+            self._end_guests()
+            self.daemons.stop(daemon.name for daemon in reversed(services.CLOUD + services.IDENTITY))
+            self.daemons.stop(daemon.name for daemon in reversed(services.INFRASTRUCTURE))
+            left = unmount_all(self.root)
+        if left:
+            raise LabError(f"{len(left)} mounts below {self.root} could not be undone, the first is {left[0]}")
+
+    def status(self) -> list[Status]:
+        """Every daemon, running or not."""
+        found = []
+        for daemon in services.ALL:
+            process = self.daemons.process(daemon.name)
+            pid = process.pid if process else None
+            found.append(Status(daemon.name, pid, self.daemons.memory_bytes(daemon.name)))
+        return found
+
+    def start(self, *names: str) -> None:
+        """Start single daemons again, for instance after a test has killed them."""
+        for daemon in services.ALL:
+            if daemon.name in names:
+                self.daemons.start(daemon)
+                self.daemons.wait_ready(daemon)
+
+    # --- inside ------------------------------------------------------------------------------------------
+
+    def _up(self, say: Say) -> None:
+        began = time.monotonic()
+
+        def done(what: str) -> None:
+            say(f"[{time.monotonic() - began:6.1f} s] {what}")
+
+        try:
+            configure(self.root)
+            mount_all(self.root)
+            self._start(services.INFRASTRUCTURE)
+            done("database, message broker and libvirt run")
+            stamp = self.root / _INITIALISED
+            if not stamp.exists():
+                create_databases(self.root)
+                stamp.touch()
+                done("databases made")
+            self._start(services.IDENTITY)
+            content.fill_identity(content.connect(self.password), self.password)
+            done("Keystone and Placement answer")
+            # The first question of a fresh libvirt takes seconds, in which nova-compute would give up.
+            chroot(self.root, ["virsh", "-c", "qemu:///system", "version"], timeout_s=_LIBVIRT_S)
+            self._start(services.CLOUD)
+            done("Glance, Neutron, Nova and Cinder answer")
+            content.fill_cloud(content.connect(self.password))
+            done("volume types, quota and hypervisor are there")
+        except (ImageError, SDKException, ClientException) as error:
+            raise LabError(f"the laboratory's OpenStack did not come up: {error}") from error
+
+    def _start(self, daemons: tuple[Daemon, ...]) -> None:
+        for daemon in daemons:
+            if daemon is services.LIBVIRT:
+                (self.root / "run/libvirt").mkdir(exist_ok=True)
+            if daemon is services.MARIADB:
+                chroot(self.root, ["chown", "mysql:mysql", "/run/mysqld"], timeout_s=30)
+            self.daemons.start(daemon)
+        for daemon in daemons:
+            self.daemons.wait_ready(daemon)
+
+    def _end_guests(self) -> None:
+        """QEMU outlives libvirt, so ask libvirt first."""
+        if self.daemons.process(services.LIBVIRT.name) is None:
+            return
+        virsh = ["virsh", "-c", "qemu:///system"]
+        for name in chroot(self.root, [*virsh, "list", "--name"], timeout_s=60).split():
+            chroot(self.root, [*virsh, "destroy", name], timeout_s=60)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One `up` or `down` at a time."""
+        with (self.root.parent / "lab.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise LabError(
+                    "another `elastio-testbed cloud openstack` is at work on this cloud; wait for it"
+                ) from None
+            yield
+
+
+def open_lab(say: Say, cache: Path | None = None) -> Lab:
+    """The laboratory's cloud, its packages installed first where they are not. Raises LabError."""
+    if os.geteuid() != 0:
+        raise LabError("the laboratory's OpenStack needs root: chroot, mounts and QEMU")
+    cache = cache or cache_directory()
+    if existing_root(cache) is None:
+        say("installing the packages of OpenStack, once (2 to 5 minutes)")
+    try:
+        return Lab(packages_root(cache))
+    except ImageError as error:
+        raise LabError(str(error)) from error
+
+
+def find_lab(cache: Path | None = None) -> Lab | None:
+    """The laboratory's cloud if it has ever been made; nothing is installed or started."""
+    root = existing_root(cache or cache_directory())
+    return Lab(root) if root is not None else None
+
+
+def remove_lab(cache: Path | None = None) -> None:
+    """Stop everything and remove the root with its databases and volumes. Raises LabError."""
+    lab = find_lab(cache)
+    if lab is None:
+        return
+    lab.down()
+    if mounts_below(lab.root):
+        raise LabError(f"{lab.root} is not removed: something is mounted below it")
+    subprocess.run(["rm", "-rf", "--one-file-system", str(lab.root.parent)], check=True, timeout=600)

@@ -1,0 +1,53 @@
+"""A third provider, written by `docs/how-to/write-a-provider.md`, is found and used like the shipped ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from elastio_shelf import identity
+
+from elastio import registry
+from elastio.errors import ConfigError
+from elastio.model import VolumeSpec
+from elastio.units import GIB
+
+HOW_TO = Path(__file__).parents[2] / "docs/how-to/write-a-provider.md"
+TOY = Path(__file__).parent / "toy"
+SETTINGS = {"machine": "box-1"}
+
+
+def test_it_is_found_by_its_entry_point(tmp_path: Path) -> None:
+    provider = registry.open_provider("shelf", {**SETTINGS, "folder": str(tmp_path)}, "uuid")
+    assert provider.identify().cloud == "shelf"
+
+
+def test_doctor_runs_its_checks(tmp_path: Path) -> None:
+    provider = registry.open_provider("shelf", {**SETTINGS, "folder": str(tmp_path)}, "uuid")
+    found = registry.run_checks("shelf", provider, VolumeSpec(2 * GIB, 100.0))
+    assert found == [("shelf", True, "The shelf sells it for 0.02 EUR per hour.")]
+    assert registry.run_checks("shelf", provider, VolumeSpec(2 * GIB, 1e6))[0][1] is False
+
+
+def test_init_detects_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "MARK", tmp_path / "shelf")
+    assert not identity.detect()
+    (tmp_path / "shelf").touch()
+    assert identity.detect()
+
+
+@pytest.mark.parametrize("settings", [{}, {"folder": "", "machine": "m"}, {"folder": "f", "machine": "m", "x": 1}])
+def test_wrong_settings_are_one_sentence(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"provider\.shelf\."):
+        registry.open_provider("shelf", settings, "uuid")
+
+
+def test_every_example_of_the_how_to_is_the_code_that_is_tested() -> None:
+    """A block that begins with `# FILE` is a piece of that file, word for word."""
+    blocks = re.findall(r"```\w*\n# (\S+)\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
+    assert len(blocks) >= 4
+    for name, text in blocks:
+        known = (TOY / name).read_text()
+        for piece in text.split("    # ...\n"):
+            assert piece.strip("\n") in known, f"{name}: {piece}"

@@ -1,0 +1,134 @@
+"""A trace under policies: what is replayed, what it costs, and when the agent is not worth it."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.replay import Demand, Replay, demands
+from elastio.sim.traces import Rate, TraceError
+from elastio.sim.whatif import Answer, Outcome, Question, Tariff, answer, judge, windows
+from elastio.sim.world import SimWorld, WorldSettings
+from elastio.units import GB, GIB, MB, agbs
+
+BURSTS = (Demand(60, 60 * MB, 0), Demand(0, 2000 * MB, 0), Demand(200, 0, 0)) * 2
+
+
+def question(*wanted: Demand, **changes: object) -> Question:
+    values: dict[str, object] = {"backing_mb_s": 20.0, "cache_mb_s": 80.0, "size_bytes": 10 * GB}
+    values |= {"initial_bytes": 4 * GIB, "inactivity_delay_s": 4.0}
+    return Question(wanted, **{**values, **changes})  # type: ignore[arg-type]
+
+
+def replay(mb_s: float, *wanted: Demand) -> Replay:
+    load = Replay(wanted, 10 * GB)
+    world = SimWorld(WorldSettings(kernel=KernelSettings(backing_mb_s=mb_s, backing_bytes=10 * GB)), load)
+    world.run_until_done(5000)
+    return load
+
+
+# --- replaying -----------------------------------------------------------------------------------------------
+
+
+def test_a_stretch_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
+    load = replay(20, Demand(30, 300 * MB, 0), Demand(10, 0, 0))
+    assert load.stats.finished_s == pytest.approx(40, abs=0.2)
+    assert load.stats.written_bytes == pytest.approx(300 * MB, abs=2 * MB)
+
+
+def test_a_stretch_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
+    load = replay(20, Demand(10, 800 * MB, 0), Demand(10, 0, 0))
+    assert load.stats.finished_s == pytest.approx(40 + 10, abs=1)
+    assert load.stats.written_bytes == pytest.approx(800 * MB, abs=2 * MB)
+
+
+def test_reads_are_replayed_too() -> None:
+    load = replay(20, Demand(5, 0, 200 * MB))
+    assert load.stats.read_bytes == pytest.approx(200 * MB, abs=2 * MB)
+    assert load.stats.finished_s == pytest.approx(10, abs=0.5)
+
+
+def test_what_saturated_the_recorded_device_is_replayed_as_fast_as_possible() -> None:
+    rates = (Rate(0, 10, 0, 1), Rate(10, 30, 0, 32.5), Rate(40, 30, 1, 31.9), Rate(70, 10, 0, 0))
+    wanted = demands(rates, 33.0)
+    assert wanted == (Demand(10, 10 * MB, 0), Demand(0, (975 + 957) * MB, 30 * MB), Demand(10, 0, 0))
+    assert [d.seconds for d in demands(rates)] == [10, 30, 30, 10]
+
+
+# --- the comparison ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bursty() -> Answer:
+    policies: dict[str, dict[str, float]] = {"adaptive": {}, "never": {"utilization_threshold": 1.0, "hold_s": 3600.0}}
+    return answer(question(*BURSTS, policies=policies, modify_gap_s=3600.0))
+
+
+def test_short_bursts_are_worth_it(bursty: Answer) -> None:
+    slow, fast, modified = bursty.static
+    adaptive, never = bursty.policies
+    assert fast.completion_s < adaptive.completion_s < slow.completion_s
+    assert adaptive.agbs < fast.agbs
+    assert len(adaptive.phases) == 2
+    assert modified.agbs == pytest.approx(fast.agbs, rel=0.15)
+    assert never.completion_s == pytest.approx(slow.completion_s, abs=1)
+    assert never.phases == ()
+    assert bursty.worth_it
+    assert bursty.verdict.startswith("The agent is worth it (adaptive)")
+
+
+def test_static_costs_are_bandwidth_times_size_times_time(bursty: Answer) -> None:
+    slow = bursty.static[0]
+    assert slow.agbs == pytest.approx(agbs(20.0, 10 * GB, slow.completion_s))
+    assert slow.cost == pytest.approx(Tariff().cost(10 * GB, 20.0, slow.completion_s))
+
+
+def test_a_quiet_trace_is_not_worth_it() -> None:
+    found = answer(question(Demand(120, 120 * MB, 0)))
+    assert not found.worth_it
+    assert "the slow volume is as fast" in found.verdict
+
+
+def test_a_load_that_never_pauses_is_not_worth_it() -> None:
+    found = answer(question(Demand(0, 12 * GB, 0)))
+    assert not found.worth_it
+    assert "take a faster volume all day; a second saved costs" in found.verdict
+
+
+def test_a_price_list_of_ones_own_counts() -> None:
+    dear = Tariff("EUR", per_gb_hour=1.0, per_mb_s_hour=0.0)
+    found = answer(question(Demand(60, 60 * MB, 0), tariff=dear))
+    assert found.static[0].cost == pytest.approx(10 * found.static[0].completion_s / 3600)
+
+
+def test_refuses_a_setting_that_is_none() -> None:
+    with pytest.raises(TraceError, match="colour is no setting of a policy"):
+        answer(question(Demand(5, 5 * MB, 0), policies={"x": {"colour": 1.0}}))
+
+
+def test_modifying_a_volume_waits_between_two_changes() -> None:
+    assert windows((), 100, 1000) == ()
+    assert windows((10, 11, 12), 100, 1000) == ((9, 109),)
+    assert windows((10, 150), 100, 1000) == ((9, 150),)
+    assert windows((10, 300), 100, 1000) == ((9, 109), (299, 399))
+    assert windows((10, 950), 100, 1000) == ((9, 109), (949, 1000))
+
+
+def outcome(name: str, seconds: float, spent: float) -> Outcome:
+    return Outcome(name, seconds, spent, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("adaptive", "sentence"),
+    [
+        ((700, 900), "worth it (adaptive): 30% faster than the slow volume at -10.0% AGBs"),
+        ((700, 1100), "worth it (adaptive)"),
+        ((950, 3000), "not worth it: take a faster volume all day; a second saved costs 10 AGBs that way and 40"),
+        ((995, 1000), "not worth it: the slow volume is as fast"),
+    ],
+)
+def test_time_is_bought_where_a_second_is_cheapest(adaptive: tuple[float, float], sentence: str) -> None:
+    static = (outcome("slow", 1000, 1000), outcome("fast", 600, 5000), outcome("modified", 600, 6000))
+    verdict, worth_it = judge(static, (outcome("adaptive", *adaptive),))
+    assert sentence in verdict
+    assert worth_it is not verdict.startswith("The agent is not")

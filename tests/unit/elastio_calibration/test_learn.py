@@ -1,0 +1,70 @@
+"""An application learned from one benchmark run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elastio.history_store import HistoryLimits, HistoryWriter
+from elastio.ledger import Ledger
+from elastio.model import Rates, Sample
+from elastio.state import AgentState, LoadWatch
+from elastio_calibration.application import ApplicationError, describe
+from elastio_calibration.learn import from_ledger, from_trace
+
+HEAD = "seconds,read_mb_s,write_mb_s\n"
+
+
+def trace(*stretches: tuple[int, float]) -> str:
+    lines, at = [HEAD], 0
+    for seconds, rate in stretches:
+        for _ in range(seconds):
+            lines.append(f"{at},0,{rate}\n")
+            at += 1
+    return "".join(lines)
+
+
+def test_learns_dumps_and_computing_from_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(trace((5, 0), (50, 100), (300, 0.5), (38, 100), (4, 0), (2, 100), (300, 0.5), (40, 100), (60, 0)))
+    found = describe(from_trace(path))
+    assert found.initial_gb == pytest.approx(5.0)
+    assert found.checkpoint_gb == pytest.approx(4.0)  # a pause of 4 s does not end a dump
+    assert found.checkpoints == 2
+    assert found.compute_s == pytest.approx(600)
+
+
+@pytest.mark.parametrize(("stretches", "seen"), [(((20, 50.0), (20, 0.0)), 1), (((5, 0.0), (5, 0.0)), 0)])
+def test_a_trace_without_checkpoints_is_refused(
+    stretches: tuple[tuple[int, float], ...], seen: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(trace(*stretches))
+    with pytest.raises(ApplicationError, match=f"shows {seen} burst"):
+        from_trace(path)
+
+
+def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ApplicationError, match="there is no ledger"):
+        from_ledger(tmp_path / "ledger.sqlite")
+    Ledger(tmp_path / "ledger.sqlite").close()
+    with pytest.raises(ApplicationError, match="holds the samples of 0 devices, one is needed"):
+        from_ledger(tmp_path / "ledger.sqlite")
+
+
+def test_learns_from_the_samples_of_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        writer = HistoryWriter(ledger.file, "u", HistoryLimits())
+        at = 1000.0
+        for seconds, rate in ((5, 0.0), (50, 100.0), (300, 0.2), (40, 100.0), (60, 0.0)):
+            for _ in range(seconds):
+                at += 1
+                state = AgentState(load=LoadWatch(utilization=rate / 33))
+                writer.sampled(Sample(at, 1.0, Rates(0.0, rate)), state, now=at, wall=1e9 + at)
+        writer.flush(1e9 + at)
+    found = describe(from_ledger(path))
+    assert found.initial_gb == pytest.approx(5.0, rel=0.01)
+    assert found.checkpoint_gb == pytest.approx(4.0, rel=0.01)
+    assert found.compute_s == pytest.approx(300, abs=2)

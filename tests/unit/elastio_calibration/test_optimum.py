@@ -1,0 +1,152 @@
+"""The best cache size under a deadline or a budget, and sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.units import GB
+from elastio_calibration import plots, render, sweep
+from elastio_calibration.application import Application
+from elastio_calibration.errors import CalibrationError, ImpossibleError, OutsideError
+from elastio_calibration.measurement import Setup
+from elastio_calibration.optimum import Choice, Wish, best, choices
+from elastio_calibration.predict import CacheSizes, Predictor
+
+from .values import CONDITIONS, grid, profile
+
+APP = Application(checkpoint_gb=6, checkpoints=3, iteration_s=400, iterations=3)
+
+
+def offered(*factors: float) -> tuple[Choice, ...]:
+    return choices([Predictor(profile(*factors))], APP)
+
+
+def test_tries_every_calibrated_size() -> None:
+    assert [c.cache_bytes / GB for c in offered()] == [4, 6, 8, 10]
+
+
+def test_without_a_wish_the_cheapest_is_best() -> None:
+    found = offered()
+    chosen = best(found, Wish())
+    assert chosen.forecast.agbs.value == min(c.forecast.agbs.value for c in found)
+
+
+@pytest.mark.parametrize(("max_time_s", "expected_gb"), [(1700, 6), (1475, 6), (1430, 8), (1385, 10)])
+def test_a_deadline_is_met_at_least_cost(max_time_s: float, expected_gb: int) -> None:
+    found = offered()
+    chosen = best(found, Wish(max_time_s=max_time_s))
+    assert chosen.cache_bytes == expected_gb * GB
+    cheaper = [c for c in found if c.forecast.agbs.value < chosen.forecast.agbs.value]
+    assert all(c.forecast.completion_s.value > max_time_s for c in cheaper)
+
+
+def test_a_deadline_is_held_against_the_upper_end_of_the_interval() -> None:
+    exact = best(offered(), Wish(max_time_s=1475))
+    unsure = best(offered(0.95, 1.05), Wish(max_time_s=1475))
+    assert unsure.cache_bytes > exact.cache_bytes
+
+
+def test_within_a_budget_the_fastest_is_best() -> None:
+    found = offered()
+    budget = sorted(c.forecast.agbs.value for c in found)[2] + 1
+    chosen = best(found, Wish(max_agbs=budget))
+    affordable = [c for c in found if c.forecast.agbs.value <= budget]
+    assert chosen.forecast.completion_s.value == min(c.forecast.completion_s.value for c in affordable)
+    assert len(affordable) == 3
+
+
+def test_a_budget_in_currency_needs_prices() -> None:
+    cheap = min(c.forecast.cost or 0.0 for c in offered())
+    assert best(offered(), Wish(max_cost=cheap * 1.0001)).forecast.cost == pytest.approx(cheap)
+    with pytest.raises(ImpossibleError, match="holds no prices"):
+        best(choices([Predictor(profile(prices=None))], APP), Wish(max_cost=1.0))
+
+
+@pytest.mark.parametrize(
+    ("wish", "sentence"),
+    [
+        (Wish(max_time_s=1300), "no calibrated cache size meets 21 min 40 s: the fastest, a cache of 10 GB"),
+        (Wish(max_agbs=1000), "nothing costs as little as 1000 AGBs: the cheapest, a cache of"),
+        (Wish(max_cost=1e-6), "nothing costs as little as 1e-06: the cheapest"),
+    ],
+)
+def test_an_impossible_wish_is_one_sentence_that_names_what_is_possible(wish: Wish, sentence: str) -> None:
+    with pytest.raises(ImpossibleError, match=sentence):
+        best(offered(), wish)
+
+
+def test_bandwidths_of_the_cache_compete() -> None:
+    faster = replace(CONDITIONS, cache_mb_s=256.0)
+    quick = tuple(replace(m, seconds=m.seconds / 2) if m.setup is Setup.ADAPTIVE else m for m in grid(1.0))
+    both = choices([Predictor(profile()), Predictor(profile(conditions=faster, measurements=quick))], APP)
+    assert len(both) == 8
+    assert best(both, Wish(max_time_s=1350)).cache_mb_s == 256.0
+
+
+def test_an_initial_dump_that_was_not_calibrated_is_refused() -> None:
+    with pytest.raises(OutsideError, match="9 GB would be extrapolation"):
+        choices([Predictor(profile())], replace(APP, initial_gb=9.0))
+
+
+# --- sweeps ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("Sc=3..5", (3, 4, 5)), ("Sc=3..4/0.5", (3, 3.5, 4)), ("M=4,6,8", (4, 6, 8)), ("K=1..3", (1, 2, 3))],
+)
+def test_reads_what_is_varied(text: str, values: tuple[float, ...]) -> None:
+    assert sweep.parse(text).values == pytest.approx(values)
+
+
+@pytest.mark.parametrize("text", ["Sc", "Sc=", "B=1..2", "Sc=5..3", "Sc=1..2/0", "Sc=a..b", "Sc=0..1/0.0001"])
+def test_refuses_what_is_no_sweep(text: str) -> None:
+    with pytest.raises(CalibrationError, match="is no sweep"):
+        sweep.parse(text)
+
+
+def test_values_that_were_not_calibrated_are_named_and_the_others_predicted() -> None:
+    steps = sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB, 8 * GB), sweep.parse("Sc=2..6"))
+    assert [bool(s.forecasts) for s in steps] == [False, True, True, True, True]
+    assert "2 GB would be extrapolation" in steps[0].refusal
+    times = [s.forecasts[-1].completion_s.value for s in steps if s.forecasts]
+    assert times == sorted(times)
+
+
+def test_a_sweep_in_which_nothing_can_be_predicted_is_refused() -> None:
+    with pytest.raises(CalibrationError, match="extrapolation"):
+        sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB, 8 * GB), sweep.parse("Sc=20..30"))
+
+
+def test_m_varies_the_cache_of_the_checkpoints() -> None:
+    steps = sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB), sweep.parse("M=4..10/2"))
+    assert [s.forecasts[-1].checkpoint_cache_bytes / GB for s in steps] == [4, 6, 8, 10]
+
+
+# --- what is shown -----------------------------------------------------------------------------------------
+
+
+def test_pictures_are_drawn(tmp_path: Path) -> None:
+    found = offered(0.99, 1.01)
+    fast = Predictor(profile()).static(Setup.STATIC_FAST, APP)
+    rows = [render.choice_row(c, fast, "USD", chosen=c is found[1]) for c in found]
+    plots.trade_off(rows, "trade-off", tmp_path / "a.png")
+    steps = sweep.run(Predictor(profile(0.99, 1.01)), APP, CacheSizes(10 * GB, 8 * GB), sweep.parse("Sc=3..6"))
+    plots.sweep(steps, "Sc", "sweep", tmp_path / "b.png")
+    plots.timeline({"adaptive": [(0.0, 1.0, 0.0), (1.0, 90.0, 10.0)]}, "trace", tmp_path / "c.svg")
+    assert all((tmp_path / name).stat().st_size > 5000 for name in ("a.png", "b.png", "c.svg"))
+    with pytest.raises(CalibrationError, match="cannot be drawn"):
+        plots.sweep(steps, "Sc", "sweep", tmp_path / "b.nothing")
+
+
+def test_rows_are_normalized_against_the_fast_volume() -> None:
+    found = offered()
+    fast = Predictor(profile()).static(Setup.STATIC_FAST, APP)
+    row = render.choice_row(found[-1], fast, "USD", chosen=True)
+    assert row["completion_of_fast"] == pytest.approx(row["completion_s"] / fast.completion_s.value, abs=1e-5)
+    assert row["agbs_of_fast"] < 1
+    lines = render.choices_text([row]).splitlines()
+    assert lines[1].startswith(">")

@@ -1,0 +1,117 @@
+"""Predictions from a made-up profile, against the formulas computed by hand."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+
+from elastio.units import GB
+from elastio_calibration.application import Application
+from elastio_calibration.errors import OutsideError
+from elastio_calibration.measurement import Setup
+from elastio_calibration.predict import CacheSizes, Predictor
+from elastio_calibration.prices import cache_per_hour, cost
+
+from .values import PRICES, held_s, mb_s, measured, profile, static
+
+APP = Application(checkpoint_gb=4, checkpoints=3, iteration_s=400, iterations=3, initial_gb=6, vms=2)
+FIXED = CacheSizes(10 * GB, 6 * GB)
+
+
+def test_adaptive_is_the_published_formula() -> None:
+    found = Predictor(profile()).adaptive(APP, FIXED)
+    total_s = 1200 + 3 * 4000 / mb_s(4, 6)
+    assert found.completion_s.value == pytest.approx(total_s)
+    caches = 128 * (10 * held_s(6) + 3 * 6 * held_s(4))
+    assert found.agbs.value == pytest.approx(2 * (33 * 50 * (total_s + 6000 / mb_s(6, 10)) + caches))
+    assert found.checkpoint_cache_bytes == 6 * GB
+
+
+def test_static_setups_pay_for_their_volume_alone() -> None:
+    slow, fast = (Predictor(profile()).static(s, APP) for s in (Setup.STATIC_SLOW, Setup.STATIC_FAST))
+    assert slow.completion_s.value == pytest.approx(1200 + 12000 / 33)
+    assert slow.agbs.value == pytest.approx(2 * 33 * 50 * (1200 + 18000 / 33))
+    assert fast.completion_s.value == pytest.approx(1200 + 12000 / 128)
+    assert fast.agbs.value == pytest.approx(2 * 128 * 50 * (1200 + 18000 / 128))
+
+
+def test_a_fast_volume_that_was_measured_is_not_taken_at_its_nominal_bandwidth() -> None:
+    made = profile(measurements=(measured(4, 6), *(static(Setup.STATIC_FAST, x, 120.0) for x in (4, 6))))
+    found = Predictor(made).static(Setup.STATIC_FAST, APP)
+    assert found.completion_s.value == pytest.approx(1200 + 12000 / 120)
+    assert found.notes == ()
+    assert "taken at its reserved 128 MB/s" in Predictor(profile()).static(Setup.STATIC_FAST, APP).notes[0]
+
+
+def test_without_a_fixed_size_the_agent_buys_what_it_learns() -> None:
+    found = Predictor(profile()).adaptive(APP, CacheSizes(10 * GB))
+    # After the dump of 6 GB it has learned 9 GB, after one of 4 GB 6 GB.
+    assert [d.cache_bytes / GB for d in found.checkpoints] == [9, 6, 6]
+
+
+def test_a_learned_size_that_was_not_calibrated_is_refused() -> None:
+    far = tuple(measured(x, m, learned_bytes=20 * GB) for x in (4, 6) for m in (6, 10))
+    with pytest.raises(OutsideError, match="20 GB would be extrapolation"):
+        Predictor(profile(measurements=far)).adaptive(APP, CacheSizes(10 * GB))
+
+
+def test_interval_comes_from_the_spread_of_the_repeats() -> None:
+    made = Predictor(profile(0.98, 1.02))
+    found = made.adaptive(APP, FIXED).completion_s
+    assert found.low is not None
+    assert found.high is not None
+    noise = made.throughput.noise
+    each_s = 4000 / mb_s(4, 6)
+    spread = each_s * sqrt(3 * noise**2 + 9 * noise**2 / 2)
+    assert (found.high - found.low) / 2 == pytest.approx(2.179 * spread, rel=1e-3)  # Student, 12 repeats
+    assert found.safe_high == found.high
+
+
+def test_without_repeats_there_is_no_interval() -> None:
+    found = Predictor(profile()).adaptive(APP, FIXED)
+    assert (found.completion_s.low, found.agbs.high) == (None, None)
+    assert found.completion_s.safe_high == found.completion_s.value
+
+
+def test_more_spread_is_a_wider_interval() -> None:
+    narrow, wide = (Predictor(profile(1 - f, 1 + f)).adaptive(APP, FIXED) for f in (0.01, 0.05))
+    assert wide.completion_s.safe_high > narrow.completion_s.safe_high
+    assert wide.agbs.safe_high > narrow.agbs.safe_high
+
+
+def test_flags_bursts_that_would_meet_the_flush_of_the_one_before() -> None:
+    hasty = Application(checkpoint_gb=4, checkpoints=3, iteration_s=100, iterations=3)
+    found = Predictor(profile()).adaptive(hasty, FIXED)
+    assert len(found.notes) == 1
+    assert "no calibration covers" in found.notes[0]
+    assert Predictor(profile()).adaptive(APP, FIXED).notes == ()
+
+
+def test_an_application_without_initial_dump_pays_none() -> None:
+    bare = Application(checkpoint_gb=4, checkpoints=3, iteration_s=400, iterations=3)
+    found = Predictor(profile()).adaptive(bare, FIXED)
+    assert found.initial is None
+    assert [d.cache_bytes / GB for d in found.checkpoints] == [6, 6, 6]
+    total_s = 1200 + 12000 / mb_s(4, 6)
+    assert found.agbs.value == pytest.approx(33 * 50 * total_s + 3 * 128 * 6 * held_s(4))
+
+
+def test_size_of_the_backing_volume_can_be_another() -> None:
+    small, large = (Predictor(profile(), n * GB).static(Setup.STATIC_SLOW, APP).agbs.value for n in (50, 100))
+    assert large == pytest.approx(2 * small)
+
+
+def test_cost_is_hours_times_prices_with_the_shortest_time_billed() -> None:
+    found = Predictor(profile()).adaptive(APP, FIXED)
+    total_s = found.completion_s.value + 6000 / mb_s(6, 10)
+    caches = 0.010 * held_s(6) + 3 * 0.006 * held_s(4)
+    assert found.cost == pytest.approx(2 * (0.01 * total_s + caches) / 3600)
+    brief = found.checkpoints[0].__class__(4 * GB, 100.0, 6 * GB, 128.0, held_s=5.0)
+    assert cost(PRICES, Setup.ADAPTIVE, 0.0, [brief], 1) == pytest.approx(0.006 * 60 / 3600)
+
+
+def test_no_cost_where_a_price_is_not_known() -> None:
+    assert Predictor(profile(prices=None)).adaptive(APP, FIXED).cost is None
+    assert cache_per_hour(PRICES, 20 * GB) is None
+    assert cache_per_hour(PRICES, 7 * GB) == pytest.approx(0.007)

@@ -1,0 +1,134 @@
+"""The record: resumable, cut where it was torn, refused where it is damaged or of other conditions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elastio.units import GB
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.record import Entry, Header, RecordFile, read
+from elastio_calibration.schedule import PRESETS, Preset, Wanted, estimate, schedule
+
+from .values import CONDITIONS, PRICES, measured
+
+HEADER = Header(CONDITIONS, 50 * GB, "2026-11-20T08:00:00+00:00", "elastio 0.1.0", PRICES)
+POINT = Wanted(4 * GB, 6 * GB)
+PLAN = schedule(Preset((4,), (6,), 2), static=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> RecordFile:
+    return RecordFile(tmp_path / "deep" / "record.jsonl")
+
+
+def test_comes_back_as_it_was_written(file: RecordFile) -> None:
+    assert file.begin(HEADER).entries == ()
+    made, failed = Entry(POINT, measured(4, 6), 200.0), Entry(POINT, None, 3.0, "no cache came about")
+    file.append(made)
+    file.append(failed)
+    found = read(file.path)
+    assert found.header == HEADER
+    assert found.entries == (made, failed)
+    assert found.measurements() == (measured(4, 6),)
+
+
+def test_asks_again_for_what_failed_or_is_missing(file: RecordFile) -> None:
+    file.begin(HEADER)
+    file.append(Entry(POINT, None, 3.0, "no cache came about"))
+    assert read(file.path).left(PLAN) == (POINT, POINT)
+    file.append(Entry(POINT, measured(4, 6), 200.0))
+    assert read(file.path).left(PLAN) == (POINT,)
+    file.append(Entry(POINT, measured(4, 6, 1.01), 200.0))
+    assert read(file.path).left(PLAN) == ()
+
+
+def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
+    file.begin(HEADER)
+    file.append(Entry(POINT, measured(4, 6), 200.0))
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole + b'{"kind":"measurement","wan')
+    assert len(file.begin(HEADER).entries) == 1
+    assert file.path.read_bytes() == whole
+    file.append(Entry(POINT, measured(4, 6), 200.0))
+    assert len(read(file.path).entries) == 2
+
+
+def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
+    file.begin(HEADER)
+    other = replace(HEADER, conditions=replace(CONDITIONS, kernel="6.12"))
+    with pytest.raises(CalibrationError, match=r"begun under other conditions: kernel .*; name another --record"):
+        file.begin(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "its first line is no header"),
+        ("{}\n", "its first line is no header"),
+        ("nonsense\n", "is damaged in line 1"),
+        ("[]\n", "is damaged in line 1: it is no JSON object"),
+        ('{"format":"elastio-calibration-record","version":9}\n', "is of version 9"),
+        ('{"format":"elastio-calibration-record","version":1}\n', "is damaged: 'prices'"),
+    ],
+)
+def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_text(text)
+    with pytest.raises(CalibrationError, match=sentence):
+        read(tmp_path / "r")
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="cannot be read"):
+        read(tmp_path / "r")
+
+
+# --- the schedule ------------------------------------------------------------------------------------------
+
+
+def test_rounds_cover_the_grid_before_anything_is_repeated() -> None:
+    plan = schedule(Preset((3, 4), (6,), 2))
+    assert len(plan.rounds()) == 8
+    assert {point for _, point in plan.rounds()[:4]} == set(plan.points)
+    assert [p.cache_bytes for p in plan.points] == [6 * GB, 6 * GB, 0, 0]
+
+
+def test_the_extended_plan_is_the_published_one() -> None:
+    points = schedule(PRESETS["extended"], static=False).points
+    assert {p.dataset_bytes // GB for p in points} == {3, 4, 6, 9}
+    assert {p.cache_bytes // GB for p in points} == {2, 4, 6, 8, 10, 12}
+    assert len(points) == 24
+
+
+def test_the_minimal_plan_pairs_each_dataset_with_one_cache() -> None:
+    points = schedule(PRESETS["minimal"], static=False).points
+    assert [(p.dataset_bytes // GB, p.cache_bytes // GB) for p in points] == [(4, 6), (5, 10)]
+    with pytest.raises(CalibrationError, match="2 datasets and 1 caches were given"):
+        schedule(Preset((3, 4), (6,), 1, paired=True))
+
+
+def test_scale_shrinks_every_size() -> None:
+    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Wanted(GB * 4 // 10, GB * 6 // 10),)
+
+
+@pytest.mark.parametrize("preset", [Preset((), (6,), 1), Preset((4,), (), 1), Preset((4,), (6,), 0)])
+def test_refuses_a_plan_without_points(preset: Preset) -> None:
+    with pytest.raises(CalibrationError, match="needs a dataset, a cache size and at least one repeat"):
+        schedule(preset)
+
+
+def test_refuses_sizes_that_are_not_above_0() -> None:
+    with pytest.raises(CalibrationError, match="must be above 0"):
+        schedule(Preset((4, 0), (6,), 1))
+
+
+def test_says_time_agbs_and_money_beforehand() -> None:
+    found = estimate([POINT, Wanted(4 * GB)], CONDITIONS, PRICES)
+    cached_s = 4000 / 128 + 4000 / 33 + 30
+    assert found.seconds == pytest.approx(cached_s + 4000 / 33 + 15)
+    assert found.agbs == pytest.approx(128 * 6 * cached_s)
+    assert found.cost == pytest.approx(0.012 * cached_s / 3600)  # the next larger size that was quoted
+    assert estimate([POINT], CONDITIONS, None).cost is None
+    assert estimate([Wanted(4 * GB, 20 * GB)], CONDITIONS, PRICES).cost is None

@@ -1,0 +1,311 @@
+"""Measuring: on the simulator itself, and through the control socket of a simulated daemon."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.config import parse
+from elastio.control_client import ControlClient
+from elastio.model import VolumeSpec
+from elastio.report import CycleRow, Steps
+from elastio.sim.daemon import SimDaemon
+from elastio.sim.kernel import KernelSettings
+from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.units import GB, GIB
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.live import Labels, LiveStation, Ports
+from elastio_calibration.measurement import Measurement, Setup
+from elastio_calibration.record import RecordFile, read
+from elastio_calibration.schedule import Preset, Wanted, schedule
+from elastio_calibration.simulated import SimulatedStation
+from elastio_calibration.station import Boost, calibrate, measure
+from elastio_calibration.writer import Writer
+
+LIMIT_S = 3600.0
+
+
+@pytest.fixture
+def station() -> SimulatedStation:
+    return SimulatedStation(20.0, 80.0, 10 * GB, 4 * GIB, 4.0)
+
+
+def test_measures_a_dataset_with_the_cache_that_was_asked_for(station: SimulatedStation) -> None:
+    made = measure(station, Wanted(GB, 2 * GIB), LIMIT_S)
+    assert made.cache_bytes == 2 * GIB
+    assert 20 < made.throughput_mb_s < 80
+    assert made.held_s > made.attached_s > GB / 1e6 / 80
+    assert 0 < made.boost_s < made.seconds
+    assert made.learned_bytes == station.learned_bytes()
+
+
+def test_measures_the_slow_volume_with_the_agent_paused(station: SimulatedStation) -> None:
+    made = measure(station, Wanted(GB), LIMIT_S)
+    assert made.setup is Setup.STATIC_SLOW
+    assert made.throughput_mb_s == pytest.approx(20, rel=0.02)
+    assert not station.is_paused()
+    assert station.books.rows == {}
+
+
+def test_a_cache_that_is_too_small_is_slower(station: SimulatedStation) -> None:
+    small, large = (measure(station, Wanted(2 * GB, size), LIMIT_S) for size in (GIB, 4 * GIB))
+    assert small.throughput_mb_s < 0.8 * large.throughput_mb_s
+    assert small.evicted_bytes > 0 == large.evicted_bytes
+
+
+def test_a_dataset_that_is_written_before_its_cache_is_there_is_refused(station: SimulatedStation) -> None:
+    with pytest.raises(CalibrationError, match=r"before the cache was there .*: it is too small"):
+        measure(station, Wanted(20 * 10**6, GIB), LIMIT_S)
+
+
+def test_the_agent_gets_back_what_it_had_learned(station: SimulatedStation, tmp_path: Path) -> None:
+    station.learn(3 * GIB)
+    file = RecordFile(tmp_path / "r")
+    calibrate(station, schedule(Preset((1,), (2 * GIB / GB,), 1)), file, lambda _: None)
+    assert station.learned_bytes() == 3 * GIB
+    assert [m.setup for m in read(file.path).measurements()] == [Setup.ADAPTIVE, Setup.STATIC_SLOW]
+
+
+def test_an_agent_that_was_paused_is_paused_again(station: SimulatedStation, tmp_path: Path) -> None:
+    station.pause()
+    calibrate(station, schedule(Preset((1,), (2 * GIB / GB,), 1)), RecordFile(tmp_path / "r"), lambda _: None)
+    assert station.is_paused()
+
+
+def test_refuses_sizes_that_the_agent_would_not_buy(station: SimulatedStation) -> None:
+    with pytest.raises(CalibrationError, match=r"the configuration allows caches of 1.07 to 107 GB"):
+        station.check(schedule(Preset((1,), (0.5,), 1)))
+    station.check(schedule(Preset((1,), (2,), 1)))
+
+
+@dataclass
+class Broken:
+    """A station whose second boost never comes; what it would measure is made up."""
+
+    inner: SimulatedStation
+    fail_at: int = 2
+    asked: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
+        self.asked += 1
+        return () if self.asked >= self.fail_at else self.inner.boosts_since(mark)
+
+
+def test_a_point_that_fails_twice_ends_the_run_and_keeps_the_others(station: SimulatedStation, tmp_path: Path) -> None:
+    station.learn(3 * GIB)
+    plan, file = schedule(Preset((1,), (2 * GIB / GB, 4 * GIB / GB), 1), static=False), RecordFile(tmp_path / "r")
+    with pytest.raises(CalibrationError, match="could not be measured: 0 caches were bought"):
+        calibrate(Broken(station), plan, file, lambda _: None)
+    record = read(file.path)
+    assert [e.measurement is not None for e in record.entries] == [True, False, False]
+    assert station.learned_bytes() == 3 * GIB
+    calibrate(station, plan, file, lambda _: None)
+    assert len(read(file.path).measurements()) == 2
+
+
+# --- through the control socket ------------------------------------------------------------------------------
+
+
+class Machine:
+    """`elastiod --sim` in a thread; its time moves only when the station sleeps or writes."""
+
+    def __init__(self, socket: Path) -> None:
+        config = parse(
+            {
+                "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 20.0},
+                "cache": {"bandwidth_mb_s": 80.0, "initial_size_gib": 4.0},
+                "policy": {"inactivity_delay_s": 4.0},
+                "caps": {"max_boosts_per_day": 3},
+                "agent": {"socket": str(socket), "socket_group": ""},
+                "provider": {"name": "sim"},
+            }
+        )
+        self.config = config
+        self.daemon = SimDaemon(config, socket)
+        self.daemon.simulation.world.workload = Workload()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            self.daemon.turn(0.002, 0.05)
+            while not self._jobs.empty():
+                self._jobs.get()()
+
+    def do(self, job: Callable[[], None]) -> None:
+        done = threading.Event()
+
+        def run() -> None:
+            try:
+                job()
+            finally:
+                done.set()
+
+        self._jobs.put(run)
+        assert done.wait(60)
+
+    def sleep(self, seconds: float) -> None:
+        self.do(lambda: self.daemon.turn(0, seconds))
+
+    def write(self, dataset_bytes: int) -> float:
+        load = Checkpointing(Profile(0.0, dataset_bytes, 1), 10 * GB)
+
+        def run() -> None:
+            self.daemon.simulation.world.workload = load
+            # Small steps: the daemon replaces a workload that is done by its own.
+            self.daemon.simulation.run_until(lambda: load.done, LIMIT_S)
+            self.daemon.simulation.world.workload = Workload()
+
+        self.do(run)
+        return load.stats.dumps[0].seconds
+
+    def wall(self) -> float:
+        return self.daemon.simulation.world.clock.wall()
+
+    def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
+        return tuple(
+            CycleRow(
+                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.sold.size_bytes, c.sold.bandwidth_mb_s,
+                c.started_wall, c.opened_wall, c.closed_wall,
+                steps=Steps(boost_s=(c.marks.boosted or 0) - c.started_at, attached_s=1.0),
+                peak_in_use_percent=c.peak_in_use_percent,
+            )
+            for c in self.daemon.simulation.books.rows.values()  # type: ignore[attr-defined]
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.daemon.close()
+
+
+class SimulatedWriter(Writer):
+    """Writes to the simulated device instead of a folder; what is checked is the real folder."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        super().__init__(directory, 1)
+        self._machine = machine
+
+    def write(self, dataset_bytes: int) -> float:
+        return self._machine.write(dataset_bytes)
+
+    def written_bytes(self, dataset_bytes: int) -> int:
+        return dataset_bytes
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine(tmp_path / "sim.sock")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def live(machine: Machine, tmp_path: Path) -> LiveStation:
+    ports = Ports(SimulatedWriter(tmp_path, machine), machine.cycles, machine.wall, machine.wall, machine.sleep)
+    client = ControlClient(machine.config.agent.socket)
+    return LiveStation(client, machine.config, Labels("gp3", "gp3"), ports)
+
+
+def test_a_live_station_measures_through_the_control_socket(live: LiveStation) -> None:
+    made = measure(live, Wanted(GB, 2 * GIB), LIMIT_S)
+    assert made.cache_bytes == 2 * GIB
+    assert 20 < made.throughput_mb_s < 80
+    assert made.held_s > GB / 1e6 / 80
+    slow = measure(live, Wanted(GB), LIMIT_S)
+    assert slow.throughput_mb_s == pytest.approx(20, rel=0.02)
+
+
+def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
+    live.rest(LIMIT_S)
+    header = live.header()
+    assert (header.conditions.backing_mb_s, header.conditions.cache_mb_s) == (20.0, 80.0)
+    assert (header.conditions.cloud, header.conditions.backing_type) == ("sim", "gp3")
+    assert header.backing_bytes == KernelSettings().backing_bytes
+    assert header.prices is None
+
+
+def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: Machine) -> None:
+    live.rest(LIMIT_S)
+    quotes = machine.daemon.simulation.world.provider
+    live.quote = quotes.quote
+    live.quoted_bytes = (2 * GIB, 4 * GIB)
+    prices = live.header().prices
+    assert prices is not None
+    assert [p.size_bytes for p in prices.caches] == [2 * GIB, 4 * GIB]
+    assert prices.caches[0].per_hour == quotes.quote(VolumeSpec(2 * GIB, 100.0)).price_per_hour  # with what drains
+    assert prices.fast_per_hour is not None
+    assert prices.slow_per_hour is not None
+    assert prices.fast_per_hour > prices.slow_per_hour
+
+
+def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation) -> None:
+    live.rest(LIMIT_S)
+    live.check(schedule(Preset((0.001,), (2,), 3)))
+    with pytest.raises(CalibrationError, match="the plan needs 4 boosts and the cap leaves 3 today"):
+        live.check(schedule(Preset((0.001,), (2,), 4)))
+
+
+def test_only_writes_can_be_measured(live: LiveStation) -> None:
+    with pytest.raises(CalibrationError, match="known is write"):
+        live.write(Wanted(GB, GIB, "random"))
+
+
+def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation, machine: Machine) -> None:
+    machine.do(lambda: setattr(machine.daemon.simulation.world, "workload", _endless()))
+    machine.sleep(5.0)
+    with pytest.raises(Exception, match="nothing else may use it during a calibration"):
+        live.rest(20.0)
+
+
+def _endless() -> Workload:
+    return Checkpointing(Profile(0.0, 100 * GB, 1), 10 * GB)
+
+
+# --- the writer ----------------------------------------------------------------------------------------------
+
+
+def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, 2, block_bytes=4096)
+    assert writer.write(10 * 4096) > 0
+    files = sorted((tmp_path / "elastio-calibration").iterdir())
+    assert [f.stat().st_size for f in files] == [5 * 4096, 5 * 4096]
+    assert writer.written_bytes(10 * 4096 + 100) == 10 * 4096
+    writer.clean()
+    assert list(tmp_path.iterdir()) == []
+    writer.clean()
+
+
+def test_does_not_write_where_there_is_no_room(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="does not fit"):
+        Writer(tmp_path, 1).check(2**62)
+
+
+def test_leaves_alone_what_it_did_not_write(tmp_path: Path) -> None:
+    (tmp_path / "elastio-calibration").mkdir()
+    (tmp_path / "elastio-calibration" / "mine").write_text("x")
+    with pytest.raises(CalibrationError, match="is not empty"):
+        Writer(tmp_path, 1).check(1)
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="cannot be written"):
+        Writer(tmp_path / "missing", 1).write(1)
+
+
+def test_measurements_say_what_they_are() -> None:
+    made = Measurement(Setup.ADAPTIVE, 4 * GB, 40.0, cache_bytes=6 * GB, held_s=100.0)
+    assert str(made) == "adaptive, write of 4 GB with a cache of 6 GB"
+    assert replace(made, setup=Setup.STATIC_SLOW, cache_bytes=0).throughput_mb_s == 100.0

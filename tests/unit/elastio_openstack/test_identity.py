@@ -1,0 +1,130 @@
+"""Who this server is: from the settings, cloud-init's data, the config drive, or the metadata service."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import RefusedError, TransientError
+from elastio_openstack import configdrive
+from elastio_openstack.identity import Places, Who, detect, who
+from elastio_openstack.settings import parse
+
+ID = "5d0b4a0c-7f1c-4f3e-9a55-6f3a4b1c2d3e"
+DOCUMENT = json.dumps({"uuid": ID, "availability_zone": "nova"}).encode()
+NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    (tmp_path / "dmi").mkdir()
+    return Places(tmp_path / "instance-data.json", tmp_path / "drive", tmp_path / "dmi")
+
+
+@pytest.fixture
+def service() -> Iterator[list[tuple[int, bytes]]]:
+    """A metadata service; its answers are what the list holds, its address is the first entry's text."""
+    answers: list[tuple[int, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers[-1]
+            self.send_response(status if self.path == "/openstack/latest/meta_data.json" else 404)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    answers.append((0, f"http://127.0.0.1:{server.server_port}".encode()))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield answers
+    server.shutdown()
+    server.server_close()
+
+
+def _record(name: bytes, sector: int, size: int, *, directory: bool) -> bytes:
+    length = 33 + len(name) + (len(name) + 1) % 2
+    head = struct.pack("<BBI4xI4x7xBBBHHB", length, 0, sector, size, 2 * directory, 0, 0, 1, 1, len(name))
+    return (head + name).ljust(length, b"\0")
+
+
+def iso(document: bytes) -> bytes:
+    """The least of an ISO 9660 file system with openstack/latest/meta_data.json in it."""
+    size = configdrive.SECTOR
+    dots = _record(b"\0", 20, size, directory=True) + _record(b"\1", 20, size, directory=True)
+    root = _record(b"\0", 20, size, directory=True)
+    sectors = {
+        16: (b"\x01CD001\x01".ljust(156, b"\0") + root).ljust(size, b"\0"),
+        20: dots + _record(b"OPENSTACK", 21, size, directory=True),
+        21: dots + _record(b"latest", 22, size, directory=True),
+        22: dots + _record(b"META_DATA.JSON;1", 23, len(document), directory=False),
+        23: document,
+    }
+    return b"".join(sectors.get(n, b"").ljust(size, b"\0") for n in range(24))
+
+
+def test_settings_come_first() -> None:
+    assert who(parse({"instance_id": ID, "metadata_url": NOWHERE})) == Who(ID, "")
+
+
+def test_cloud_init_is_asked_next(places: Places) -> None:
+    facts = {"v1": {"cloud_name": "openstack", "instance_id": ID, "availability_zone": "az1"}}
+    places.cloud_init.write_text(json.dumps(facts))
+    assert who(parse({"metadata_url": NOWHERE}), places) == Who(ID, "az1")
+
+
+def test_config_drive_is_read_without_mounting(places: Places) -> None:
+    places.config_drive.write_bytes(iso(DOCUMENT))
+    assert who(parse({"metadata_url": NOWHERE}), places) == Who(ID, "nova")
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 65536, iso(DOCUMENT)[:45000], iso(b"no JSON"), iso(b"{}")])
+def test_damaged_drive_leads_to_the_metadata_service(
+    places: Places, service: list[tuple[int, bytes]], damage: bytes
+) -> None:
+    places.config_drive.write_bytes(damage)
+    url = service[0][1].decode()
+    service.append((200, DOCUMENT))
+    assert who(parse({"metadata_url": url}), places) == Who(ID, "nova")
+
+
+@pytest.mark.parametrize(("status", "body"), [(404, b""), (200, b"<html>"), (200, b"{}")])
+def test_service_that_is_none_of_openstack_is_refused(
+    places: Places, service: list[tuple[int, bytes]], status: int, body: bytes
+) -> None:
+    url = service[0][1].decode()
+    service.append((status, body))
+    with pytest.raises(RefusedError, match=r"set provider\.openstack\.instance_id"):
+        who(parse({"metadata_url": url}), places)
+
+
+def test_silent_service_is_asked_again(places: Places, service: list[tuple[int, bytes]]) -> None:
+    with pytest.raises(TransientError, match="no metadata service answers"):
+        who(parse({"metadata_url": NOWHERE}), places)
+    url = service[0][1].decode()
+    service.append((503, b""))
+    with pytest.raises(TransientError):
+        who(parse({"metadata_url": url}), places)
+
+
+def test_machine_is_recognised_by_cloud_init_or_its_maker(places: Places) -> None:
+    assert not detect(places)
+    (places.dmi / "sys_vendor").write_text("OpenStack Foundation\n")
+    assert detect(places)
+    (places.dmi / "sys_vendor").unlink()
+    places.cloud_init.write_text(json.dumps({"v1": {"cloud_name": "openstack", "instance_id": ID}}))
+    assert detect(places)
+
+
+def test_file_that_is_not_there_is_said_so(places: Places) -> None:
+    places.config_drive.write_bytes(iso(DOCUMENT))
+    with pytest.raises(FileNotFoundError, match="user_data"):
+        configdrive.read_file(places.config_drive, "openstack/latest/user_data")

@@ -1,0 +1,122 @@
+"""The laboratory's OpenStack, as far as it shows without one: configuration, recordings, the front."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.openstack import configure, content, services
+from elastio_testbed.openstack.cassette import Cassette, CassetteError, Exchange, looks_secret
+from elastio_testbed.openstack.front import Front
+
+RECORDED = Path(__file__).parents[2] / "contract/recorded"
+
+
+def _exchange(**changes: object) -> Exchange:
+    known = {"service": "cinder", "method": "GET", "path": "/v3", "request": None, "status": 200, "body": {"a": 1}}
+    return Exchange(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def test_every_configuration_is_filled_and_repeating_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    configure.configure(tmp_path)
+    first = {path: path.read_text() for path in sorted(tmp_path.rglob("*.conf"))}
+    configure.configure(tmp_path)
+    assert {path: path.read_text() for path in sorted(tmp_path.rglob("*.conf"))} == first
+    texts = "\n".join(first.values())
+    assert not re.search(r"\$\{?\w", texts)
+    assert "username = nova\n" in (tmp_path / "etc/nova/nova.conf").read_text()
+
+
+def test_password_is_made_once_and_is_for_root_only(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    secret = configure.password(tmp_path)
+    assert len(secret) == 32
+    assert configure.password(tmp_path) == secret
+    assert stat.S_IMODE((tmp_path / "etc/lab.secret").stat().st_mode) == 0o600
+
+
+def test_every_listener_of_the_services_is_on_loopback(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    configure.configure(tmp_path)
+    texts = "".join(path.read_text() for path in tmp_path.rglob("*.conf"))
+    arguments = " ".join(word for daemon in services.ALL for word in daemon.argv)
+    assert "0.0.0.0" not in texts + arguments
+    binds = re.findall(r"(?:bind_host|_listen) = (\S+)", texts)
+    assert len(binds) == 4
+    assert set(binds) == {"127.0.0.1"}
+
+
+def test_volume_types_are_those_of_the_demo_under_emulation() -> None:
+    scaled = Scaled(EXPERIMENTS["demo"], 0.12, 0.5)
+    assert tuple(kind.bytes_s for kind in content.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
+
+
+def test_recording_hides_what_proves_who_asks(tmp_path: Path) -> None:
+    login = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "s3cret"}}}}
+    cassette = Cassette()
+    cassette.record(_exchange(request=login, headers={"x-subject-token": "gAAAAA" + "x" * 80}))
+    cassette.save(tmp_path / "c.json")
+    text = (tmp_path / "c.json").read_text()
+    assert "s3cret" not in text
+    assert not looks_secret(text)
+    again = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "other"}}}}
+    assert Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", again).status == 200
+
+
+def test_other_request_than_recorded_is_an_error() -> None:
+    cassette = Cassette()
+    cassette.record(_exchange())
+    with pytest.raises(CassetteError, match="record the exchanges anew"):
+        cassette.play("cinder", "GET", "/v4", None)
+    assert cassette.failure
+
+
+def test_more_than_recorded_is_an_error() -> None:
+    cassette = Cassette()
+    assert cassette.finished()
+    with pytest.raises(CassetteError, match="more is asked for"):
+        cassette.play("cinder", "GET", "/v3", None)
+
+
+def test_notes_come_back_in_their_place() -> None:
+    cassette = Cassette()
+    cassette.note(["vol-1"])
+    cassette.record(_exchange())
+    assert cassette.noted() == ["vol-1"]
+    with pytest.raises(CassetteError, match="not a note"):
+        cassette.noted()
+
+
+def test_front_plays_answers_with_its_own_addresses() -> None:
+    cassette = Cassette()
+    body = {"endpoint": "http://nova.lab/v2.1", "again": "http://keystone.lab/v3"}
+    cassette.record(_exchange(service="keystone", path="/v3", body=body))
+    with Front(cassette, live=False) as front, urllib.request.urlopen(front.auth_url(), timeout=10) as answer:
+        found = json.load(answer)
+        assert found["again"] == front.auth_url()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v2\.1", found["endpoint"])
+    assert cassette.finished()
+
+
+def test_front_closes_without_an_answer_where_none_came() -> None:
+    cassette = Cassette()
+    cassette.record(_exchange(service="keystone", path="/v3", status=0))
+    with Front(cassette, live=False) as front, pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(front.auth_url(), timeout=10)
+
+
+def test_no_recording_holds_a_secret() -> None:
+    files = sorted(RECORDED.glob("*.json"))
+    assert files
+    for path in files:
+        text = path.read_text()
+        assert not looks_secret(text), path
+        assert set(re.findall(r'"(?:secret|password|x-subject-token)":"([^"]*)"', text)) <= {"hidden"}, path
