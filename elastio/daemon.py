@@ -29,6 +29,7 @@ from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
 from elastio.host.lock import lock_device
+from elastio.host.memory import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd
@@ -108,6 +109,9 @@ class Daemon:
     def run(self) -> None:
         config = self.config
         self._journal.open()
+        trouble = stay_in_memory()
+        if trouble is not None:
+            _log.warning("the agent's memory can be paged out: %s", trouble)
         self._release_applications()
         with Ledger(config.agent.state_dir / "ledger.sqlite") as ledger:
             limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)

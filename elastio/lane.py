@@ -23,6 +23,8 @@ from typing import Generic, Protocol, TypeVar
 
 from elastio.errors import ElastioError
 
+from elastio.host.memory import stay_in_memory
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
