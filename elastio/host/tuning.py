@@ -7,7 +7,7 @@ Why these, in short (all measured on Linux 6.1 and 6.12):
 - `sequential_cutoff` and the congestion thresholds are 0: they bypass the cache, and a block that is read while a
   bypassed write to it is in flight stays stale for good.
 - `writeback_delay` makes the flush thread sleep that long after each scan and a later change does not wake it: it is
-  small before the first dirty block.
+  0 before the first dirty block, whose scan comes at once and finds little else.
 - `idle_max_writeback_rate` sets the rate to one sector a second at the first request after an idle time.
 - bcache stops the whole device after 64 backing errors in its life: the filesystem should see errors instead.
 """
@@ -75,7 +75,7 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None
     sysfs.ensure(f"{directory}/io_error_limit", IO_ERROR_LIMIT)
     if cache_set is None:
         sysfs.ensure(f"{directory}/cache_mode", "writeback")
-        sysfs.ensure(f"{directory}/writeback_delay", 1)
+        sysfs.ensure(f"{directory}/writeback_delay", 0)
         sysfs.ensure(f"{directory}/writeback_percent", 0)
         return
     tune_set(sysfs, cache_set)
@@ -101,7 +101,7 @@ def tune_set(sysfs: Sysfs, cache_set: str) -> None:
 
 def phase1(sysfs: Sysfs, directory: str, *, flush_mb_s: float | None) -> None:
     """Writes go to the cache; flushing in the background is at most `flush_mb_s`."""
-    sysfs.ensure(f"{directory}/writeback_delay", 1)
+    sysfs.ensure(f"{directory}/writeback_delay", 0)
     set_flush(sysfs, directory, flush_mb_s)
     sysfs.ensure(f"{directory}/cache_mode", "writeback")
 

@@ -162,7 +162,7 @@ def test_every_safety_setting_is_in_force_before_the_attach(ready: Tree, host: B
     ]
     assert after == []
     assert ready.kernel.shown(f"{ready.directory}/sequential_cutoff") == "0"
-    assert ready.kernel.shown(f"{ready.directory}/writeback_delay") == "1"
+    assert ready.kernel.shown(f"{ready.directory}/writeback_delay") == "0"
 
 
 def test_attach_starts_the_flush_thread_so_it_is_stopped_after(ready: Tree, host: BcacheHost) -> None:

@@ -29,7 +29,7 @@ def test_without_a_cache_the_device_is_made_ready_for_one(tree: Tree) -> None:
     shown = {
         k: tree.kernel.shown(f"{tree.directory}/{k}") for k in ("cache_mode", "writeback_delay", "writeback_percent")
     }
-    assert shown == {"cache_mode": "writeback", "writeback_delay": "1", "writeback_percent": "0"}
+    assert shown == {"cache_mode": "writeback", "writeback_delay": "0", "writeback_percent": "0"}
     assert tree.kernel.shown(f"{tree.directory}/sequential_cutoff") == "0"
     assert tree.kernel.shown(f"{tree.directory}/io_error_limit") == "2147483647"
 
