@@ -20,6 +20,7 @@ from elastio_testbed.guest.reporting import main, write_line
 
 BLOCK = 1 << 20
 STAMP_EVERY = 64 << 10
+DROP_EVERY, KEPT_BLOCKS = 16, 128
 STAMP = struct.Struct("<8sIIQ")
 
 
@@ -51,9 +52,22 @@ def write_share(spec: dict[str, Any], dump: int, rank: int, block: bytearray) ->
             stamp(block, dump, rank, index)
             if os.write(descriptor, block) != BLOCK:
                 raise OSError("short write")
+            if index % DROP_EVERY == 0:
+                forget(descriptor, (index - KEPT_BLOCKS) * BLOCK)
         os.fsync(descriptor)
+        forget(descriptor, blocks_of(spec, dump) * BLOCK)
     finally:
         os.close(descriptor)
+
+
+def forget(descriptor: int, end: int) -> None:
+    """Drop what was written before `end` from the page cache, as far as it is on the device.
+
+    Nobody reads a dump soon, and a guest under emulation whose memory is full stands still for seconds when it has to
+    find free pages: that would be measured instead of storage.
+    """
+    if end > 0:
+        os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)
 
 
 def rank_main(spec: dict[str, Any], rank: int, barrier: Any) -> None:

@@ -41,7 +41,7 @@ class VirtualMachine:
         *,
         disks: Iterable[Disk] = (),
         directory: Path | None = None,
-        memory_mib: int = 768,
+        memory_mib: int = 1536,
         cpus: int = 2,
         accel: str | None = None,
         ports: Mapping[str, Path] | None = None,

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from elastio_testbed.experiment import Scaled
 
 # What a guest of the laboratory has without anything of the application's own.
-GUEST_MIB = 768
+GUEST_MIB = 1536
 
 
 class Workload(Protocol):
