@@ -6,6 +6,7 @@ it does for an application that waits for its I/O.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -67,9 +68,24 @@ class Replay(Workload):
                 self._inside_s = min(self._inside_s, seconds)
                 self._enter()
 
+    def idle_s(self) -> float:
+        """See `flows.Load`."""
+        if self.done:
+            return math.inf
+        return self._wanted[self._index].seconds - self._inside_s if self._is_moved() else 0.0
+
+    def rest(self, steps: int, seconds: float) -> None:
+        """See `flows.Load`."""
+        for _ in range(steps):  # a sum, as `begin` makes it
+            self.elapsed_s += seconds
+            self._inside_s += seconds
+
     def _is_over(self) -> bool:
+        return self._inside_s >= self._wanted[self._index].seconds and self._is_moved()
+
+    def _is_moved(self) -> bool:
         blocks = self._write.left_blocks(self.block_bytes) + self._read.left_blocks(self.block_bytes)
-        return self._inside_s >= self._wanted[self._index].seconds and blocks == 0 and self._in_flight == 0
+        return blocks == 0 and self._in_flight == 0
 
     def _enter(self) -> None:
         wanted = self._wanted[self._index]

@@ -18,7 +18,7 @@ from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
 from elastio.errors import AuthError, ConfigError, ProviderError, RefusedError, TransientError
-from elastio.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio_openstack import identity, speeds, volumes
 from elastio_openstack.settings import Declared, Settings, parse
 
@@ -136,6 +136,15 @@ class OpenstackProvider:
         return tuple(self._volume(shown) for shown in self.pages({volumes.OWNER_KEY: self.who().server_id}))
 
     # --- beside the port -----------------------------------------------------------------------------------
+
+    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+        """Sets one key of the volume's metadata and leaves the others."""
+        body = {"metadata": {volumes.STATE_KEY: mark.value}}
+        try:
+            self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
+        except ProviderError as error:
+            if status_of(error) != 404:
+                raise
 
     def close(self) -> None:
         """Drop connections and token; harmless when there are none."""
@@ -275,7 +284,7 @@ class OpenstackProvider:
     def _judge_attach(self, volume_id: VolumeId, error: ProviderError) -> None:
         seen = self.describe(volume_id)
         if seen is None:
-            raise RefusedError(f"{volume_id} does not exist, so it cannot be attached.") from error
+            raise TransientError(f"{volume_id} is not known to Cinder (yet); it is looked at again.") from error
         if seen.state in (VolumeState.ATTACHING, VolumeState.ATTACHED):
             return
         if seen.state is VolumeState.ELSEWHERE:

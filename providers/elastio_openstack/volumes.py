@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from elastio.model import Serial, Volume, VolumeId, VolumeState
+from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
 from elastio.units import GIB
 
 OWNER_KEY = "elastio:owner"  # the server's id
@@ -15,6 +15,7 @@ CYCLE_KEY = "elastio:cycle"
 BACKING_KEY = "elastio:backing"
 BANDWIDTH_KEY = "elastio:bandwidth-mb-s"  # Cinder shows a volume's type, but to a tenant not what that is worth
 EXPIRES_KEY = "elastio:expires"
+STATE_KEY = "elastio:state"  # what a janitor may assume; none is "unknown", which counts as dirty
 SERIAL_CHARACTERS = 20  # what virtio-blk has room for; Nova gives it the volume's id
 
 _STATES = {
@@ -63,7 +64,16 @@ def volume_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Ma
         token=labels.get(CYCLE_KEY, ""),
         backing_uuid=labels.get(BACKING_KEY, ""),
         created_wall=_wall(shown.get("created_at")),
+        mark=mark_of(labels),
     )
+
+
+def mark_of(labels: Mapping[str, str]) -> VolumeMark:
+    """What the metadata say; anything else than a mark, and none at all, is unknown."""
+    try:
+        return VolumeMark(labels.get(STATE_KEY, VolumeMark.UNKNOWN))
+    except ValueError:
+        return VolumeMark.UNKNOWN
 
 
 def serial_of(volume_id: str) -> Serial:

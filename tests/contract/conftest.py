@@ -15,7 +15,7 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
 from elastio.model import Serial, VolumeId, VolumeSpec
-from elastio.ports import VolumeProvider
+from elastio.ports import MarksVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB
@@ -261,8 +261,38 @@ def shelf_cloud(tmp_path: Path) -> ShelfCloud:
     return ShelfCloud(Shelf(tmp_path), registry.open_provider("shelf", settings, BACKING))
 
 
-@pytest.fixture(params=["ec2_cloud", "sim_cloud", "openstack_cloud", "shelf_cloud"])
+# What the provider of each cloud does besides the eight methods.
+BESIDES: dict[str, set[type]] = {
+    "ec2_cloud": {MarksVolumes, TellsNotices},
+    "sim_cloud": {MarksVolumes, TellsNotices},
+    "openstack_cloud": {MarksVolumes},
+    "shelf_cloud": set(),
+}
+
+
+@pytest.fixture(params=BESIDES)
 def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(params=[name for name, does in BESIDES.items() if MarksVolumes in does])
+def marking_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
+    """Every cloud whose provider keeps a mark on its volumes."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=[name for name, does in BESIDES.items() if TellsNotices in does])
+def noticing_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
+    """Every cloud whose provider says when the machine is about to be taken away."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=BESIDES)
+def provider_and_besides(runs_programs: None, request: pytest.FixtureRequest) -> tuple[VolumeProvider, set[type]]:
+    """Every provider, and which of the optional protocols it has."""
+    found: Cloud = request.getfixturevalue(request.param)
+    return found.provider, BESIDES[request.param]

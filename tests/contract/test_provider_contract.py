@@ -282,24 +282,30 @@ def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: t
 # --- what a provider may do besides ------------------------------------------------------------------------
 
 
-def test_a_volume_is_born_with_an_unknown_mark_and_shows_a_later_one(cloud: Any) -> None:
-    volume = _bought(cloud)
+def test_a_volume_is_born_with_an_unknown_mark_and_shows_a_later_one(marking_cloud: Any) -> None:
+    provider = marking_cloud.provider
+    volume = _bought(marking_cloud)
     assert volume.mark is VolumeMark.UNKNOWN
     for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
-        cloud.provider.mark(volume.id, mark)
-        cloud.settle()
-        assert [v.mark for v in cloud.provider.list_owned()] == [mark]
-        seen = cloud.provider.describe(volume.id)
+        provider.mark(volume.id, mark)
+        marking_cloud.settle()
+        assert [(v.mark, v.token) for v in provider.list_owned()] == [(mark, volume.token)]
+        seen = provider.describe(volume.id)
         assert seen is not None
         assert seen.mark is mark
 
 
-def test_a_mark_on_what_does_not_exist_is_no_error(cloud: Any) -> None:
-    cloud.provider.mark(UNKNOWN, VolumeMark.CLEAN)
-    assert cloud.provider.list_owned() == ()
+def test_a_mark_on_what_does_not_exist_is_no_error(marking_cloud: Any) -> None:
+    marking_cloud.provider.mark(UNKNOWN, VolumeMark.CLEAN)
+    assert marking_cloud.provider.list_owned() == ()
 
 
-def test_a_machine_that_stays_has_no_notice(cloud: Any) -> None:
-    assert isinstance(cloud.provider, TellsNotices)
-    assert isinstance(cloud.provider, MarksVolumes)
-    assert cloud.provider.notice() is None
+def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
+    assert isinstance(noticing_cloud.provider, TellsNotices)
+    assert noticing_cloud.provider.notice() is None
+
+
+def test_what_a_provider_does_besides_is_seen_by_the_agent(provider_and_besides: Any) -> None:
+    """The agent asks by protocol: a method by another name would never be called."""
+    provider, besides = provider_and_besides
+    assert {kind for kind in (MarksVolumes, TellsNotices) if isinstance(provider, kind)} == besides

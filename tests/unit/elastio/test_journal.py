@@ -366,7 +366,7 @@ def test_failed_boosts_keep_the_load_alone_over_a_restart(
     journal.decision(Phase.ATTACHING, failed, "refused", now=110.0, wall=1110.0)
     memory = recall(path, now=now, wall=wall, boot_id=boot)
     assert (memory.failures, memory.cool_until) == (3, until)
-    started = memory.state(7)
+    started = memory.state(learned_size_bytes=7)
     assert (started.failures, started.cool_until, started.learned_size_bytes) == (3, until, 7)
 
 

@@ -20,6 +20,9 @@ from elastio.drive import Driver
 from elastio.errors import ConfigError
 from elastio.host.sdnotify import Notifier
 from elastio.lane import ForkLane, Result
+from elastio.model import Request
+from elastio.observation import Answer
+from elastio.state import AgentState
 
 LONG_S = 30.0
 TextLane = ForkLane[str, str]
@@ -334,8 +337,13 @@ def test_a_child_holds_no_pipe_of_another_lane(make: Callable[..., TextLane]) ->
 class Script:
     """Stands where the agent does: one function per turn of the driver, then it asks to stop."""
 
+    state = AgentState()
+
     def __init__(self, *turns: Callable[[], None]) -> None:
         self._turns = list(turns)
+
+    def request(self, request: Request, answered: Callable[[Answer], None]) -> None:
+        answered(Answer(request, True, "stopping"))
 
     def wake_at(self) -> float:
         return 0.0

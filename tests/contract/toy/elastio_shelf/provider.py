@@ -68,6 +68,8 @@ class ShelfProvider:
             raise TransientError(f"{volume_id} is {state} and cannot be attached now; it is looked at again.")
 
     def detach(self, volume_id: VolumeId) -> None:
+        if self.describe(volume_id) is None:
+            return
         state = self._state("detach", volume_id)
         held = state in (VolumeState.ATTACHING, VolumeState.ATTACHED)
         self._change("detach", volume_id, **({"state": "fetching"} if held else {}))
@@ -103,7 +105,7 @@ class ShelfProvider:
     def _state(self, call: str, volume_id: VolumeId) -> VolumeState:
         seen = self.describe(volume_id)
         if seen is None:
-            raise RefusedError(f"{call}: there is no volume {volume_id}.")
+            raise TransientError(f"{call}: there is no volume {volume_id} (yet); it is looked at again.")
         if seen.state is VolumeState.ELSEWHERE:
             raise RefusedError(f"{volume_id} is used by another machine; detach it there first.")
         return seen.state
