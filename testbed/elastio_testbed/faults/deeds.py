@@ -9,14 +9,11 @@ from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults.kinds import Deed
 from elastio_testbed.faults.lab import CALL_S, Lab
 from elastio_testbed.hypervisor import GuestError, HypervisorError
-from elastio_testbed.machine import DATA
 
 OFF_S, STOP_S = 240.0, 120.0
 # For how long the cloud refuses everything, and the agent stays stopped.
 REFUSING_S, STOPPED_S = 25.0, 8.0
-GONE_S, DIRTY_S = 120.0, 60.0
-# The device is gone; or the kernel has gone on without a cache that was clean.
-LEFT = 'cd /sys/block/$0/bcache 2>/dev/null || exit 0; test ! -e cache && grep -q "no cache" state'
+MISSED_S, RECOVER_S, DIRTY_S = 120.0, 300, 60.0
 
 
 def nothing(lab: Lab) -> None:
@@ -79,14 +76,8 @@ def _put_together(lab: Lab) -> None:
         lab.stop(unit)
     if lab.takes_writes():
         return  # the cache was clean: the kernel went on without it
-    backing, device = lab.guest.disk_name(), lab.device()
-    lab.guest.check(["systemctl", "stop", "elastiod"], timeout_s=STOP_S)
-    lab.guest.check(["umount", DATA], timeout_s=STOP_S)
-    if device:
-        lab.wait_until(lambda: lab.succeeds("sh", "-c", LEFT, device), GONE_S, f"{device} to let go of its dead cache")
-    register = f"test -e /sys/block/{backing}/bcache || echo /dev/{backing} > /sys/fs/bcache/register_quiet"
-    lab.guest.check(["sh", "-c", register], timeout_s=CALL_S)
-    lab.guest.check(["systemctl", "start", "elastiod"], timeout_s=STOP_S)
+    lab.guest.wait_for(lambda s: s["missing"] is not None, MISSED_S, "the agent to miss its cache")
+    lab.guest.check(["elastio", "recover", "--umount", "--timeout", str(RECOVER_S)], timeout_s=RECOVER_S + CALL_S)
 
 
 def revoke(lab: Lab) -> None:
