@@ -22,7 +22,6 @@ from multiprocessing.context import ForkProcess
 from typing import Generic, Protocol, TypeVar
 
 from elastio.errors import ElastioError
-
 from elastio.host.memory import stay_in_memory
 
 Job = TypeVar("Job")
@@ -203,6 +202,7 @@ class ForkLane(Generic[Job, Result]):
         for end in list(_parents_ends):
             end.close()
         die_with_parent()
+        stay_in_memory()  # not inherited; where it is not allowed, the daemon has said so
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

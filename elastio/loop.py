@@ -183,7 +183,7 @@ class Agent:
             self._look_wanted |= not isinstance(outcome.action, LookForNotice)
             if lane is self._lanes.host:
                 self._host_changed_at = now
-            else:
+            elif not isinstance(outcome.action, LookForNotice):  # asks another service, or none
                 self._cloud_error = outcome.error
             self._note(outcome, now)
         seen = self._lanes.look.poll()

@@ -25,8 +25,8 @@ _MASKED_UNITS = (
     *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service"),
     *("lvm2-monitor.service", "lvm2-lvmpolld.socket", "dm-event.socket", "blk-availability.service"),
 )
-# Ports are hot-plugged through ACPI: the services of native PCIe ports cost a fifth of the boot. Compaction for huge pages
-# took an emulated processor for seconds at a time once the page cache was full.
+# Ports are hot-plugged through ACPI: the services of native PCIe ports cost a fifth of the boot. Compaction for huge
+# pages took an emulated processor for seconds at a time once the page cache was full.
 _KERNEL = (
     "quiet mitigations=off audit=0 apparmor=0 selinux=0 nokaslr fsck.mode=skip 8250.nr_uarts=1 pcie_ports=compat"
     " transparent_hugepage=never sysctl.vm.compaction_proactiveness=0"

@@ -40,6 +40,8 @@ def work(job: str) -> str:
             raise ZeroDivisionError("of all things")
         case ["large", size]:
             return "x" * int(size)
+        case ["locked"]:
+            return next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmLck:"))
         case ["pid"]:
             return str(os.getpid())
         case ["sockets"]:
@@ -120,6 +122,12 @@ def test_a_result_comes_back_once(lane: TextLane) -> None:
 
 def test_one_child_serves_all_jobs(lane: TextLane) -> None:
     assert do(lane, "pid") == do(lane, "pid") != str(os.getpid())
+
+
+def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(lane: TextLane, runs_programs: None) -> None:
+    program = "from elastio.host.memory import stay_in_memory; print(stay_in_memory())"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert (int(do(lane, "locked")) > 0) == (told.strip() == "None")
 
 
 def test_is_busy_from_the_job_to_its_answer(lane: TextLane) -> None:

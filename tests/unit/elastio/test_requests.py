@@ -34,8 +34,8 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 class Desk:
     """Requests before an agent that has been up for some seconds, and the replies they got."""
 
-    def __init__(self, journal: Path, faults: str = "nothing") -> None:
-        self.run = Simulation(SimWorld(faults=FaultPlan.parse(faults)), Policy(60.0, 128.0))
+    def __init__(self, journal: Path, faults: str = "nothing", **policy: Any) -> None:
+        self.run = Simulation(SimWorld(faults=FaultPlan.parse(faults)), Policy(60.0, 128.0, **policy))
         for _ in range(10):
             self.run.step()
         assert self.run.agent is not None
@@ -65,6 +65,13 @@ def test_status_shows_that_the_cloud_cannot_be_used_until_it_can(journal: Journa
     assert "the credentials have expired" in desk.requests.status().cloud_error
     desk.run.run_for(30)
     assert desk.requests.status().cloud_error == ""
+
+
+def test_a_metadata_service_that_answers_does_not_hide_a_cloud_that_does_not(journal: Journal) -> None:
+    desk = Desk(journal.path, "list_owned#1x1000=expired", notice_poll_s=0.5)
+    for _ in range(40):
+        desk.run.step()
+        assert "the credentials have expired" in desk.requests.status().cloud_error
 
 
 def test_a_request_is_answered_by_the_next_decision(desk: Desk) -> None:

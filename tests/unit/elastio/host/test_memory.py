@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+
 import pytest
 
 pytestmark = pytest.mark.usefixtures("runs_programs")
