@@ -139,16 +139,17 @@ def _upload(admin: Connection, image: GuestImage) -> str:
 
 
 def _image(admin: Connection, name: str, path: Path, disk: str, container: str, **properties: str) -> str:
-    made: Any = admin.create_image(
-        name,
-        filename=str(path),
-        disk_format=disk,
-        container_format=container,
-        wait=True,
-        visibility="public",
-        validate_checksum=False,
-        **properties,
-    )
+    with path.open("rb") as data:  # given a name, the SDK opens the file and leaves it open
+        made: Any = admin.create_image(
+            name,
+            data=data,
+            disk_format=disk,
+            container_format=container,
+            wait=True,
+            visibility="public",
+            validate_checksum=False,
+            **properties,
+        )
     return str(made.id)
 
 
