@@ -43,7 +43,7 @@ class Checker:
         self._run("consistency", f"exec python3 {PROGRAMS}/consistency.py {SPEC}")
         self.lab.wait_until(lambda: self.counts()["reads"] > 0, FILL_S, "the first reads of the checker")
         fio = FIO.format(device=device, offset=FIO_AT)
-        self._run("fio", f"while {fio}; do echo pass >> {FIO_PASSES}; done; echo failed > {FIO_FAILED}")
+        self._run("fio-verify", f"while {fio}; do echo pass >> {FIO_PASSES}; done; echo failed > {FIO_FAILED}")
 
     def _spec(self, device: str) -> dict[str, Any]:
         direct = {"offset": DIRECT_AT, "blocks": 2048, "direct": True, "writers": 2, "readers": 3}
@@ -83,7 +83,7 @@ class Checker:
         """
         passes = self._count(FIO_PASSES)
         failed = self.lab.succeeds("test", "-e", FIO_FAILED)
-        self.lab.stop("fio")
+        self.lab.stop("fio-verify")
         self.pace("stop")
         self.lab.wait_until(lambda: any("done" in line for line in self.lines()), STOP_S, "the checker's last sweep")
         lines = self.lines()
