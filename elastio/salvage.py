@@ -157,6 +157,8 @@ def _why_not_named(cycle: Cycle, named: str | None) -> str:
         return ""
     if named == cycle.volume_id:
         return ""
+    if cycle.is_disputed:
+        return ways_out(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"

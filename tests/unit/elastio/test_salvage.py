@@ -351,6 +351,7 @@ def test_a_disputed_device_is_not_said_to_be_brought_back() -> None:
     assert (answer.accepted, after) == (False, disputed)
     assert "right backing volume" in answer.text
     assert f"--accept-data-loss --volume {VOLUME_ID}" in answer.text
+    assert answer.text in ask(disputed, GIVE_UP, host(backing()))[1].text
     assert ask(disputed, RECOVER)[1].accepted, "this device does wait for a cache"
 
 
