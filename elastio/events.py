@@ -45,7 +45,8 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return None
-    if backing.state is CacheState.INCONSISTENT and not state.accepted:
+    is_accepted = state.is_loss_accepted or state.is_stale_accepted
+    if backing.state is CacheState.INCONSISTENT and not is_accepted:
         return Seen(
             Event.ENDANGERED,
             "the backing device was started by force without its dirty cache: it is inconsistent",
@@ -56,7 +57,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"the cache of the backing device is missing and the device is {backing.state}: "
             f"attach volume {_volume_name(state.cycle)} again; nothing is started without it (`elastio recover`)",
         )
-    if state.recovered and state.cycle is not None and state.cycle.is_disputed and not state.accepted:
+    if state.recovered and state.cycle is not None and _is_in_dispute(state, state.cycle, backing):
         return Seen(Event.ENDANGERED, disputed(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
@@ -68,11 +69,16 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     return None
 
 
+def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
+    is_back = backing.cache_set is not None and backing.cache_set == cycle.cache_set
+    return cycle.is_disputed and not is_back and not state.is_loss_accepted
+
+
 def disputed(cycle: Cycle) -> str:
-    """What is wrong with a device that came up although the journal knows of dirty data."""
+    """What is wrong with a device that came up although the journal knows of a cache that may be dirty."""
     return (
-        f"the kernel shows no cache, but {format_size(cycle.dirty_bytes)} were dirty on volume {_volume_name(cycle)} "
-        "before the machine booted: the backing device may be an older copy (`elastio recover`)"
+        f"the kernel shows no cache, but volume {_volume_name(cycle)} was one when it was last seen, with "
+        f"{format_size(cycle.dirty_bytes)} dirty: the backing device may be an older copy (`elastio recover`)"
     )
 
 
@@ -114,8 +120,8 @@ def orphans(state: AgentState) -> tuple[Volume, ...]:
 
 
 def is_kept(volume: Volume, state: AgentState) -> bool:
-    """Marked dirty, and remembered by no cycle: only an operator knows whose data that is."""
-    return volume.mark is VolumeMark.DIRTY or volume.id == state.accepted
+    """Marked dirty, and remembered by no cycle, or given up: only an operator knows whose data that is."""
+    return volume.mark is VolumeMark.DIRTY or volume.id == state.accepted or volume.id in state.given_up
 
 
 def orphan_of(state: AgentState) -> str | None:
@@ -237,7 +243,8 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
         return None
     if is_asked(obs, RequestKind.RESUME):
         return Seen(Event.REPAIRED, "an operator asked to go on")
-    if state.accepted and not state.stopped and obs.host.backing.running:
+    goes_without = state.is_loss_accepted and obs.host.backing.cache_set is None
+    if goes_without and not state.stopped and obs.host.backing.running:
         return Seen(Event.REPAIRED, f"an operator gave up what only volume {state.accepted} held")
     if not state.stopped and obs.host.backing.running and _is_cache_back(state, obs.host, obs.host.backing):
         return Seen(Event.REPAIRED, "the cache is back")

@@ -28,7 +28,18 @@ from elastio.actions import (
     is_read,
     lane_of,
 )
-from elastio.model import Bought, CacheMode, HostView, Identity, NoticeView, Sample, Volume, VolumeState
+from elastio.model import (
+    BackingView,
+    Bought,
+    CacheMode,
+    CacheState,
+    HostView,
+    Identity,
+    NoticeView,
+    Sample,
+    Volume,
+    VolumeState,
+)
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, Pace, Phase, verb
@@ -233,7 +244,7 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
         cycle = cycle.marked(appeared=host.at)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
-        left = backing is not None and phase is Phase.DETACHING and cycle.marks.boosted is not None
+        left = phase is Phase.DETACHING and cycle.marks.boosted is not None and _needs_no_cache(backing)
         return cycle.marked(detached=host.at) if left else cycle
     if backing.cache_mode is CacheMode.WRITEBACK and phase is Phase.ATTACHING:
         cycle = cycle.marked(boosted=host.at)
@@ -242,11 +253,17 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
         cycle,
         dirty_bytes=backing.dirty_bytes,
         dirty_wall=wall,
+        dirty_boot=host.boot_id,
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
         evicted_bytes=max(cycle.evicted_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)),
     )
+
+
+def _needs_no_cache(backing: BackingView | None) -> bool:
+    """Not only without a cache: at a boot it may be the cache that comes late."""
+    return backing is not None and backing.state is CacheState.NO_CACHE
 
 
 def _based(cycle: Cycle, host: HostView) -> Cycle:

@@ -29,17 +29,39 @@ def update(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentSt
         if hold is not None and hold.reason is HoldReason.NOTICE:
             return state, ""
         left_s = max(0.0, state.notice.at_wall - obs.wall)
-        what = "flushing" if policy.notice_flush else "the cache stays attached; no boost begins"
-        hold = Hold(HoldReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, policy.notice_flush)
+        what = "flushing" if policy.notice_flush or wants_flush(state) else "the cache stays attached; no boost begins"
+        flush = policy.notice_flush or wants_flush(state)  # it takes back no order to flush
+        hold = Hold(HoldReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, flush, under=hold)
         text = f"the cloud will {state.notice.action} this machine in {format_duration(left_s)}: {what}"
         return replace(state, hold=hold), text
     if hold is None:
         return state, ""
     if hold.reason is HoldReason.NOTICE:
-        return replace(state, hold=None), "the cloud has withdrawn its notice"
+        return replace(state, hold=_next(hold, obs.now)), "the cloud has withdrawn its notice"
     if obs.now >= hold.until:
-        return replace(state, hold=None), f"the time of the hold ({hold.reason}) is over"
+        return replace(state, hold=_next(hold, obs.now)), f"the time of the hold ({hold.reason}) is over"
     return state, ""
+
+
+def _next(hold: Hold, now: float) -> Hold | None:
+    """The hold that is in force once `hold` has ended."""
+    under = hold.under
+    while under is not None and now >= under.until:
+        under = under.under
+    return under
+
+
+def snapshot_of(hold: Hold | None) -> Hold | None:
+    """The hold for a snapshot, which outlives a stop, a shutdown and a notice: what is being copied must stay whole."""
+    while hold is not None and hold.reason is not HoldReason.SNAPSHOT:
+        hold = hold.under
+    return hold
+
+
+def _without_snapshot(hold: Hold | None) -> Hold | None:
+    if hold is None or hold.reason is HoldReason.SNAPSHOT:
+        return None
+    return replace(hold, under=_without_snapshot(hold.under))
 
 
 def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
@@ -82,16 +104,18 @@ def _quiesce(state: AgentState, request: Request, obs: Observation) -> tuple[Age
 
 def _unquiesce(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
     """A script has to learn that its hold ended before it was done."""
-    if state.hold is None or state.hold.reason is not HoldReason.SNAPSHOT:
+    if snapshot_of(state.hold) is None:
         text = "nothing is held: the time of the hold was over, or none was begun; what was copied since may be torn"
         return state, Answer(request, False, text)
-    return replace(state, hold=None), Answer(request, True, "boosts may begin again")
+    rest = _without_snapshot(state.hold)
+    text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
+    return replace(state, hold=rest), Answer(request, True, text)
 
 
 def _part(
     state: AgentState, request: Request, reason: HoldReason, parting: Parting, obs: Observation
 ) -> tuple[AgentState, Answer]:
-    hold = Hold(reason, obs.now + parting.limit_s, parting.flush)
+    hold = Hold(reason, obs.now + parting.limit_s, parting.flush, under=snapshot_of(state.hold))
     if not parting.flush:
         # Nothing new is begun in the moments that are left; what is attached stays so.
         hold = replace(hold, until=obs.now + NOTICE_GRACE_S)

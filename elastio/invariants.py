@@ -69,7 +69,7 @@ def _loss(action: Action, state: AgentState, obs: Observation) -> str:
     cycle = state.cycle
     if isinstance(action, StartWithoutCache):
         backing = _backing(obs)
-        if not state.accepted or action.volume != state.accepted:
+        if not state.is_loss_accepted or action.volume != state.accepted:
             return "no operator gave up what the missing cache holds"
         return "" if backing is not None and not backing.running else "the device runs, or its state is unknown"
     if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:

@@ -20,7 +20,9 @@ from typing import Any
 from elastio.actions import Action, Outcome
 from elastio.codec import decode, encode
 from elastio.errors import JournalError
-from elastio.state import AgentState, Cycle, Hold, HoldReason, Phase
+from elastio.holds import snapshot_of
+from elastio.model import VolumeId
+from elastio.state import AgentState, Cycle, Hold, Phase
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -42,6 +44,8 @@ class Memory:
     cool_until: float = 0.0
     hold: Hold | None = None
     accepted: str = ""
+    given_up: tuple[VolumeId, ...] = ()
+    is_stale_accepted: bool = False
     boot_id: str = ""
 
     def state(self, *, learned_size_bytes: int | None) -> AgentState:
@@ -54,6 +58,8 @@ class Memory:
             cool_until=self.cool_until,
             hold=self.hold,
             accepted=self.accepted,
+            given_up=self.given_up,
+            is_stale_accepted=self.is_stale_accepted,
             boot_id=self.boot_id,
             learned_size_bytes=learned_size_bytes,
         )
@@ -190,15 +196,16 @@ def _make_names_durable(directory: Path) -> None:
 
 
 def _remembered(state: AgentState) -> dict[str, Any]:
-    lasting = state.hold if state.hold is not None and state.hold.reason is HoldReason.SNAPSHOT else None
     return {
         "phase": state.phase.value,
         "cycle": encode(state.cycle),
         "paused": state.paused,
         "failures": state.failures,
         "cool_until": state.cool_until,
-        "hold": encode(lasting),
+        "hold": encode(snapshot_of(state.hold)),
         "accepted": state.accepted,
+        "given_up": encode(state.given_up),
+        "is_stale_accepted": state.is_stale_accepted,
     }
 
 
@@ -264,7 +271,7 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             # Never longer than it was to be from the last record on, whatever the time of day does.
             cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
             hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
-            accepted=str(last.get("accepted", "")),
+            **_given_up(last),
             boot_id=str(last.get("boot", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -272,6 +279,18 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
     return memory
+
+
+def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What an operator gave up. Records of before kept the order after it was carried out: no order then, only that."""
+    accepted = str(record.get("accepted", ""))
+    if "given_up" not in record:
+        return {"given_up": (VolumeId(accepted),) if accepted else (), "is_stale_accepted": bool(accepted)}
+    named = record["given_up"]
+    if not isinstance(named, list):
+        raise TypeError("given_up is no list")
+    stale = bool(record.get("is_stale_accepted", False))
+    return {"accepted": accepted, "given_up": tuple(VolumeId(str(v)) for v in named), "is_stale_accepted": stale}
 
 
 def _cool_s(record: Mapping[str, Any], written_now: float) -> float:

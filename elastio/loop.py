@@ -283,8 +283,8 @@ class Agent:
     def _note_dirt(self, state: AgentState, obs: Observation) -> None:
         at, dirty = self._noted
         cycle = state.cycle
-        if cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
-            return
+        if not state.recovered or cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
+            return  # before the kernel was looked at, what is remembered is of another agent, or another boot
         self._noted = obs.now, cycle.dirty_bytes
         self._journal.note(state, now=obs.now, wall=obs.wall)
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.model import BackingView, CacheMode, CacheState, DiskView, Volume, VolumeSpec
+from elastio.events import disputed
+from elastio.model import BackingView, CacheMode, CacheState, DiskView, Volume, VolumeId, VolumeSpec
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Phase, Trigger
+from elastio.steps import is_backing_ours
 
 
 def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
@@ -23,16 +25,33 @@ def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentS
     if backing is None:
         return None
     if backing.cache_set is not None:
-        return _with_cache(state, obs, backing)
+        return _with_cache(replace(state, accepted=""), obs, backing)
+    if state.is_loss_accepted and not backing.waits_for_cache:
+        return _given_up(state, backing)
+    return _without_cache(state if backing.waits_for_cache else replace(state, accepted=""), obs, backing)
+
+
+def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]:
+    """The order is used up. The volume stays, and a list made from now on tells whether it still exists."""
+    text = f"going on without volume {state.accepted}, which is left as it is"
+    kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.accepted))))
+    stale = backing.state is CacheState.INCONSISTENT
+    state = replace(_at_rest(state), accepted="", given_up=kept, is_stale_accepted=stale)
+    return replace(state, owned=None, listed_at=None), text
+
+
+def _at_rest(state: AgentState) -> AgentState:
+    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False)
+
+
+def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
     cycle = state.cycle
-    if state.accepted and not backing.waits_for_cache:
-        text = f"going on without volume {state.accepted}, which is left as it is"
-        return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False), text
     if cycle is None:
-        return replace(state, phase=Phase.IDLE, recovered=True, fault="", stopped=False), "no cache is attached"
+        return _at_rest(state), "no cache is attached"
     cycle = replace(cycle, failure="", pace={})
-    if not backing.waits_for_cache and _is_disputed(state, cycle, obs):
-        return replace(state, cycle=replace(cycle, is_disputed=True), recovered=True), "dirty data was out"
+    if not backing.waits_for_cache and _is_disputed(state, cycle, obs, backing):
+        cycle, fault = replace(cycle, is_disputed=True), disputed(cycle)
+        return replace(state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=fault, stopped=False), fault
     if cycle.volume_id is None:
         cycle = replace(cycle, doubt_at=obs.now)  # the purchase may have been made at the very last moment
     going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
@@ -41,14 +60,28 @@ def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentS
     return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
 
 
-def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
-    """The journal knows of dirty data, the machine has booted since, and the kernel shows no cache.
+def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
+    """The cache may have been dirty when it was last seen, and a backing device shows none that may be another one.
 
-    Within one boot the kernel's word is enough: it lets no cache go that is dirty. Over a boot the disk may be another
-    one, restored from an older copy for example.
+    Within one boot the kernel's word is enough, it lets no cache go that is dirty; but not where the cache was torn
+    off. Over a boot the disk may be one that was restored from an older copy. While writes went to the cache the last
+    figure says nothing: the next write made it false.
     """
-    booted = state.boot_id not in ("", obs.host.boot_id if obs.host else "")
-    return booted and cycle.dirty_bytes > 0 and state.phase in (Phase.BOOSTING, Phase.FLUSHING)
+    if cycle.is_disputed or cycle.marks.boosted is None:
+        return cycle.is_disputed
+    if backing.state is CacheState.INCONSISTENT:
+        return True
+    last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
+    booted = last_boot not in ("", obs.host.boot_id if obs.host else "")
+    match state.phase:
+        case Phase.BOOSTING:
+            return booted
+        case Phase.FLUSHING:
+            return booted and cycle.dirty_bytes > 0
+        case Phase.FAULTED:
+            is_dirty = cycle.dirty_bytes > 0 or (booted and cycle.marks.clean is None)
+            return is_dirty and is_backing_ours(cycle)
+    return False
 
 
 def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
@@ -67,12 +100,24 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         cycle = cycle_of(volume, obs)
     if cycle is None:
         return None
-    cycle = replace(cycle, cache_set=backing.cache_set, failure="", pace={}).marked(boosted=obs.now)
     phase = phase_of(backing)
+    cycle = _attached(cycle, backing, phase).marked(boosted=obs.now)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
-    return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
+    kept = tuple(v for v in state.given_up if v != cycle.volume_id)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    return replace(state, given_up=kept), text
+
+
+def _attached(cycle: Cycle, backing: BackingView, phase: Phase) -> Cycle:
+    """The cache is there: whatever said that it had left, or held nothing, is void."""
+    marks = replace(cycle.marks, detached=None, released=None, clean=_clean(cycle, phase))
+    return replace(cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, marks=marks)
+
+
+def _clean(cycle: Cycle, phase: Phase) -> float | None:
+    return cycle.marks.clean if phase is Phase.DETACHING else None
 
 
 def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:

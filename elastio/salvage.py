@@ -11,41 +11,65 @@ from dataclasses import replace
 from elastio.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.observation import Answer, Observation
 from elastio.recovery import cycle_of
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
+from elastio.steps import is_backing_ours
 from elastio.units import format_duration, format_size
 
-UNKNOWN_VOLUME = "unknown"
 _GONE = (VolumeState.GONE, VolumeState.DELETING)
 
 
 def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
     """To RECOVER: look for the volume, or, where the loss is accepted, go on without it."""
     backing = obs.host.backing if obs.host else None
-    missing = backing is not None and backing.waits_for_cache
+    if backing is None:
+        return _without_backing(state, request, obs)
     disputed = state.cycle is not None and state.cycle.is_disputed
-    if state.phase is not Phase.FAULTED or not (missing or disputed):
-        return state, Answer(request, False, _nothing_to_recover(state, backing))
+    if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or disputed):
+        return state, Answer(request, False, _nothing_to_recover(state))
     if request.accepts_loss:
         return _accept(state, request, backing, obs)
+    if state.cycle is not None and not backing.waits_for_cache:
+        return state, Answer(request, False, ways_out(state.cycle))
     return _look_for_it(state, request, obs)
 
 
-def _nothing_to_recover(state: AgentState, backing: BackingView | None) -> str:
+def _without_backing(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """The kernel lets go of a backing device whose cache died, and the agent registers it again: it waits for nobody.
+
+    What is lost is decided only while the device shows what it lacks.
+    """
+    lost_its_cache = state.phase is Phase.FAULTED and not state.stopped and is_backing_ours(state.cycle)
+    lost_its_cache = lost_its_cache and not (state.cycle is not None and state.cycle.is_disputed)
+    if lost_its_cache and not request.accepts_loss:
+        return _look_for_it(state, request, obs)
+    text = "the backing device is not registered with bcache, or not looked at yet: ask again in a moment"
+    return state, Answer(request, False, text)
+
+
+def _nothing_to_recover(state: AgentState) -> str:
     if state.fault:
         return f"no cache is missing; the agent is faulted for another reason: {state.fault}"
-    if backing is None:
-        return "the backing device is not registered with bcache, or not looked at yet: ask again in a moment"
     return "no cache is missing"
 
 
+def ways_out(cycle: Cycle) -> str:
+    """What an operator can do about a device that came up without the cache it may need."""
+    name = cycle.volume_id or UNKNOWN_VOLUME
+    return (
+        "no cache is missing on the backing device that is here: attach the right backing volume instead, or, if this "
+        f"one is what you want, give up the data with --accept-data-loss --volume {name}"
+    )
+
+
 def settle(state: AgentState, obs: Observation) -> AgentState:
-    """Forget what was given up once nothing is left of it: neither the volume nor the mark on the backing device."""
+    """Forget a volume that was given up once it is gone, and the mark on the backing device once that is gone."""
     backing = obs.host.backing if obs.host else None
-    if not state.accepted or not state.recovered or state.phase is Phase.FAULTED or backing is None:
+    if not state.recovered or state.phase is Phase.FAULTED or backing is None:
         return state
-    is_there = state.owned is None or state.accepted in {v.id for v in candidates(state)}
-    is_marked = backing.state is CacheState.INCONSISTENT or backing.waits_for_cache
-    return state if is_there or is_marked else replace(state, accepted="")
+    there = {v.id for v in candidates(state)}
+    left = state.given_up if state.owned is None else tuple(v for v in state.given_up if v in there)
+    marked = state.is_stale_accepted and backing.state is CacheState.INCONSISTENT
+    return replace(state, given_up=left, is_stale_accepted=marked)
 
 
 # --- bring it back ---------------------------------------------------------------------------------------
@@ -57,11 +81,12 @@ def candidates(state: AgentState) -> tuple[Volume, ...]:
 
 
 def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """Whoever asks for it back has not given it up, or no longer does."""
     cycle = state.cycle
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
-        state = replace(state, cycle=replace(cycle, pace={}))
+        state = replace(state, cycle=replace(cycle, pace={}), accepted="")
         return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
-    if cycle is not None:
+    if cycle is not None and not _is_a_guess(cycle):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
         return state, Answer(request, False, text)
     if state.owned is None:
@@ -71,7 +96,12 @@ def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple
         return state, Answer(request, False, _not_one(found))
     cycle = cycle_of(found[0], obs).marked(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
-    return replace(state, cycle=cycle), Answer(request, True, text)
+    return replace(state, cycle=cycle, accepted=""), Answer(request, True, text)
+
+
+def _is_a_guess(cycle: Cycle) -> bool:
+    """It was made from the tags of a volume, and the kernel has not confirmed that this is the cache."""
+    return cycle.trigger is Trigger.ORPHAN and cycle.cache_set is None
 
 
 def _not_one(found: list[Volume]) -> str:
@@ -127,6 +157,8 @@ def _why_not_named(cycle: Cycle, named: str | None) -> str:
         return ""
     if named == cycle.volume_id:
         return ""
+    if cycle.is_disputed:
+        return ways_out(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"

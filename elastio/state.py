@@ -23,6 +23,9 @@ from elastio.model import (
     VolumeState,
 )
 
+# Stands for the id of a volume that nobody knows.
+UNKNOWN_VOLUME = "unknown"
+
 
 class Phase(StrEnum):
     IDLE = "idle"  # no cache, nothing bought
@@ -49,11 +52,15 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """No boost begins before `until` (CLOCK_BOOTTIME); with `flush` an attached cache is flushed and released."""
+    """No boost begins before `until` (CLOCK_BOOTTIME); with `flush` an attached cache is flushed and released.
+
+    `under` is the hold that this one was laid over, and that is in force again when it ends.
+    """
 
     reason: HoldReason
     until: float
     flush: bool = True
+    under: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,8 @@ class Cycle:
     flush_started_dirty_bytes: int = 0
     dirty_bytes: int = 0  # as last seen, at `dirty_wall`
     dirty_wall: float | None = None
-    is_disputed: bool = False  # the kernel shows no cache any more, although data was dirty when it was last seen
+    dirty_boot: str = ""  # the boot in which the cache was last seen attached
+    is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
     mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
     failure: str = ""
 
@@ -187,8 +195,12 @@ class AgentState:
 
     `recovered` is False until the phase has been read off the kernel after a start. `owned` is the last list of
     this agent's volumes; None while the cloud has not answered since the start. `stopped` is set when a safety rule
-    would have been broken: nothing is done any more until an operator resumes. `accepted` names the volume whose data
-    an operator gave up ("unknown" where nobody knows it); empty: none.
+    would have been broken: nothing is done any more until an operator resumes.
+
+    `accepted` is an order: the volume without whose data an operator wants to go on ("unknown" where nobody knows it);
+    empty: none. It is used up once it was carried out or the cache came back. What remains of it: `given_up`, the
+    volumes that are left to the operator while they exist, and `is_stale_accepted`, the mark "inconsistent" that the
+    kernel leaves on the backing device.
     """
 
     phase: Phase = Phase.IDLE
@@ -200,6 +212,8 @@ class AgentState:
     paused: bool = False
     hold: Hold | None = None
     accepted: str = ""
+    given_up: tuple[VolumeId, ...] = ()
+    is_stale_accepted: bool = False
     fault: str = ""
     stopped: bool = False
     cool_until: float = 0.0
@@ -214,3 +228,10 @@ class AgentState:
     notice: Notice | None = None
     notice_pace: Pace = NEVER_ASKED
     waiting_for: str = ""  # what stands in the way right now, for people
+
+    @property
+    def is_loss_accepted(self) -> bool:
+        """An operator gave up what the cache that is missing now holds: it, and no other."""
+        if self.cycle is None:
+            return self.accepted != ""
+        return self.accepted == (self.cycle.volume_id or UNKNOWN_VOLUME)

@@ -121,7 +121,10 @@ class HoldPart:
 
 @dataclass(frozen=True, slots=True)
 class MissingPart:
-    """A cache that is missing: what is known of its volume and of the data that only it holds."""
+    """A cache that is missing: what is known of its volume and of the data that only it holds.
+
+    `disputed` True: the backing device that is here does not ask for it; it may be an older copy.
+    """
 
     volume_id: str | None
     volume_state: str
@@ -131,6 +134,7 @@ class MissingPart:
     seen_wall: float | None
     adaptive: str
     waits_for_umount: bool
+    disputed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +305,7 @@ def _hold(state: AgentState, obs: Observation, host: HostView | None) -> HoldPar
 def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | None:
     """Also while the kernel has let go of the backing device: it does so when its cache dies."""
     cycle = state.cycle
-    disputed = cycle is not None and cycle.is_disputed
+    disputed = cycle is not None and cycle.is_disputed and not (backing is not None and backing.waits_for_cache)
     waits = backing.waits_for_cache if backing else state.phase is Phase.FAULTED and cycle is not None
     if not (waits or disputed):
         return None
@@ -314,6 +318,7 @@ def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | No
         seen_wall=cycle.dirty_wall if cycle else None,
         adaptive=backing.adaptive_name if backing else "",
         waits_for_umount=backing is not None and backing.running and not disputed,
+        disputed=disputed,
     )
 
 

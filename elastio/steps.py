@@ -119,7 +119,7 @@ def _first(*plans: Plan) -> Plan:
 def _gave_up(state: AgentState, obs: Observation) -> Plan | None:
     """An operator gave up a cache that nobody remembers."""
     backing = obs.host.backing if obs.host else None
-    if not state.accepted or backing is None or not backing.waits_for_cache or backing.running:
+    if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
     return _ask(StartWithoutCache(state.accepted), state.tune_pace, obs, "the device to start without its cache")
 
@@ -308,7 +308,7 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         return Plan(waiting_for="an operator")
     if backing.running:
         return Plan(waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that")
-    if state.accepted:
+    if state.is_loss_accepted:
         start = StartWithoutCache(state.accepted)
         return _ask(start, cycle.paced(start), obs, "the device to start without its cache")
     disk = host.disk(cycle.serial)

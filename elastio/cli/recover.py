@@ -42,6 +42,8 @@ def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, 
         _umount(app, seen.missing, umount)
     if accept_data_loss:
         _confirm(seen.missing, volume, yes)
+        if seen.missing is not None and (seen.missing.waits_for_umount or seen.backing is None):
+            _wait_for_backing(app, wait_s)
     fields: dict[str, object] = {"accepts_loss": int(accept_data_loss)}
     click.echo(app.client().ask("recover", **fields, **({"volume_id": volume} if volume else {}))["text"])
     _wait(app, wait_s)
@@ -52,6 +54,8 @@ def plan(seen: Status) -> list[str]:
     missing = seen.missing
     if missing is None:
         return []
+    if missing.disputed:
+        return _ways_out(missing, seen.wall)
     steps = ["attach the volume to this machine", "register it with bcache, which starts the device", "mount it"]
     if missing.waits_for_umount:
         steps.insert(0, f"stop the applications, unmount /dev/{missing.adaptive}, wait until it is gone")
@@ -59,6 +63,17 @@ def plan(seen: Status) -> list[str]:
         f"needed: volume {missing.volume_id or 'unknown'} ({missing.volume_state})",
         f"on it alone: {extent(missing, seen.wall)}",
         *(f"{number}. {step}" for number, step in enumerate(steps, 1)),
+    ]
+
+
+def _ways_out(missing: MissingPart, wall: float) -> list[str]:
+    """There is nothing to bring back to this device: another one is needed, or a decision."""
+    volume = missing.volume_id or "unknown"
+    return [
+        f"the backing device shows no cache, but volume {volume} ({missing.volume_state}) was one when last seen",
+        f"on it alone: {extent(missing, wall)}",
+        "either: this is an older copy; attach the right backing volume in its place, and the agent goes on by itself",
+        f"or: this is the one you want; `elastio recover --accept-data-loss --volume {volume}` gives up that data",
     ]
 
 
@@ -114,6 +129,13 @@ def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool) -
     typed = click.prompt(f"What only volume {name} holds is lost for good. Type its name to go on", default="")
     if typed != name:
         raise ElastioError("the name was not typed: nothing was changed")
+
+
+def _wait_for_backing(app: App, wait_s: float) -> None:
+    """After the umount the kernel lets go of the backing device for a moment, until the agent registers it again."""
+    for seen in app.watch(wait_s, lambda _: "the backing device is not registered again"):
+        if seen.backing is not None and not (seen.missing is not None and seen.missing.waits_for_umount):
+            return
 
 
 def _wait(app: App, wait_s: float) -> None:

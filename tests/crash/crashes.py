@@ -203,7 +203,14 @@ class Play:
     def needs_a_human(self) -> bool:
         """The volume with the only copy broke in the cloud: it is kept, and the agent says so."""
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
-        return broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        return missing or self._looks_like_an_older_copy()
+
+    def _looks_like_an_older_copy(self) -> bool:
+        """A clean cache was torn off, and the machine booted before anybody looked: only a human can tell."""
+        cycle, kernel = self.sim.state.cycle, self.world.kernel
+        disputed = self.sim.phase is Phase.FAULTED and cycle is not None and cycle.is_disputed
+        return disputed and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
 
     def kill(self) -> None:
         self.sim.start_agent()

@@ -37,10 +37,10 @@ EVENTS = {
     Event.DIRTIED: "The cache set is attached and not drained after all.",
     Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
     Event.ENDANGERED: "The cache is missing while the device is dirty, the device is inconsistent, a strange cache set "
-    "is attached, the volume hangs on another machine, or dirty data was out before a boot and no cache shows "
-    "after it.",
-    Event.REPAIRED: "The missing cache is back, an operator gave up what it holds and the device runs, or an "
-    "operator resumed and no danger shows any longer.",
+    "is attached, the volume hangs on another machine, or no cache shows although one took writes or was dirty "
+    "before a boot, or before it was torn off.",
+    Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "
+    "without it, or an operator resumed and no danger shows any longer.",
 }
 
 
@@ -57,7 +57,9 @@ TAIL = """\
 After a start, a crash, a reboot or a repair the phase is read off the kernel, not remembered. An attached cache in
 writeback mode is `boosting`, in any other mode `flushing`, and one whose detach has begun `detaching`. With no cache
 attached an open cycle of the journal goes on `attaching` if it never boosted, else `detaching`; without one the agent
-is `idle`. A flush that an operator forced goes on even if the kernel was not told yet.
+is `idle`. A cycle whose cache took writes or was dirty when it was last seen is `faulted` if it was last seen in
+another boot, or was torn off since, and if the backing device asks for no cache: that device may be an older copy. A
+flush that an operator forced goes on even if the kernel was not told yet.
 
 ## After a boost that failed
 

@@ -9,7 +9,7 @@ import pytest
 from elastio.actions import DeleteVolume, Outcome, Verdict
 from elastio.facts import adopt, fold
 from elastio.governor import NOTHING
-from elastio.model import Rates, Sample
+from elastio.model import BackingView, CacheState, Rates, Sample
 from elastio.observation import Observation
 from elastio.state import AgentState, Cycle, Phase
 
@@ -73,6 +73,29 @@ def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush()
     assert fold(state, seen, policy).flush_mb_s == POLICY.backing_bandwidth_mb_s
     later = replace(seen, sample=replace(before, seconds=0.4))
     assert fold(state, later, policy).flush_mb_s == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("view", "off"),
+    [
+        (backing(state=CacheState.NO_CACHE), True),
+        (backing(state=CacheState.CLEAN, running=False), False),
+        (backing(state=CacheState.INCONSISTENT), False),
+    ],
+)
+def test_a_cache_is_off_only_when_the_device_no_longer_needs_it(view: BackingView, off: bool) -> None:
+    """A device that is seen before its cache, at a boot, misses it."""
+    boosted = cycle().marked(boosted=NOW - 50)
+    state = AgentState(phase=Phase.DETACHING, cycle=boosted, recovered=True)
+    after = fold(state, Observation(now=NOW, wall=NOW, host=host(view)), POLICY).cycle
+    assert after is not None
+    assert (after.marks.detached is not None) is off
+
+
+def test_when_the_cache_was_last_seen_goes_with_what_was_dirty_on_it() -> None:
+    after = folded(cycle(), cached())
+    assert (after.dirty_bytes, after.dirty_boot) == (cached().dirty_bytes, "boot")
+    assert folded(cycle(), backing()).dirty_boot == ""
 
 
 # --- the bill ------------------------------------------------------------------------------------------------

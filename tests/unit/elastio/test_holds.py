@@ -79,6 +79,40 @@ def test_a_notice_may_leave_the_cache_where_it_is() -> None:
     assert not holds.wants_flush(held)
 
 
+@pytest.mark.parametrize("reason", [HoldReason.SNAPSHOT, HoldReason.STOP, HoldReason.SHUTDOWN])
+def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after_it(reason: HoldReason) -> None:
+    before = Hold(reason, NOW + 60)
+    noticed = state(Phase.FLUSHING, cycle(), hold=before, notice=Notice("stop", WALL + 120))
+    held, why = holds.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    assert held.hold is not None
+    assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
+    assert "flushing" in why
+    withdrawn = replace(held, notice=None)
+    assert holds.update(withdrawn, seen(), POLICY)[0].hold == before
+    assert holds.update(withdrawn, seen(now=NOW + 60), POLICY)[0].hold is None
+
+
+@pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.SHUTDOWN])
+def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happen(kind: RequestKind) -> None:
+    snapshot = replace(SNAPSHOT, until=NOW + 9000)
+    held = state(Phase.IDLE, hold=snapshot)
+    for _ in range(3):  # asked for again and again: nothing piles up
+        held, answer = holds.answer(held, Request(kind), seen(), POLICY)
+        assert answer.accepted
+        assert held.hold is not None
+        assert held.hold.under == snapshot
+    assert holds.update(held, seen(now=NOW + 8000), POLICY)[0].hold == snapshot
+
+
+def test_a_script_can_end_its_hold_under_another_one() -> None:
+    stop = Hold(HoldReason.STOP, NOW + 60, under=SNAPSHOT)
+    notice = Hold(HoldReason.NOTICE, NOW + 600, under=stop)
+    after, answer = holds.answer(state(Phase.IDLE, hold=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    assert answer.accepted
+    assert after.hold == replace(notice, under=replace(stop, under=None))
+    assert "notice" in answer.text
+
+
 def test_a_script_learns_that_its_hold_was_over() -> None:
     _, answer = holds.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted
@@ -180,6 +214,22 @@ def test_a_hold_outlives_a_restart_and_a_boot() -> None:
     assert sim.phase is Phase.IDLE
     assert sim.ask(RequestKind.UNQUIESCE).accepted
     sim.start_agent()
+    in_phase(sim, Phase.BOOSTING)
+
+
+@pytest.mark.parametrize("parting", [FLUSH, Parting(flush=False)])
+def test_a_hold_outlives_an_orderly_stop(parting: Parting) -> None:
+    sim = machine(STEADY, on_stop=parting)
+    in_phase(sim, Phase.BOOSTING)
+    quiesce(sim)
+    sim.run_until(lambda: is_safe(sim), 300)
+    departure = depart(sim)
+    sim.run_until(lambda: bool(departure.is_over()), 120)
+    sim.start_agent()
+    sim.run_for(60)
+    assert sim.phase is Phase.IDLE
+    assert is_safe(sim)
+    assert sim.ask(RequestKind.UNQUIESCE).accepted
     in_phase(sim, Phase.BOOSTING)
 
 

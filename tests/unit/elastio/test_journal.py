@@ -53,6 +53,7 @@ FULL = Cycle(
     cutoff_percent=5,
     dirty_bytes=7,
     dirty_wall=1109.0,
+    dirty_boot="boot-1",
     is_disputed=True,
     mark=VolumeMark.CLEAN,
     failure="no luck",
@@ -124,9 +125,33 @@ def test_a_hold_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, pa
 
 
 def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, path: Path) -> None:
-    decide(journal, replace(STATE, accepted="vol-1"))
+    decide(journal, replace(STATE, accepted="vol-1", given_up=(VolumeId("vol-0"),), is_stale_accepted=True))
     state = recall(path, boot_id="boot-2").state(learned_size_bytes=3)
     assert (state.accepted, state.boot_id, state.learned_size_bytes, state.recovered) == ("vol-1", "boot-1", 3, False)
+    assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
+
+
+def test_what_a_record_of_before_names_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, accepted="vol-1"))
+    (record,) = read(path)
+    del record["given_up"], record["is_stale_accepted"], record["cycle"]["dirty_boot"]
+    for accepted, given_up in (("vol-1", ("vol-1",)), ("", ())):
+        path.write_text(json.dumps({**record, "accepted": accepted}) + "\n")
+        memory = recall(path)
+        assert (memory.accepted, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
+        assert memory.cycle == replace(FULL, dirty_boot="")
+
+
+def test_a_hold_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:
+    snapshot = Hold(HoldReason.SNAPSHOT, 200.0)
+    stop = Hold(HoldReason.STOP, 120.0, under=snapshot)
+    for hold in (stop, Hold(HoldReason.NOTICE, 900.0, under=stop)):
+        decide(journal, replace(STATE, hold=hold))
+        assert recall(path).hold == snapshot
+    (record, *_) = read(path)
+    del record["hold"]["under"]
+    path.write_text(json.dumps(record) + "\n")
+    assert recall(path).hold == snapshot
 
 
 def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, path: Path) -> None:
@@ -236,6 +261,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
         {"phase": "boosting", "cycle": {**encode(FULL), "pace": []}, "now": 1.0, "wall": 2.0},
         {"phase": "idle", "cycle": None, "wall": 2.0},
         {"phase": "idle", "cycle": None, "now": [], "wall": 2.0},
+        {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "given_up": "vol-1"},
     ],
 )
 def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, last: dict[str, Any]) -> None:

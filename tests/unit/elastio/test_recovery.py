@@ -53,6 +53,14 @@ def test_the_phase_follows_the_kernel() -> None:
     assert phase_of(drained(state=CacheState.NO_CACHE)) is Phase.DETACHING
 
 
+def test_what_was_marked_while_the_cache_was_missing_is_void_once_it_is_there() -> None:
+    early = cycle(marks=Marks(boosted=NOW - 50, clean=NOW - 9, detached=NOW - 5, released=NOW - 4))
+    for view, clean in ((cached(), None), (drained(state=CacheState.NO_CACHE), NOW - 9)):
+        state = recovered(remembered(Phase.DETACHING, cycle=early), host(view, FORMATTED))
+        assert state.cycle is not None
+        assert state.cycle.marks == Marks(boosted=NOW - 50, clean=clean)
+
+
 def test_a_flush_that_an_operator_forced_goes_on() -> None:
     assert recovered(remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED).phase is Phase.FLUSHING
     assert recovered(remembered(Phase.FLUSHING, cycle=cycle()), ATTACHED).phase is Phase.BOOSTING

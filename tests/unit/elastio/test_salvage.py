@@ -13,17 +13,20 @@ from elastio.errors import InvariantError, RefusedError
 from elastio.events import danger, in_faulted, is_kept, orphans
 from elastio.invariants import check
 from elastio.machine import decide
-from elastio.model import CacheState, HostView, Request, RequestKind, VolumeMark, VolumeState
+from elastio.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeMark, VolumeState
 from elastio.observation import Answer, Decision
 from elastio.recovery import recover
+from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
-from elastio.state import AgentState, Cycle, Marks, Pace, Phase
+from elastio.sim.workload import Stretch
+from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Marks, Pace, Phase
 from elastio.steps import next_step
 from elastio.units import GIB
 
-from .simulated import BURST, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
+from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
 from .values import (
     NOW,
+    OTHER_SET,
     POLICY,
     SERIAL,
     SET,
@@ -75,7 +78,8 @@ def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
         (state(Phase.BOOSTING, boosted()), host(cached())),
         (state(Phase.IDLE), host(backing())),
         (wounded(boosted()), host(backing(state=CacheState.INCONSISTENT))),
-        (wounded(boosted()), host(None)),
+        (wounded(boosted(), stopped=True), host(None)),
+        (wounded(cycle()), host(None)),
     ],
 )
 def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState, view: HostView) -> None:
@@ -83,6 +87,30 @@ def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState
         after, answer = ask(of, request, view)
         assert not answer.accepted
         assert after == of
+
+
+@pytest.mark.parametrize("view", [host(None), None])
+def test_a_device_that_is_not_registered_yet_is_brought_back_and_not_given_up(view: HostView | None) -> None:
+    """Right after the umount the kernel has let go of it, and the agent is about to register it again."""
+    after, answer = salvage.answer(wounded(boosted()), RECOVER, seen(view))
+    assert answer.accepted
+    assert VOLUME_ID in answer.text
+    after, answer = salvage.answer(wounded(boosted()), BY_NAME, seen(view))
+    assert (answer.accepted, after.accepted) == (False, "")
+    assert "ask again in a moment" in answer.text
+
+
+def test_a_wrong_choice_among_the_volumes_can_be_put_right_until_the_kernel_has_confirmed_it() -> None:
+    there = (volume(VolumeState.AVAILABLE), volume(VolumeState.AVAILABLE, id="vol-2"))
+    other = replace(RECOVER, volume_id="vol-2")
+    chosen, _ = ask(wounded(owned=there), replace(RECOVER, volume_id=VOLUME_ID))
+    after, answer = ask(chosen, other)
+    assert answer.accepted
+    assert after.cycle is not None
+    assert (after.cycle.volume_id, after.cycle.marks.boosted) == ("vol-2", NOW)
+    assert chosen.cycle is not None
+    assert not ask(replace(chosen, cycle=replace(chosen.cycle, cache_set=SET)), other)[1].accepted
+    assert not ask(wounded(boosted(cache_set=None), owned=there), other)[1].accepted
 
 
 def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none() -> None:
@@ -136,7 +164,7 @@ def test_nothing_is_given_up_under_a_mount() -> None:
 def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None:
     assert not ask(wounded(owned=None), GIVE_UP)[1].accepted
     assert not ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
-    assert ask(wounded(owned=()), GIVE_UP)[0].accepted == salvage.UNKNOWN_VOLUME
+    assert ask(wounded(owned=()), GIVE_UP)[0].accepted == UNKNOWN_VOLUME
     assert ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].accepted == VOLUME_ID
 
 
@@ -185,9 +213,75 @@ def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -
 
 def test_a_volume_that_is_marked_dirty_and_that_nobody_remembers_is_no_orphan() -> None:
     there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{mark}", mark=mark) for mark in VolumeMark)
-    of = state(Phase.IDLE, owned=there, accepted="vol-clean")
+    of = state(Phase.IDLE, owned=there, given_up=("vol-clean",))
     assert [v.id for v in orphans(of)] == ["vol-unknown"]
     assert [is_kept(v, of) for v in there] == [False, True, True]
+
+
+# --- an accepted loss is that of one volume, once --------------------------------------------------------
+
+OTHERS = "vol-other"
+
+
+def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
+    before = wounded(boosted(), accepted=OTHERS, given_up=(OTHERS,))
+    assert not isinstance(next_step(before, seen(WAITING), POLICY).action, StartWithoutCache)
+    with pytest.raises(InvariantError, match="no operator"):
+        check(Decision(before, (StartWithoutCache(VolumeId(OTHERS)),)), seen(WAITING), POLICY)
+    forced = seen(host(backing(state=CacheState.INCONSISTENT)))
+    assert danger(before, forced) is not None
+    disputed = replace(before, phase=Phase.BOOSTING, cycle=boosted(is_disputed=True))
+    assert danger(disputed, seen(host(backing()))) is not None
+    started = recover(replace(before, phase=Phase.DETACHING), seen(host(backing())), POLICY)
+    assert started is not None
+    assert (started[0].phase, started[0].cycle is None) == (Phase.DETACHING, False)
+    assert started[0].accepted == ""
+
+
+def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> None:
+    accepted = wounded(boosted(), accepted=VOLUME_ID, given_up=(VOLUME_ID, OTHERS))
+    back = decide(accepted, seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True))), POLICY).state
+    assert (back.phase, back.accepted, back.given_up) == (Phase.BOOSTING, "", (OTHERS,))
+    assert ask(accepted, RECOVER)[0].accepted == ""
+    foreign = recover(accepted, seen(host(cached(cache_set=OTHER_SET))), POLICY)
+    assert foreign is not None
+    assert (foreign[0].phase, foreign[0].cycle, foreign[0].accepted) == (Phase.FAULTED, None, "")
+
+
+def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> None:
+    """The list that was there is older than the volume: it says nothing about it."""
+    view = seen(host(backing(state=CacheState.INCONSISTENT)))
+    after = decide(wounded(boosted(), accepted=VOLUME_ID), view, POLICY).state
+    assert (after.phase, after.accepted, after.given_up, after.owned) == (Phase.IDLE, "", (VOLUME_ID,), None)
+    assert danger(after, view) is None
+    assert salvage.settle(after, view) == after
+    listed = salvage.settle(replace(after, owned=(volume(VolumeState.AVAILABLE),)), seen(host(backing())))
+    assert (listed.given_up, orphans(listed)) == ((VOLUME_ID,), ())
+    assert danger(listed, view) is not None, "the mark was gone: this is another one"
+    assert salvage.settle(replace(after, owned=()), view).given_up == ()
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothing(rebooted: bool) -> None:
+    sim = machine(STEADY, "@dirty=vanish attach#2x5=throttle")
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(3)
+    first = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=first).accepted
+    in_phase(sim, Phase.BOOSTING, 600)
+    sim.run_until(lambda: sim.world.kernel.bcache.sb_dirty, 60)
+    lost = sim.world.lost()
+    sim.world.vanish()
+    if rebooted:
+        sim.power_cut()
+    in_phase(sim, Phase.FAULTED)
+    in_phase(sim, Phase.BOOSTING, 600)
+    assert intents(sim, "StartWithoutCache") == 1
+    assert sim.world.lost() <= lost
+    sim.ask(RequestKind.PAUSE)
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 900)
+    sim.run_for(60)
+    assert [v.id for v in sim.world.provider.existing()] == [first]
 
 
 # --- a device that came up as if clean ------------------------------------------------------------------
@@ -197,7 +291,7 @@ def booted(phase: Phase, **changes: Any) -> AgentState:
     return AgentState(phase=phase, cycle=boosted(**changes), boot_id="the boot before")
 
 
-@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING, Phase.FAULTED])
 def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
     found = decide(booted(phase), seen(host(backing())), POLICY)
     assert found.state.phase is Phase.FAULTED
@@ -220,6 +314,45 @@ def test_a_device_that_was_clean_is_not_disputed(of: AgentState) -> None:
     assert found is not None
     assert found[0].phase is Phase.DETACHING
     assert danger(found[0], seen(host(backing()))) is None
+
+
+def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None:
+    for phase, is_disputed in ((Phase.BOOSTING, True), (Phase.FAULTED, True), (Phase.FLUSHING, False)):
+        before = booted(phase)
+        found = recover(replace(before, cycle=replace(boosted(), dirty_bytes=0)), seen(host(backing())), POLICY)
+        assert found is not None
+        assert found[0].cycle is not None
+        assert found[0].cycle.is_disputed is is_disputed
+
+
+def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
+    """Records of this boot say nothing about when the cache was last seen."""
+    before = replace(booted(Phase.BOOSTING, dirty_boot="the boot before"), boot_id="boot")
+    found = recover(before, seen(host(backing())), POLICY)
+    assert found is not None
+    assert found[0].phase is Phase.FAULTED
+    again = recover(replace(found[0], recovered=False), seen(host(backing())), POLICY)
+    assert again is not None
+    assert (again[0].phase, again[0].fault) == (Phase.FAULTED, found[0].fault)
+
+
+def test_a_dispute_ends_when_the_cache_is_attached_again() -> None:
+    disputed = wounded(boosted(is_disputed=True))
+    view = seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True)))
+    for found in (decide(disputed, view, POLICY), decide(replace(disputed, recovered=False), view, POLICY)):
+        assert found.state.phase is Phase.BOOSTING
+        assert found.state.cycle is not None
+        assert not found.state.cycle.is_disputed
+
+
+def test_a_disputed_device_is_not_said_to_be_brought_back() -> None:
+    disputed = wounded(boosted(is_disputed=True, volume=volume(VolumeState.AVAILABLE)))
+    after, answer = ask(disputed, RECOVER, host(backing()))
+    assert (answer.accepted, after) == (False, disputed)
+    assert "right backing volume" in answer.text
+    assert f"--accept-data-loss --volume {VOLUME_ID}" in answer.text
+    assert answer.text in ask(disputed, GIVE_UP, host(backing()))[1].text
+    assert ask(disputed, RECOVER)[1].accepted, "this device does wait for a cache"
 
 
 def test_an_operator_settles_the_dispute_by_name_and_the_volume_stays() -> None:
@@ -273,7 +406,8 @@ def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
     in_phase(sim, Phase.BOOSTING)
     assert sim.world.kernel.bcache.running
     sim.ask(RequestKind.FLUSH)
-    sim.run_until(lambda: sim.state.accepted == "", 300)
+    assert sim.state.accepted == ""
+    sim.run_until(lambda: not sim.state.given_up and not sim.state.is_stale_accepted, 300)
 
 
 def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
@@ -287,6 +421,95 @@ def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
     sim.ask(RequestKind.COLLECT)
     sim.run_for(700)
     assert [v.id for v in sim.world.provider.existing()] == [volume_id]
+
+
+def dirty_and_quiet() -> Simulation:
+    """Boosting, with dirty data on the cache, and nobody writes any more."""
+    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), inactivity_delay_s=1e6, attach_deadline_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(22.5 - sim.world.clock.elapsed())
+    assert sim.world.kernel.bcache.dirty_bytes > 0
+    return sim
+
+
+def swap_backing(sim: Simulation, superblock: tuple[Any, bool] = (None, False)) -> tuple[Any, bool]:
+    """Put a copy of the backing volume with this superblock in the place of the one that is there."""
+    bcache = sim.world.kernel.bcache
+    bcache.fsync()
+    before = (bcache.sb_set, bcache.sb_dirty)
+    bcache.sb_set, bcache.sb_dirty = superblock
+    bcache.running = superblock[0] is None
+    return before
+
+
+def assert_kept(sim: Simulation) -> None:
+    """Whatever the wait, the volume with the data is still there, as it was."""
+    sim.run_for(700)
+    assert sim.phase is Phase.FAULTED
+    assert "older copy" in sim.state.fault
+    assert sim.world.volumes_left() == 1
+    for action in ("ReleaseCacheDisk", "DetachVolume", "DeleteVolume"):
+        assert intents(sim, action) == 0
+
+
+def test_after_a_boot_on_an_older_copy_the_volume_is_kept_and_the_right_one_ends_the_fault() -> None:
+    sim = dirty_and_quiet()
+    right = swap_backing(sim)
+    sim.power_cut()
+    assert_kept(sim)
+    sim.start_agent()
+    assert_kept(sim)
+    swap_backing(sim, right)
+    sim.power_cut()
+    in_phase(sim, Phase.BOOSTING)
+    sim.ask(RequestKind.PAUSE)
+    assert_at_rest(sim)
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(rebooted: bool) -> None:
+    sim = dirty_and_quiet()
+    sim.world.faults.arm(Kind.STUCK, ["attach"], seconds=1e6)
+    sim.world.vanish()
+    in_phase(sim, Phase.FAULTED)
+    swap_backing(sim)
+    if rebooted:
+        sim.power_cut()
+    else:
+        sim.run_for(5)
+        sim.ask(RequestKind.RESUME)
+    assert_kept(sim)
+
+
+def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
+    """It looks like an older copy: the agent asks, and keeps the volume."""
+    sim = machine((Stretch(2, 0), Stretch(9, 60), QUIET), inactivity_delay_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
+    sim.kill_agent()
+    sim.world.vanish()
+    sim.power_cut()
+    in_phase(sim, Phase.FAULTED)
+    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
+    assert not sim.world.lost(power_cut=True)
+    sim.run_for(700)
+    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
+    assert intents(sim, "StartWithoutCache") == 0
+
+
+def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:
+    sim = dirty_and_quiet()
+    swap_backing(sim)
+    sim.power_cut()
+    records = len(sim.lines)
+    sim.world.faults.arm(Kind.HANG, ["look"])
+    sim.run_for(5)
+    assert not sim.state.recovered
+    assert [r["kind"] for r in sim.journal.records()][records:] == []
+    sim.start_agent()
+    assert_kept(sim)
 
 
 def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:

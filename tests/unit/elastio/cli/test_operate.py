@@ -205,6 +205,28 @@ def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shel
     assert agent.asked[1] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-8"}
 
 
+def test_a_disputed_device_has_two_ways_out_and_neither_is_to_mount_it(agent: FakeAgent, elastio: Shell) -> None:
+    disputed = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), is_disputed=True), fault="an older copy"))
+    agent.statuses = [disputed]
+    agent.replies = {"recover": refused("attach the right backing volume instead")}
+    done = elastio("recover")
+    assert done.exit_code == Exit.REFUSED
+    assert "attach the right backing volume" in done.output
+    assert "--accept-data-loss --volume vol-7" in done.output
+    assert "3.0 GiB of data when last seen" in done.output
+    assert "mount" not in done.output
+
+
+def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
+    agent: FakeAgent, elastio: Shell
+) -> None:
+    gone = waiting(running=False)
+    agent.statuses = [waiting(running=True), waiting(running=True), replace(gone, backing=None), gone, OPEN]
+    agent.replies = {"recover": accepted("the device goes on without its cache")}
+    assert elastio("recover", "--umount", "--accept-data-loss", "--volume", "vol-7", "--yes").exit_code == Exit.OK
+    assert commands(agent) == ["status", "status", "status", "status", "recover", "status"]
+
+
 def test_the_missing_cache_is_shown_also_while_its_device_is_dropped() -> None:
     shown = waiting(running=False)
     assert shown.missing is not None
