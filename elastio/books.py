@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
@@ -73,7 +75,12 @@ class LedgerBooks:
             _log.error("the last minute is not in the history: %s", error)
 
     def learned_size(self) -> int | None:
-        return self._ledger.learned_size(self._uuid)
+        """None where it cannot be read: the next cache is of the first size."""
+        try:
+            return self._ledger.learned_size(self._uuid)
+        except LedgerError as error:
+            _log.error("the learned size is not known: %s", error)
+            return None
 
     def spend(self, *, wall: float) -> Spend:
         """Since local midnight. While the ledger cannot be read, what was known last, marked as not known."""
@@ -96,3 +103,48 @@ class LedgerBooks:
             )
         except LedgerError as error:
             _log.error("the device is not in the ledger: %s", error)
+
+
+class NoBooks:
+    """`Books` where the ledger cannot be opened: nothing is recorded, and what was spent is not known.
+
+    Caps by the day then let no boost begin; a cache that is there is flushed, guarded and released all the same.
+    """
+
+    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
+        _log.error("cycle %s is not in the ledger: it could not be opened", cycle.token)
+
+    def learned(self, size_bytes: int) -> None:
+        """The agent remembers it until it ends."""
+
+    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+        """There are no bills."""
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        """There is no history."""
+
+    def flush(self, *, wall: float) -> None:
+        """Nothing waits."""
+
+    def learned_size(self) -> int | None:
+        return None
+
+    def spend(self, *, wall: float) -> Spend:
+        return Spend(known=False)
+
+    def touch_device(self, agent: Agent, config: Config, *, wall: float) -> None:
+        """There is no record of devices."""
+
+
+@contextmanager
+def open_books(path: Path, backing_uuid: str, limits: HistoryLimits) -> Iterator[LedgerBooks | NoBooks]:
+    """The books of this file; none, with an error in the log, where it cannot be opened. Closed at the end."""
+    books: LedgerBooks | NoBooks
+    with ExitStack() as stack:
+        try:
+            books = LedgerBooks(stack.enter_context(Ledger(path)), backing_uuid, limits)
+        except LedgerError as error:
+            way = "update elastio or move the file away, then restart elastiod"
+            _log.error("running without a ledger: %s; %s", error, way)
+            books = NoBooks()
+        yield books

@@ -7,6 +7,7 @@ before there is a socket that a child should not have), control socket, udev, RE
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from pathlib import Path
 import click
 
 from elastio import __version__, registry
-from elastio.actions import Action, Outcome
-from elastio.books import LedgerBooks
+from elastio.actions import Action, HelpDetach, Outcome
+from elastio.books import LedgerBooks, NoBooks, open_books
 from elastio.config import DEFAULT_PATH, Config, load
 from elastio.control import ControlServer
 from elastio.drive import Driver
@@ -34,8 +35,7 @@ from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd
 from elastio.journal import Journal, remember
-from elastio.lane import ForkLane
-from elastio.ledger import Ledger
+from elastio.lane import ForkLane, die_with_parent
 from elastio.loop import Agent, Lanes, Look
 from elastio.marker import MarkedJournal, Marker
 from elastio.model import HostView
@@ -80,13 +80,37 @@ def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
     return look
 
 
+def free_applications(sysfs: Sysfs) -> None:
+    """Whoever was killed while it helped a detach has left applications held back."""
+    try:
+        for group in throttle.release(sysfs):
+            _log.warning("applications in %s were still held back by a helper that was killed", group)
+    except HostError as error:
+        _log.warning("%s", error)
+
+
+def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
+    """`executor.lost` of the host lane: a lost help leaves nobody held back. Beside the loop, which never waits."""
+
+    def free() -> None:
+        die_with_parent()
+        free_applications(sysfs)
+
+    def lost_and_freed(action: Action, seconds: float) -> Outcome:
+        if isinstance(action, HelpDetach):
+            multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
+        return lost(action, seconds)
+
+    return lost_and_freed
+
+
 def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[Action, Outcome], ...]]:
     """The three lanes, their children started."""
     door = CloudDoor(config)
     executor = Executor(host, door)
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     look: ForkLane[Look, HostView | str] = ForkLane("look", look_with(host), lambda _, s: late.format(s))
-    on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost)
+    on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost_on(host.sysfs))
     on_cloud: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
     forked = (look, on_host, on_cloud)
     for lane in forked:
@@ -112,10 +136,9 @@ class Daemon:
         trouble = stay_in_memory()
         if trouble is not None:
             _log.warning("the agent's memory can be paged out: %s", trouble)
-        self._release_applications()
-        with Ledger(config.agent.state_dir / "ledger.sqlite") as ledger:
-            limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
-            books = LedgerBooks(ledger, config.device.backing_uuid, limits)
+        free_applications(self._sysfs)
+        limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
+        with open_books(config.agent.state_dir / "ledger.sqlite", config.device.backing_uuid, limits) as books:
             lanes, forked = open_lanes(config, self._host)
             try:
                 self._run(books, lanes, forked)
@@ -125,14 +148,6 @@ class Daemon:
                     lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
                 self._journal.close()
 
-    def _release_applications(self) -> None:
-        """A predecessor that was killed while it helped a detach has left applications held back."""
-        try:
-            for group in throttle.release(self._sysfs):
-                _log.warning("applications in %s were still held back by an agent that was killed", group)
-        except HostError as error:
-            _log.warning("%s", error)
-
     def _marked_journal(self) -> MarkedJournal:
         marker = Marker(self.config.agent.state_dir, self.config.device.backing_uuid)
 
@@ -141,7 +156,7 @@ class Daemon:
 
         return MarkedJournal(self._journal, marker, uncover)
 
-    def _run(self, books: LedgerBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
+    def _run(self, books: LedgerBooks | NoBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
         agent = self._agent(books, lanes)
         driver = Driver(agent, forked, self._notifier)
         requests = Requests(agent, self._journal.path, self._clock.now())
@@ -165,7 +180,7 @@ class Daemon:
             self._notifier.send("STOPPING=1")
             socket.close()
 
-    def _agent(self, books: LedgerBooks, lanes: Lanes) -> Agent:
+    def _agent(self, books: LedgerBooks | NoBooks, lanes: Lanes) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
         return Agent(

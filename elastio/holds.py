@@ -97,8 +97,9 @@ def _quiesce(state: AgentState, request: Request, obs: Observation) -> tuple[Age
     if state.hold is not None and state.hold.reason is not HoldReason.SNAPSHOT:
         return state, Answer(request, False, f"the agent is held already ({state.hold.reason})")
     seconds = request.seconds or 0.0
-    hold = Hold(HoldReason.SNAPSHOT, obs.now + seconds)
-    text = f"no boost begins for {format_duration(seconds)}; a cache that is attached is flushed and released"
+    until = max(obs.now + seconds, state.hold.until if state.hold is not None else 0.0)
+    hold = Hold(HoldReason.SNAPSHOT, until)  # never shorter than what somebody else was promised
+    text = f"no boost begins for {format_duration(until - obs.now)}; a cache that is attached is flushed and released"
     return replace(state, hold=hold), Answer(request, True, text)
 
 

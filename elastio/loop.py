@@ -16,7 +16,7 @@ from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.executor import timeout_of
 from elastio.lane import LanePort
 from elastio.machine import decide
-from elastio.model import Forecast, HostView, Request, Sample, Serial, Spend
+from elastio.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy
 from elastio.ports import Clock, Counters, Forecaster, NoForecast
@@ -30,6 +30,8 @@ SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
 # How old the journal's word about dirty data may be: it is what an operator learns of a cache that was lost.
 NOTE_EVERY_S = 30.0
+# What is accepted of these has to survive a crash: an operator relies on it from then on.
+LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
 
 Look = tuple[Serial, ...]
 
@@ -85,6 +87,15 @@ class Inbox:
 
     def is_empty(self) -> bool:
         return not (self.outcomes or self.requests or self.sample or self.fresh_view)
+
+
+def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation:
+    """Answer what would have to last and cannot; what is left to decide on, as if it had never been asked."""
+    for request, reply in inbox.requests:
+        if request.kind in LASTING:
+            reply(Answer(request, False, f"it cannot be written down, so nothing was changed: {trouble}"))
+    inbox.requests = [(request, reply) for request, reply in inbox.requests if request.kind not in LASTING]
+    return replace(obs, requests=tuple(request for request, _ in inbox.requests))
 
 
 def _tokens(state: AgentState) -> frozenset[str]:
@@ -250,11 +261,12 @@ class Agent:
         obs = self._observe(now)
         inbox, self._inbox = self._inbox, Inbox()
         before = self.state
-        try:
-            decision = self.decide(before, obs, self.policy)
-        except InvariantError as error:
-            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
-            decision = Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
+        decision = self._checked(before, obs)
+        trouble = self._record(before, decision, obs)
+        if trouble and any(a.accepted and a.request.kind in LASTING for a in decision.answers):
+            obs = _refuse_lasting(inbox, obs, trouble)
+            decision = self._checked(before, obs)
+            self._record(before, decision, obs)
         self.state, self._decide_at = decision.state, decision.wake_at
         self._publish(before, decision, obs)
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
@@ -263,14 +275,29 @@ class Agent:
         if obs.sample is not None:
             self._books.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
 
-    def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
-        """Journal and books stand apart: a bill is written down even while the journal cannot be."""
+    def _checked(self, before: AgentState, obs: Observation) -> Decision:
+        try:
+            return self.decide(before, obs, self.policy)
+        except InvariantError as error:
+            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
+            return Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
+
+    def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
+        """Why the decision is not in the journal; empty where it is, or where nothing was decided."""
         try:
             if decision.reason:
                 self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
+        except JournalError as error:
+            self.last_error = str(error)
+            return self.last_error
+        try:
             self._note_dirt(decision.state, obs)
         except JournalError as error:
             self.last_error = str(error)
+        return ""
+
+    def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
+        """Journal and books stand apart: a bill is written down even while the journal cannot be."""
         for cycle in decision.records:
             self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_at = float("-inf")

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from elastio import events, facts, holds, invariants, salvage
 from elastio.events import Event, Seen
-from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec
+from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec, VolumeState
 from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, learn_size, next_size, refusal
 from elastio.recovery import cycle_of, recover
@@ -174,10 +174,15 @@ def _after_change(state: AgentState) -> AgentState:
 
 
 def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, obs: Observation) -> tuple[Cycle, ...]:
-    """Cycles whose ledger row is due: a phase or a bill changed, or the cycle has just ended."""
+    """Cycles whose ledger row is due: a phase or a bill changed, or the cycle has just ended.
+
+    A volume that was given up and is left to the operator is paid for until a list does not show it any more.
+    """
     old, new = before.cycle, after.cycle
     if folded.cycle is not None and new is None:
-        return (folded.cycle if folded.cycle.opened_wall is None else folded.cycle.bill_closed(obs.now),)
+        ended = folded.cycle
+        was_given_up = before.phase is Phase.FAULTED and ended.volume_state is not VolumeState.GONE
+        return (ended if ended.opened_wall is None or was_given_up else ended.bill_closed(obs.now),)
     if new is None:
         return ()
     billed = old is None or (old.opened_wall, old.closed_wall) != (new.opened_wall, new.closed_wall)

@@ -88,7 +88,7 @@ class CyclePart:
 
 @dataclass(frozen=True, slots=True)
 class SpendPart:
-    """Since local midnight, against the caps; None: not limited."""
+    """Since local midnight, against the caps; None: not limited. `known` False: the ledger cannot be read."""
 
     boosts: int
     agbs: float
@@ -96,6 +96,7 @@ class SpendPart:
     max_boosts: int | None
     max_agbs: float | None
     max_cost: float | None
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,7 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         max_boosts=caps.max_boosts_per_day,
         max_agbs=caps.max_agbs_per_day,
         max_cost=caps.max_cost_per_day,
+        known=spend.known,
     )
 
 

@@ -145,6 +145,11 @@ class LiveStation:
         policy = self._config.policy()
         deadline = self._ports.now() + limit_s
         while not _is_at_rest(status := self._status(), policy.release_threshold):
+            if status.hold is not None:
+                raise CalibrationError(
+                    f"the agent is held ({status.hold.reason}) for {format_duration(status.hold.left_s)} and begins no "
+                    "boost: wait, or end a snapshot's hold with `elastio unquiesce`"
+                )
             if self._ports.now() > deadline:
                 raise ElastioError(
                     f"the device is not at rest after {format_duration(limit_s)} (phase {status.phase}, utilization "
@@ -178,7 +183,9 @@ class LiveStation:
 
 
 def _is_at_rest(status: Status, release_threshold: float) -> bool:
-    nothing_left = status.phase == "idle" and status.cycle is None and status.owned == ()
+    """A volume that is kept for an operator may stay for ever, and takes part in nothing."""
+    listed = status.owned is not None and all(volume.kept for volume in status.owned)
+    nothing_left = status.phase == "idle" and status.cycle is None and status.hold is None and listed
     return status.recovered and nothing_left and status.load.utilization < release_threshold
 
 

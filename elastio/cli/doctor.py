@@ -55,6 +55,7 @@ def examine(app: App) -> Iterator[Finding]:
     yield kernel_checks.cutoffs(machine)
     yield kernel_checks.tools(machine)
     yield kernel_checks.rules(machine)
+    yield kernel_checks.units(machine)
     yield agent_checks.clock(machine)
     try:
         config = app.config()
@@ -72,7 +73,8 @@ def _of_the_device(machine: Machine, config: Config) -> list[Finding]:
     """In a child: bcache may hang, and that is what an operator calls a doctor for."""
 
     def look() -> list[Finding]:
-        return [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
+        found = [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
+        return [*found, *agent_checks.guard(machine, config)]
 
     try:
         return in_child(look, KERNEL_S)

@@ -6,6 +6,7 @@ import click
 
 from elastio.cli.app import App
 from elastio.errors import ElastioError
+from elastio.model import VolumeMark
 from elastio.status import Status, VolumePart
 from elastio.units import format_size
 
@@ -58,9 +59,15 @@ def verdict(volume: VolumePart, seen: Status) -> str:
     if seen.cycle is not None and seen.cycle.volume_id == volume.id:
         return f"kept: it is the cache of the cycle under way ({seen.phase})"
     if volume.kept:
-        return f"kept: it is marked {volume.mark} and no cycle knows it; it may hold the only copy of data"
+        return f"kept: {_why_kept(volume)}"
     if volume.state == "elsewhere":
         return "kept: it is attached to another instance"
     if seen.phase == "faulted":
         return "kept: the agent is faulted and releases nothing"
     return "would be released: no cycle knows it, and the kernel is asked once more before"
+
+
+def _why_kept(volume: VolumePart) -> str:
+    if volume.mark == VolumeMark.DIRTY:
+        return f"it is marked {volume.mark} and no cycle knows it; it may hold the only copy of data"
+    return f"an operator gave it up by name (it is marked {volume.mark}): only you delete it"

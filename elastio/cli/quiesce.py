@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
 import click
 
 from elastio.cli.app import App, standing
 from elastio.errors import ElastioError
 from elastio.exits import TimedOutError
-from elastio.protocol import MAX_HOLD_S
+from elastio.protocol import MAX_HOLD_S, RefusedByAgentError
+from elastio.state import HoldReason
 from elastio.units import format_duration, format_size
 
 WAIT_S = 3600.0
@@ -38,15 +45,48 @@ LEAST_S = 1.0
 def quiesce(app: App, wait_s: float, hold_s: float) -> None:
     """Flush the cache, release it, and let no boost begin: a snapshot of the backing volume is then whole.
 
-    Ends with code 0 once that is so, and it stays so for --hold seconds at least. Any other code: nothing is held.
+    Ends with code 0 once that is so, and it stays so for --hold seconds at least. Any other code: it is not so, and no
+    hold of this command is left; one that was there before stays, and may have become longer.
     """
-    app.client().ask("quiesce", seconds=int(wait_s + hold_s))
-    try:
-        _wait(app, wait_s)
-    except ElastioError:
-        app.client().ask("unquiesce")
-        raise
+    client = app.client()
+    hold = client.status().hold
+    is_first = hold is None or hold.reason != HoldReason.SNAPSHOT
+    with _ended_by_signals():
+        try:
+            client.ask("quiesce", seconds=int(wait_s + hold_s))
+            _wait(app, wait_s)
+        except RefusedByAgentError:
+            raise
+        except BaseException:  # Ctrl-C and a signal too: whoever is gone can end no hold
+            if is_first:
+                _end_hold(app)
+            raise
     click.echo(f"the backing volume is whole by itself, for {format_duration(hold_s)} at least")
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command as an exception, with the code that a shell shows for them."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_hold(app: App) -> None:
+    """The first error is the one that counts: what fails here is only told."""
+    try:
+        app.client().ask("unquiesce")
+    except RefusedByAgentError as refusal:
+        click.echo(f"elastio: {refusal}", err=True)
+    except ElastioError as error:
+        click.echo(f"elastio: the hold could not be ended, and ends when its time is over: {error}", err=True)
 
 
 def _wait(app: App, wait_s: float) -> None:

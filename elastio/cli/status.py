@@ -106,11 +106,13 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
 
 def _spend(seen: Status) -> str:
     spend = seen.spend
+    known = () if spend.known else ("and what is not known: the ledger cannot be read, see the log",)
     return ", ".join(
         (
             f"{spend.boosts}{_cap(spend.max_boosts)} boosts",
             f"{spend.agbs:.0f}{_cap(spend.max_agbs)} AGBs",
             f"cost {spend.cost:.4f}{_cap(spend.max_cost)}",
+            *known,
         )
     )
 

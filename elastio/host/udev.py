@@ -33,10 +33,17 @@ class BlockEvents:
 
 
 def show_to_systemd(sysfs: Sysfs) -> None:
-    """Let udev's rules judge every adaptive device anew. Takes no lock of bcache; a failure is logged."""
-    for name in sysfs.names("sys/block"):
-        if name.startswith("bcache"):
+    """Let udev's rules judge every adaptive device and its partitions anew. Takes no lock of bcache.
+
+    A failure is logged.
+    """
+    for disk in sysfs.names("sys/block"):
+        if not disk.startswith("bcache"):
+            continue
+        inside = f"sys/block/{disk}"
+        parts = [f"{inside}/{n}" for n in sysfs.names(inside) if sysfs.exists(f"{inside}/{n}/partition")]
+        for directory in (inside, *parts):
             try:
-                sysfs.write(f"sys/block/{name}/uevent", "change")
+                sysfs.write(f"{directory}/uevent", "change")
             except HostError as error:
-                _log.warning("udev was not told about %s: %s", name, error)
+                _log.warning("udev was not told about %s: %s", directory, error)

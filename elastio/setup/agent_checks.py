@@ -11,9 +11,11 @@ from elastio.config import Config
 from elastio.control_client import ControlClient
 from elastio.errors import ElastioError, HostError
 from elastio.host.view import find_backing
+from elastio.marker import DIRECTORY
 from elastio.model import VolumeSpec
 from elastio.protocol import UnreachableError
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
+from elastio.setup.kernel_checks import GUARD, RULES
 
 # No machine that runs this release can be older: 2026-01-01, UTC.
 NOT_BEFORE_WALL = 1_767_225_600.0
@@ -77,6 +79,29 @@ def state_place(machine: Machine, config: Config) -> Finding:
             "set agent.state_dir to a folder on another device",
         )
     return ok(name, f"{config.agent.state_dir} lies on another device than the data")
+
+
+def guard(machine: Machine, config: Config) -> list[Finding]:
+    """udev must find the marker of a boot before anything is mounted. Nothing where the rule is not installed."""
+    name, folder = "guard", config.agent.state_dir / DIRECTORY
+    rule = next((f"{f}/{GUARD}" for f in RULES if machine.sysfs.exists(f"{f}/{GUARD}")), None)
+    if rule is None:
+        return []
+    if f"{folder}/" not in machine.sysfs.read_or(rule, ""):
+        sentence = f"{GUARD} looks for the marker of a boot elsewhere than in {folder}, where the agent puts it"
+        return [warn(name, f"{sentence}: it keeps nothing back", f"correct the path in /etc/udev/rules.d/{GUARD}")]
+    lines = (line.split() for line in machine.sysfs.read_or("proc/self/mountinfo", "").splitlines())
+    places = {fields[4] for fields in lines if len(fields) > 4}
+    late = [str(parent) for parent in (folder, *folder.parents) if str(parent) in places and parent.name]
+    if late:
+        return [
+            warn(
+                name,
+                f"{folder} lies on {late[0]}, mounted after udev has looked for the marker: it keeps nothing back",
+                "set agent.state_dir to a folder on the root filesystem, and correct the path in the rule",
+            )
+        ]
+    return [ok(name, "a backing device whose cache was lost is kept from being mounted at boot")]
 
 
 def nearest(path: Path) -> Path:

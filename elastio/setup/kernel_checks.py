@@ -28,6 +28,10 @@ DOUBLE_COMPLETION = ((6, 1), (6, 19), date(2025, 12, 15), date(2026, 2, 15))
 CUTOFFS = (("bch_cutoff_writeback", 70), ("bch_cutoff_writeback_sync", 90))
 DEFAULT_CUTOFFS = {"bch_cutoff_writeback": "40", "bch_cutoff_writeback_sync": "70"}
 TOOLS = {"make-bcache": "bcache-tools", "wipefs": "util-linux", "blkid": "util-linux", "modprobe": "kmod"}
+RULES = ("etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
+UNITS = ("etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system", "lib/systemd/system")
+GUARD = "61-elastio-guard.rules"
+SHUTDOWN_UNIT = "elastio-shutdown.service"
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -127,9 +131,8 @@ def _is_installed(machine: Machine, tool: str) -> bool:
 
 
 def rules(machine: Machine) -> Finding:
-    """udev registers the backing device at boot and makes its settings safe."""
-    folders = ("etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
-    found = {name for folder in folders for name in machine.sysfs.names(folder)}
+    """udev registers the backing device at boot, makes its settings safe, and heeds the marker of a lost cache."""
+    found = {name for folder in RULES for name in machine.sysfs.names(folder)}
     if "69-bcache.rules" not in found:
         return fail("udev", "nothing registers the backing device at boot", "apt-get install bcache-tools")
     if "60-elastio.rules" not in found:
@@ -138,4 +141,21 @@ def rules(machine: Machine) -> Finding:
             "between boot and the agent's start the backing device has bcache's own settings",
             "install 60-elastio.rules",
         )
-    return ok("udev", "the backing device is registered and made safe at boot")
+    if GUARD not in found:
+        return warn(
+            "udev",
+            "a backing device that lost its cache while the machine was off is mounted as if nothing were missing",
+            f"install {GUARD}",
+        )
+    return ok("udev", "the backing device is registered, made safe and guarded at boot")
+
+
+def units(machine: Machine) -> Finding:
+    """What asks the agent before the machine goes down; an installation from before it was shipped lacks it."""
+    if any(machine.sysfs.exists(f"{folder}/{SHUTDOWN_UNIT}") for folder in UNITS):
+        return ok("shutdown", f"{SHUTDOWN_UNIT} is installed")
+    return warn(
+        "shutdown",
+        "shutdown.on_shutdown has no effect, because nothing asks the agent before the machine goes down",
+        f"install {SHUTDOWN_UNIT} and the present elastiod.service, then systemctl daemon-reload and restart elastiod",
+    )

@@ -27,6 +27,8 @@ SETTLE_S = 2.0
 INSTANCE_TYPE = "m5.4xlarge"
 # bcache takes no less than 256 MiB.
 MIN_CACHE_GIB = 0.26
+# With so little memory for a page cache a burst of some hundred MiB is on the device soon after it begins.
+SMALL_MIB = 768
 
 
 class Guest:
@@ -42,8 +44,9 @@ class Guest:
         *,
         sample_interval_s: float | None = None,
         ports: Mapping[str, Path] | None = None,
+        memory_mib: int | None = None,
     ) -> None:
-        """Describe the guest; nothing runs yet. The agent samples at the pace of `scaled` unless told otherwise."""
+        """Describe the guest; nothing runs yet. Pace of samples and memory are those of `scaled` unless told otherwise."""
         folder.mkdir(parents=True, exist_ok=True)
         self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
@@ -54,7 +57,7 @@ class Guest:
         if self.lvmcache:
             disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
         self.own_disks = len(disks)
-        memory_mib = scaled.experiment.workload.memory_mib(scaled)
+        memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
         self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports)
         self.instance_id = ""
         self.backing_uuid = ""

@@ -12,7 +12,7 @@ import pytest
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import DATA, Guest
+from elastio_testbed.machine import DATA, SMALL_MIB, Guest
 from elastio_testbed.run import Plan, open_endpoint
 
 CYCLE_S = 300.0
@@ -77,7 +77,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
     scaled = plan.scaled()
     with open_endpoint(plan, scaled, folder / "cloud") as cloud:
-        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
+        image = build_guest_image()
+        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1, memory_mib=SMALL_MIB)
         with guest.vm:
             guest.prepare(cloud)
             guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)

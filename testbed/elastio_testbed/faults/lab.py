@@ -17,7 +17,7 @@ from elastio_testbed.faults import acks
 from elastio_testbed.faults.kinds import Moment
 from elastio_testbed.hypervisor import GuestError, GuestTimeout
 from elastio_testbed.image import GuestImage
-from elastio_testbed.machine import DATA, PROGRAMS, Guest
+from elastio_testbed.machine import DATA, PROGRAMS, SMALL_MIB, Guest
 from elastio_testbed.trial import JOURNAL, Plan, open_endpoint
 
 RECORDS_PORT, MOMENTS_PORT = "org.elastio.records", "org.elastio.moments"
@@ -44,7 +44,16 @@ class Lab:
         self.cloud: Ec2Endpoint = open_endpoint(self.plan, self.scaled, folder / "cloud")
         self.records, self.moments = folder / "records.port", folder / "moments.port"
         ports = {RECORDS_PORT: self.records, MOMENTS_PORT: self.moments}
-        self.guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, self.scaled, sample_interval_s=1.0, ports=ports)
+        self.guest = Guest(
+            image,
+            folder / "vm",
+            "vm0",
+            Setup.ADAPTIVE,
+            self.scaled,
+            sample_interval_s=1.0,
+            ports=ports,
+            memory_mib=SMALL_MIB,
+        )
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.cloud)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from elastio.books import TOUCH_EVERY_S, LedgerBooks, local_zone
+from elastio.books import TOUCH_EVERY_S, LedgerBooks, local_zone, open_books
 from elastio.config import load
-from elastio.history_store import read_loads
+from elastio.history_store import HistoryLimits, read_loads
 from elastio.ledger import Ledger
-from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.policy import Caps, Policy, refusal
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
 from elastio.state import Cycle, Marks, Phase, Trigger
 
-from .simulated import KERNEL, assert_at_rest, machine
+from .simulated import KERNEL, assert_at_rest, in_phase, machine
 
 GB = 10**9
 NOW = 1000.0
@@ -181,3 +182,71 @@ def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
         sim.run_for(100)
         assert sim.phase is Phase.IDLE
     assert "the history waits" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["no database", "newer"])
+def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
+    kind: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if kind == "newer":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA user_version = 999")
+    else:
+        path.write_bytes(b"this is no database at all" * 100)
+    with open_books(path, "dev", HistoryLimits()) as books:
+        assert "running without a ledger" in caplog.text
+        assert "restart elastiod" in caplog.text
+        assert not books.spend(wall=WALL).known
+        assert books.learned_size() is None
+        sim = machine(books=books)
+        in_phase(sim, Phase.BOOSTING)
+        sim.run_for(1)
+        assert_at_rest(sim)
+    if kind == "newer":
+        with closing(sqlite3.connect(path)) as db:
+            assert db.execute("SELECT name FROM sqlite_master").fetchall() == [], "it is left as it is"
+
+
+def test_without_a_ledger_no_boost_begins_that_may_pass_a_cap(path: Path) -> None:
+    path.write_bytes(b"this is no database at all" * 100)
+    with open_books(path, "dev", HistoryLimits()) as books:
+        sim = machine(books=books, caps=Caps(max_boosts_per_day=5))
+        sim.run_until(lambda: sim.state.owned is not None, 30)
+        answer = sim.ask(RequestKind.BOOST)
+    assert not answer.accepted
+    assert "the ledger cannot be read" in answer.text
+
+
+def test_a_ledger_that_opens_is_used(path: Path) -> None:
+    with open_books(path, "dev", HistoryLimits()) as books:
+        books.learned(7 * GB)
+        assert books.spend(wall=WALL).known
+    with Ledger(path) as ledger:
+        assert ledger.learned_size("dev") == 7 * GB
+
+
+def test_a_learned_size_that_cannot_be_read_is_none(books: LedgerBooks, path: Path) -> None:
+    books.learned(7 * GB)
+    spoil(path)
+    assert books.learned_size() is None
+
+
+def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: Path) -> None:
+    with Ledger(path) as ledger:
+        sim = machine(faults="@dirty=vanish attach#2+=throttle", books=LedgerBooks(ledger, KERNEL.backing_uuid))
+        in_phase(sim, Phase.FAULTED)
+        cycle = sim.state.cycle
+        assert cycle is not None
+        assert sim.ask(RequestKind.PAUSE).accepted
+        assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=cycle.volume_id).accepted
+        in_phase(sim, Phase.IDLE)
+        sim.run_for(3600)
+        assert [(c.token, c.closed_wall) for c in ledger.cycles(0.0, 2 * WALL)] == [(cycle.token, None)]
+        for volume in sim.world.provider.existing():
+            volume.state, volume.deleted_at = VolumeState.GONE, sim.world.clock.elapsed()
+        assert sim.ask(RequestKind.COLLECT).accepted
+        sim.run_for(10)
+        (row,) = ledger.cycles(0.0, 2 * WALL)
+    assert row.opened_wall is not None
+    assert row.closed_wall is not None
+    assert 3600 < row.closed_wall - row.opened_wall < 3800

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from multiprocessing.connection import wait
+from pathlib import Path
 
 import pytest
 
-from elastio.actions import Action, ListVolumes, Outcome, Verdict
+from elastio.actions import Action, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
 from elastio.config import Config, parse
-from elastio.daemon import CloudDoor
+from elastio.daemon import CloudDoor, lost_on
 from elastio.errors import ConfigError
 from elastio.executor import Executor, lost
+from elastio.host import throttle
+from elastio.host.sysfs import Sysfs
 from elastio.lane import ForkLane
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld
@@ -58,3 +62,18 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         assert (outcome.verdict, outcome.error) == (Verdict.RETRY, lane.trouble)
     finally:
         lane.close(0.0)
+
+
+HELD = f"rbps=max wbps=max {throttle.LIMIT}"
+
+
+@pytest.mark.parametrize(("action", "freed"), [(HelpDetach(), True), (TuneBacking(), False)])
+def test_a_help_that_was_lost_leaves_no_application_held_back(action: Action, freed: bool, tmp_path: Path) -> None:
+    limit = tmp_path / throttle.CGROUPS / "system.slice/io.max"
+    limit.parent.mkdir(parents=True)
+    limit.write_text(f"250:0 {HELD}\n")
+    outcome = lost_on(Sysfs(tmp_path))(action, 30.0)
+    assert outcome == lost(action, 30.0)
+    for helper in multiprocessing.active_children():
+        helper.join(LONG_S)
+    assert limit.read_text().startswith(f"250:0 {throttle.FREE}") is freed

@@ -128,6 +128,14 @@ def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize(("seconds", "until"), [(5.0, SNAPSHOT.until), (1e6, NOW + 1e6)])
+def test_a_second_quiesce_never_shortens_the_first(seconds: float, until: float) -> None:
+    before = state(Phase.IDLE, hold=SNAPSHOT)
+    after, answer = holds.answer(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
+    assert answer.accepted
+    assert after.hold == Hold(HoldReason.SNAPSHOT, until)
+
+
 def test_a_faulted_agent_quiesces_nothing() -> None:
     _, answer = holds.answer(state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted

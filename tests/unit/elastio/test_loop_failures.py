@@ -283,6 +283,45 @@ def test_a_cycle_is_in_the_books_even_if_its_decision_is_not_in_the_journal() ->
     assert list(sim.books.rows) == [sim.state.cycle.token if sim.state.cycle else ""]
 
 
+@pytest.mark.parametrize("kind", [RequestKind.PAUSE, RequestKind.QUIESCE])
+def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: RequestKind) -> None:
+    broken = [True]
+
+    def point(name: str) -> None:
+        if broken[0] and name.startswith("before decision"):
+            raise JournalError("cannot write the journal: the disk is full")
+
+    sim = machine((QUIET,), point=point)
+    sim.run_until(lambda: sim.state.recovered, 30)
+    answer = sim.ask(kind, seconds=600.0)
+    assert not answer.accepted
+    assert "nothing was changed: cannot write the journal: the disk is full" in answer.text
+    assert not sim.state.paused
+    assert sim.state.hold is None
+    broken[0] = False
+    assert sim.ask(kind, seconds=600.0).accepted
+    sim.start_agent()
+    sim.run_until(lambda: sim.state.recovered, 30)
+    assert sim.state.paused == (kind is RequestKind.PAUSE)
+    assert (sim.state.hold is not None) == (kind is RequestKind.QUIESCE)
+
+
+def test_a_request_that_need_not_last_is_carried_out_beside_one_that_is_refused() -> None:
+    def point(name: str) -> None:
+        if name.startswith("before decision"):
+            raise JournalError("cannot write the journal: the disk is full")
+
+    sim = machine((QUIET,), point=point)
+    sim.run_until(lambda: sim.state.recovered and sim.state.owned is not None, 30)
+    answers = [sim.request(RequestKind.LEARN, GIB), sim.request(RequestKind.PAUSE), sim.request(RequestKind.FLUSH)]
+    sim.run_until(lambda: all(answers), 30)
+    learn, pause, flush = (one[0] for one in answers)
+    assert (learn.request.kind, pause.request.kind, flush.request.kind) == ("learn", "pause", "flush")
+    assert (learn.accepted, pause.accepted, flush.accepted) == (True, False, True)
+    assert sim.state.learned_size_bytes == GIB
+    assert not sim.state.paused
+
+
 @pytest.mark.parametrize("seconds", [-86_400, 86_400])
 def test_a_wall_clock_that_jumps_changes_no_phase(seconds: float) -> None:
     sim = machine(STEADY)

@@ -13,7 +13,7 @@ import pytest
 
 from elastio.config import parse
 from elastio.control_client import ControlClient
-from elastio.model import VolumeSpec
+from elastio.model import VolumeMark, VolumeSpec
 from elastio.report import CycleRow, Steps
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
@@ -268,6 +268,29 @@ def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation,
     machine.sleep(5.0)
     with pytest.raises(Exception, match="nothing else may use it during a calibration"):
         live.rest(20.0)
+
+
+def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveStation, machine: Machine) -> None:
+    def forget_a_dirty_one() -> None:
+        cloud = machine.daemon.simulation.world.provider
+        cloud.mark(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeMark.DIRTY)
+
+    live.rest(LIMIT_S)
+    machine.do(forget_a_dirty_one)
+    machine.sleep(10.0)
+    live._client.ask("gc")
+    machine.sleep(10.0)
+    status = live._client.status()
+    assert status.owned is not None
+    assert [v.kept for v in status.owned] == [True]
+    live.rest(LIMIT_S)
+
+
+def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveStation) -> None:
+    live.rest(LIMIT_S)
+    live._client.ask("quiesce", seconds=6000)
+    with pytest.raises(CalibrationError, match=r"the agent is held \(snapshot\) .* begins no boost"):
+        live.rest(LIMIT_S)
 
 
 def _endless() -> Workload:

@@ -15,6 +15,9 @@ from elastio.units import GIB
 from .conftest import FakeAgent, Shell, published, standing
 from .machine import GIVEN, UUID, backing, lay
 
+GUARD = "etc__udev__rules.d__61-elastio-guard.rules"
+SHIPPED_GUARD = (Path(__file__).parents[4] / "systemd/61-elastio-guard.rules").read_text()
+
 pytestmark = pytest.mark.usefixtures("toy")
 
 
@@ -29,6 +32,7 @@ def healthy(root: Path) -> None:
         sys__module__bcache__parameters__bch_cutoff_writeback_sync="90",
         proc__self__mountinfo="36 35 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
         **{"usr__lib__udev__rules.d__69-bcache.rules": "", "usr__lib__udev__rules.d__60-elastio.rules": ""},
+        **{GUARD: SHIPPED_GUARD, "etc__systemd__system__elastio-shutdown.service": ""},
         **tools,
     )
     (root / "sys/fs/bcache").mkdir(parents=True)
@@ -78,6 +82,32 @@ def test_doctor_sees_what_is_wrong_with_the_device(
     (tmp_path / "root" / file).write_text(text)
     found = findings(elastio)[name]
     assert (found[0], words in found[1]) == (verdict, True)
+
+
+def test_doctor_says_that_the_guard_at_boot_works_with_the_defaults(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    assert findings(elastio)["guard"][0] == "ok"
+
+
+@pytest.mark.parametrize("mount", ["/var", "/var/lib", "/var/lib/elastio"])
+def test_doctor_warns_of_a_marker_that_is_mounted_too_late(mount: str, elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    with (tmp_path / "root/proc/self/mountinfo").open("a") as mounts:
+        mounts.write(f"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n37 20 8:2 / {mount} rw - ext4 /dev/sda2 rw\n")
+    verdict, sentence = findings(elastio)["guard"]
+    assert (verdict, f"lies on {mount}, mounted after udev" in sentence) == ("warn", True)
+
+
+def test_doctor_warns_of_a_guard_that_looks_elsewhere(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    lay(tmp_path, **{"elastio.toml.d__a.toml": '[agent]\nstate_dir = "/srv/elastio"\n'})
+    verdict, sentence = findings(elastio)["guard"]
+    assert (verdict, "elsewhere than in /srv/elastio/attached" in sentence) == ("warn", True)
+    lay(tmp_path / "root", **{GUARD: SHIPPED_GUARD.replace("/var/lib/elastio/", "/srv/elastio/")})
+    assert findings(elastio)["guard"][0] == "ok"
 
 
 def test_doctor_says_that_the_cache_is_missing(elastio: Shell, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,18 +70,18 @@ def commands(agent: FakeAgent) -> list[str]:
 
 
 def test_quiesce_waits_until_the_volume_may_be_copied(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses, agent.replies = [flushing(), flushing(), SAFE], {"quiesce": accepted("yes")}
+    agent.statuses, agent.replies = [OPEN, flushing(), flushing(), SAFE], {"quiesce": accepted("yes")}
     done = elastio("quiesce", "--timeout", "100", "--hold", "50")
-    assert (done.exit_code, agent.asked[0]["seconds"]) == (Exit.OK, 150)
+    assert (done.exit_code, agent.asked[1]["seconds"]) == (Exit.OK, 150)
     assert "whole by itself" in done.output
-    assert commands(agent).count("status") == 3
+    assert commands(agent) == ["status", "quiesce", "status", "status", "status"]
 
 
 def test_quiesce_that_is_too_late_holds_nothing(
     agent: FakeAgent, elastio: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("elastio.cli.quiesce.LEAST_S", 0.0)
-    agent.statuses = [flushing()]
+    agent.statuses = [OPEN, flushing()]
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     done = elastio("quiesce", "--timeout", "1")
     assert done.exit_code == Exit.TIMED_OUT
@@ -89,10 +90,47 @@ def test_quiesce_that_is_too_late_holds_nothing(
 
 
 def test_quiesce_fails_when_the_agent_becomes_faulted(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses = [flushing(), published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))]
+    agent.statuses = [OPEN, flushing(), published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))]
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     assert elastio("quiesce").exit_code == Exit.FAILED
     assert commands(agent)[-1] == "unquiesce"
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)],
+)
+def test_quiesce_that_is_interrupted_holds_nothing(
+    number: signal.Signals, code: int, agent: FakeAgent, elastio: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(number)
+    agent.statuses, agent.replies = [OPEN, flushing()], {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
+    monkeypatch.setattr("elastio.cli.app.time.sleep", lambda _: signal.raise_signal(number))
+    assert elastio("quiesce").exit_code == code
+    assert commands(agent)[-1] == "unquiesce"
+    assert signal.getsignal(number) is before
+
+
+def test_quiesce_that_fails_ends_no_hold_of_somebody_else(agent: FakeAgent, elastio: Shell) -> None:
+    faulted = published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))
+    agent.statuses, agent.replies = [SAFE, faulted], {"quiesce": accepted("yes")}
+    assert elastio("quiesce").exit_code == Exit.FAILED
+    assert "unquiesce" not in commands(agent)
+
+
+def test_quiesce_that_is_refused_ends_nothing(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses, agent.replies = [OPEN], {"quiesce": refused("the agent is held already (shutdown)")}
+    assert elastio("quiesce").exit_code == Exit.REFUSED
+    assert commands(agent) == ["status", "quiesce"]
+
+
+def test_the_reason_why_quiesce_failed_outlives_a_hold_that_cannot_be_ended(agent: FakeAgent, elastio: Shell) -> None:
+    agent.statuses = [OPEN, flushing(), OPEN]
+    agent.replies = {"quiesce": accepted("yes"), "unquiesce": refused("nothing is held")}
+    done = elastio("quiesce")
+    assert done.exit_code == Exit.TIMED_OUT
+    assert "nothing is held" in done.stderr
+    assert "the hold was ended before the cache was flushed" in done.stderr
 
 
 def test_unquiesce_tells_a_script_that_nothing_was_held(agent: FakeAgent, elastio: Shell) -> None:
@@ -137,6 +175,16 @@ def test_gc_says_what_it_would_do_with_each_volume_and_asks_nothing(agent: FakeA
     assert commands(agent) == ["status"]
     words = ["cycle under way", "would be released", "marked dirty", "another instance"]
     assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 4
+
+
+def test_gc_does_not_say_of_a_volume_that_was_given_up_what_is_true_of_a_dirty_one(
+    agent: FakeAgent, elastio: Shell
+) -> None:
+    given_up = a_volume("vol-8")
+    agent.statuses = [published(standing(Phase.IDLE, owned=(given_up,), listed_at=7990.0, accepted="vol-8"))]
+    said = elastio("gc", "--dry-run").output
+    assert "kept: an operator gave it up by name (it is marked unknown): only you delete it" in said
+    assert "only copy" not in said
 
 
 def test_gc_waits_until_forgotten_volumes_are_released(agent: FakeAgent, elastio: Shell) -> None:

@@ -128,3 +128,10 @@ def test_document_of_another_release_is_one_sentence(agent: FakeAgent, elastio: 
     assert result.exit_code == 1
     assert "of different releases" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_says_that_what_was_spent_is_not_known() -> None:
+    seen = published(standing(Phase.IDLE))
+    assert "not known" not in dict(rows(seen))["today"]
+    unknown = Status.from_json(replace(seen, spend=replace(seen.spend, known=False)).to_json())
+    assert dict(rows(unknown))["today"].endswith("what is not known: the ledger cannot be read, see the log")

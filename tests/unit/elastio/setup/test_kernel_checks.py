@@ -107,7 +107,8 @@ def test_a_kernel_without_bcache_fails(tmp_path: Path) -> None:
         ((), Verdict.FAIL),
         (("60-elastio.rules",), Verdict.FAIL),
         (("69-bcache.rules",), Verdict.WARN),
-        (("69-bcache.rules", "60-elastio.rules"), Verdict.OK),
+        (("69-bcache.rules", "60-elastio.rules"), Verdict.WARN),
+        (("69-bcache.rules", "60-elastio.rules", "61-elastio-guard.rules"), Verdict.OK),
     ],
 )
 def test_judges_what_udev_does_at_boot(rules: tuple[str, ...], verdict: Verdict, tmp_path: Path) -> None:
@@ -115,3 +116,13 @@ def test_judges_what_udev_does_at_boot(rules: tuple[str, ...], verdict: Verdict,
     for name in rules:
         (tmp_path / "usr/lib/udev/rules.d" / name).touch()
     assert kernel_checks.rules(machine(tmp_path)).verdict is verdict
+
+
+@pytest.mark.parametrize("folder", ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"])
+def test_an_installation_without_the_shutdown_unit_is_told_so(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    found = kernel_checks.units(machine(tmp_path))
+    assert (found.verdict, "shutdown.on_shutdown has no effect" in found.sentence) == (Verdict.WARN, True)
+    assert "elastio-shutdown.service" in found.way_out
+    (tmp_path / folder / "elastio-shutdown.service").touch()
+    assert kernel_checks.units(machine(tmp_path)).verdict is Verdict.OK

@@ -90,7 +90,18 @@ def test_udev_hides_a_device_only_while_the_marker_is_there_and_never_one_that_w
     assert shown[0] < hiding[0]
     folder = DEFAULT_STATE_DIR / DIRECTORY
     assert f'TEST=="{folder}/$attr{{bcache/backing_dev_uuid}}"' in guard()[hiding[0]]
-    assert 'ATTR{bcache/state}=="no cache"' in guard()[hiding[0]]
+    assert 'ATTRS{bcache/state}=="no cache"' in guard()[hiding[0]], "ATTRS: a partition is hidden by its disk's state"
+    assert not any("DEVTYPE" in rule and "GOTO" in rule for rule in guard())
+
+
+def test_udev_waits_for_the_attributes_and_hides_nothing_because_they_are_late() -> None:
+    waits = [n for n, rule in enumerate(guard()) if "PROGRAM=" in rule]
+    hides = next(n for n, rule in enumerate(guard()) if "SYSTEMD_READY" in rule)
+    assert [n + len(waits) for n in waits] == [hides, hides + 1]
+    for rule, link in zip((guard()[n] for n in waits), ("bcache", "../bcache"), strict=True):
+        assert f'TEST!="{link}"' in rule
+        assert f"test -e /sys%p/{link} && break; sleep 0.1" in rule
+        assert "SYSTEMD_READY" not in rule
 
 
 def test_the_shutdown_unit_is_stopped_before_the_agent_and_not_by_its_stop() -> None:
@@ -99,3 +110,14 @@ def test_the_shutdown_unit_is_stopped_before_the_agent_and_not_by_its_stop() -> 
     assert not {"Requires", "PartOf", "BindsTo", "StopPropagatedFrom"} & set(parsed["Unit"])
     assert parsed["Service"]["ExecStop"].endswith("elastio shutdown")
     assert unit()["Install"]["Also"] == "elastio-shutdown.service"
+
+
+def test_the_shutdown_unit_is_started_where_the_agent_was_enabled_before_it_was_shipped() -> None:
+    assert unit()["Unit"]["Wants"].split() == ["elastio-shutdown.service"]
+
+
+def test_the_guide_names_every_file_that_it_lets_copy() -> None:
+    guide = (SHIPPED.parent / "docs/how-to/install.md").read_text()
+    table = [line for line in guide.splitlines() if line.startswith("| `")]
+    for file in (*SHIPPED.glob("*.rules"), *SHIPPED.glob("*.service")):
+        assert any(f"`{file.name}`" in line for line in table), file.name
