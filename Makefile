@@ -12,7 +12,7 @@ SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 ran
 
 e2e: setup ## The elastic cycle on real bcache in a guest
 	$(BIN)/pytest -q $(SLOW_TESTS)
+
+faults-short: setup ## One fault of each group, and the test for stale reads, in guests (half an hour under emulation)
+	$(BIN)/pytest -q tests/faults
 
 # Services of the real cloud run only as long as the target does.
 WITH_OPENSTACK = set -e; trap '$(BIN)/elastio-testbed cloud openstack down' EXIT; \

@@ -46,7 +46,7 @@ class Guest:
         ports: Mapping[str, Path] | None = None,
         memory_mib: int | None = None,
     ) -> None:
-        """Describe the guest; nothing runs yet. Pace of samples and memory are those of `scaled` unless told otherwise."""
+        """Describe the guest; nothing runs yet. What is not told, pace of samples and memory, is that of `scaled`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
