@@ -14,6 +14,7 @@ from elastio_testbed.image import GuestImage
 from elastio_testbed.scratch import scratch_folder
 
 PHASE_S, READS, READS_S = 300.0, 1500, 240.0
+RETURNED = 0.1  # utilization that is more than the checker makes at its slow pace
 # What the agent has to have gone through, from one phase to the next.
 TRANSITIONS = frozenset(
     {
@@ -80,8 +81,10 @@ def through_all_phases(lab: Lab, checker: Checker, say: Say) -> Consistency:
     checker.pace("slow")
     _wait(lab, "flushing")
     say("boosting again")
-    guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
     checker.burst()
+    # What is left to flush would be gone before the load has come back, at the volume's full speed.
+    guest.wait_for(_has_load_or_rest, PHASE_S, "the load to return")
+    guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
     checker.pace("full")
     _wait(lab, "boosting")
     dwell(checker, READS, READS_S)
@@ -119,6 +122,11 @@ def by_hand(lab: Lab, checker: Checker, mode: str, say: Say) -> int:
     lab.wait_for_rest()
     guest.check(["elastio", "resume"], timeout_s=90)
     return wrong
+
+
+def _has_load_or_rest(status: dict[str, Any]) -> bool:
+    utilization: float = status["load"]["utilization"]
+    return utilization > RETURNED or status["phase"] != "flushing"
 
 
 def _wait(lab: Lab, phase: str) -> None:
