@@ -96,6 +96,14 @@ def cycle(**changes: Any) -> Cycle:
     return replace(plain, **changes)
 
 
+# Ten seconds into a boost.
+BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
+
+
+def boosted(**changes: object) -> Cycle:
+    return cycle(marks=BOOSTED, dirty_bytes=GIB, dirty_wall=WALL - 60, peak_dirty_bytes=2 * GIB, **changes)
+
+
 IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")
 
 

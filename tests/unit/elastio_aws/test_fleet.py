@@ -45,7 +45,9 @@ def test_a_volume_is_born_unknown_and_marked_later(open_aws: Open, sdk: Any) -> 
 
 
 def test_a_mark_on_a_volume_that_is_gone_is_no_error(open_aws: Open) -> None:
-    open_aws().mark(VolumeId("vol-0123456789abcdef0"), VolumeMark.CLEAN)
+    provider, gone = open_aws(), VolumeId("vol-0123456789abcdef0")
+    provider.mark(gone, VolumeMark.CLEAN)
+    assert provider.describe(gone) is None
 
 
 @pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])

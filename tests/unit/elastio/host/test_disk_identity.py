@@ -40,6 +40,7 @@ def test_the_disk_that_is_still_there_is_the_same(tree: Tree) -> None:
     disk = cache_disk(tree)
     with opened(disk.node) as descriptor:
         require_same(tree.kernel, disk, descriptor)
+    assert find(tree.kernel, SERIAL) == disk
 
 
 @pytest.mark.parametrize(("name", "text"), [("serial", "vol0000000000000000a"), ("size", "2048")])

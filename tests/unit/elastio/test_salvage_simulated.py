@@ -1,0 +1,270 @@
+"""Caches that go missing on the simulated machine: what comes back, what is given up, what is marked and helped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio.actions import HelpDetach, MarkVolume
+from elastio.errors import RefusedError
+from elastio.model import CacheState, RequestKind, VolumeMark, VolumeState
+from elastio.sim.faults import Kind
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Stretch
+from elastio.state import Pace, Phase
+from elastio.steps import next_step
+
+from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
+from .values import (
+    BOOSTED,
+    NOW,
+    POLICY,
+    SET,
+    backing,
+    boosted,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+    volume,
+)
+
+# --- on the simulator -----------------------------------------------------------------------------------
+
+
+def torn_off(**policy: Any) -> Simulation:
+    """The cache volume was pulled out while dirty, and the last close made the kernel drop the backing device."""
+    sim = machine(BURST, "@dirty=vanish", **policy)
+    sim.run_until(lambda: bool(sim.world.happened), 60)
+    sim.world.kernel.drop_backing()
+    return sim
+
+
+def test_a_device_that_was_dropped_comes_back_with_all_its_data() -> None:
+    sim = torn_off()
+    assert_at_rest(sim)
+    assert intents(sim, "RegisterBacking") >= 1
+
+
+def test_a_device_that_was_dropped_comes_back_after_a_restart_of_the_agent() -> None:
+    sim = torn_off()
+    sim.start_agent()
+    assert_at_rest(sim)
+
+
+def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
+    sim = machine(STEADY, "@dirty=vanish")
+    sim.run_until(lambda: bool(sim.world.happened), 60)
+    for bought in sim.world.provider.existing():
+        bought.state, bought.deleted_at = VolumeState.GONE, sim.world.clock.elapsed()
+        sim.world.kernel.destroy(bought.serial)
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(120)
+    assert sim.phase is Phase.FAULTED
+    assert not sim.world.kernel.bcache.running
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.world.kernel.bcache.running
+    sim.ask(RequestKind.FLUSH)
+    assert sim.state.accepted == ""
+    sim.run_until(lambda: not sim.state.given_up and not sim.state.is_stale_accepted, 300)
+
+
+def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
+    sim = machine(BURST, "@dirty=vanish attach#2+=throttle")
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(10)
+    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert not sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
+    sim.ask(RequestKind.COLLECT)
+    sim.run_for(700)
+    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
+
+
+def dirty_and_quiet() -> Simulation:
+    """Boosting, with dirty data on the cache, and nobody writes any more."""
+    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), inactivity_delay_s=1e6, attach_deadline_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(22.5 - sim.world.clock.elapsed())
+    assert sim.world.kernel.bcache.dirty_bytes > 0
+    return sim
+
+
+def swap_backing(sim: Simulation, superblock: tuple[Any, bool] = (None, False)) -> tuple[Any, bool]:
+    """Put a copy of the backing volume with this superblock in the place of the one that is there."""
+    bcache = sim.world.kernel.bcache
+    bcache.fsync()
+    before = (bcache.sb_set, bcache.sb_dirty)
+    bcache.sb_set, bcache.sb_dirty = superblock
+    bcache.running = superblock[0] is None
+    return before
+
+
+def assert_kept(sim: Simulation) -> None:
+    """Whatever the wait, the volume with the data is still there, as it was."""
+    sim.run_for(700)
+    assert sim.phase is Phase.FAULTED
+    assert "older copy" in sim.state.fault
+    assert sim.world.volumes_left() == 1
+    for action in ("ReleaseCacheDisk", "DetachVolume", "DeleteVolume"):
+        assert intents(sim, action) == 0
+
+
+def test_after_a_boot_on_an_older_copy_the_volume_is_kept_and_the_right_one_ends_the_fault() -> None:
+    sim = dirty_and_quiet()
+    right = swap_backing(sim)
+    sim.power_cut()
+    assert_kept(sim)
+    sim.start_agent()
+    assert_kept(sim)
+    swap_backing(sim, right)
+    sim.power_cut()
+    in_phase(sim, Phase.BOOSTING)
+    sim.ask(RequestKind.PAUSE)
+    assert_at_rest(sim)
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(rebooted: bool) -> None:
+    sim = dirty_and_quiet()
+    sim.world.faults.arm(Kind.STUCK, ["attach"], seconds=1e6)
+    sim.world.vanish()
+    in_phase(sim, Phase.FAULTED)
+    swap_backing(sim)
+    if rebooted:
+        sim.power_cut()
+    else:
+        sim.run_for(5)
+        sim.ask(RequestKind.RESUME)
+    assert_kept(sim)
+
+
+def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
+    """It looks like an older copy: the agent asks, and keeps the volume."""
+    sim = machine((Stretch(2, 0), Stretch(9, 60), QUIET), inactivity_delay_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
+    sim.kill_agent()
+    sim.world.vanish()
+    sim.power_cut()
+    in_phase(sim, Phase.FAULTED)
+    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
+    assert not sim.world.lost(power_cut=True)
+    sim.run_for(700)
+    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
+    assert intents(sim, "StartWithoutCache") == 0
+
+
+def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:
+    sim = dirty_and_quiet()
+    swap_backing(sim)
+    sim.power_cut()
+    records = len(sim.lines)
+    sim.world.faults.arm(Kind.HANG, ["look"])
+    sim.run_for(5)
+    assert not sim.state.recovered
+    assert [r["kind"] for r in sim.journal.records()][records:] == []
+    sim.start_agent()
+    assert_kept(sim)
+
+
+def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
+    sim = machine(STEADY)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_for(90)
+    sim.kill_agent()
+    sim.start_agent()
+    remembered = sim.state.cycle
+    assert remembered is not None
+    assert remembered.dirty_wall is not None
+    assert sim.world.clock.wall() - remembered.dirty_wall < 32
+
+
+# --- marks ----------------------------------------------------------------------------------------------
+
+
+def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
+    sim = machine(BURST, marks=True)
+    marks: list[VolumeMark] = []
+
+    def note() -> None:
+        for bought in sim.world.provider.volumes.values():
+            if not marks or marks[-1] is not bought.mark:
+                marks.append(bought.mark)
+            on_disk = sim.world.kernel.disks.get(bought.serial)
+            empty = on_disk is None or on_disk.superblock is None
+            assert bought.mark is not VolumeMark.CLEAN or empty
+
+    sim.on_step = note
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
+    assert_at_rest(sim)
+    assert marks == [VolumeMark.UNKNOWN, VolumeMark.DIRTY, VolumeMark.CLEAN]
+
+
+@pytest.mark.parametrize("released", [None, NOW - 1])
+def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
+    """An agent that was killed right after the release does not know of it."""
+    of = boosted(volume=volume(VolumeState.DETACHING), pace={"DescribeVolume": Pace(3, NOW + 9)})
+    of = replace(of, marks=replace(BOOSTED, detached=NOW - 2, released=released))
+    action = next_step(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, marks=True)).action
+    assert isinstance(action, MarkVolume) is (released is not None)
+
+
+def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
+    sim = machine(BURST, marks=True)
+    sim.world.provider = only_the_port(sim.world.provider)
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+
+
+def test_a_cloud_that_refuses_marks_hinders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = machine(BURST, marks=True)
+
+    def refuse(*_: object) -> None:
+        raise RefusedError("the policy does not allow it")
+
+    monkeypatch.setattr(sim.world.provider, "mark", refuse)
+    in_phase(sim, Phase.BOOSTING)
+    assert_at_rest(sim)
+    assert {v.mark for v in sim.world.provider.volumes.values()} == {VolumeMark.UNKNOWN}
+
+
+# --- a detach that starves ------------------------------------------------------------------------------
+
+
+def starving(**policy: Any) -> Simulation:
+    sim = machine(BURST, **policy)
+    in_phase(sim, Phase.BOOSTING)
+    sim.world.kernel.always_busy = True
+    in_phase(sim, Phase.DETACHING)
+    sim.run_for(120)
+    return sim
+
+
+def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
+    sim = starving()
+    assert (sim.phase, intents(sim, "HelpDetach")) == (Phase.DETACHING, 0)
+    assert "instant without I/O" in sim.state.waiting_for
+
+
+@pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
+def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
+    of = cycle(marks=replace(BOOSTED, clean=NOW - waited_s))
+    view = host(drained(state=CacheState.NO_CACHE), disk(cache_set=SET, superblock=SET, held=True))
+    plan = next_step(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_help_after_s=10.0))
+    assert (plan.action == HelpDetach()) is helped
+
+
+def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
+    sim = starving(detach_help_after_s=10.0)
+    assert intents(sim, "HelpDetach") == 1
+    assert sim.phase is Phase.IDLE
+    assert sim.world.volumes_left() == 0
