@@ -29,8 +29,8 @@ def update(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentSt
         if hold is not None and hold.reason is HoldReason.NOTICE:
             return state, ""
         left_s = max(0.0, state.notice.at_wall - obs.wall)
-        what = "flushing" if policy.notice_flush or wants_flush(state) else "the cache stays attached; no boost begins"
         flush = policy.notice_flush or wants_flush(state)  # it takes back no order to flush
+        what = "flushing" if flush else "the cache stays attached; no boost begins"
         hold = Hold(HoldReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, flush, under=hold)
         text = f"the cloud will {state.notice.action} this machine in {format_duration(left_s)}: {what}"
         return replace(state, hold=hold), text
