@@ -130,7 +130,12 @@ class EnterPhase1:
 
 @dataclass(frozen=True, slots=True)
 class EnterPhase2:
-    """Flush at full speed; new writes bypass the cache. Can be reversed by `EnterPhase1`."""
+    """Flush at full speed; writes still go to the cache. Can be reversed by `EnterPhase1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BypassCache:
+    """The last part of phase 2: writes bypass the cache, so that it comes to hold nothing. Cannot be reversed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +203,7 @@ HostAction: TypeAlias = (
     | AttachCacheSet
     | EnterPhase1
     | EnterPhase2
+    | BypassCache
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk

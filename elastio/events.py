@@ -173,6 +173,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
         return Seen(Event.WENT_QUIET, f"{why} flush")
     if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
+    if is_bypassed(obs):
+        return Seen(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
     over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
     if over and not has_chance(cycle, obs.now):
@@ -189,12 +191,19 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
-    if wanted and not holds.wants_flush(state):
+    if wanted and not holds.wants_flush(state) and not is_bypassed(obs):
         return Seen(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and is_drained(backing):
         return Seen(Event.DRAINED, "the cache is clean")
     return None
+
+
+def is_bypassed(obs: Observation) -> bool:
+    """Writes pass a cache that is attached. They must not be led back into it: a read that misses while such a write is
+    in flight would put what was there before into the cache."""
+    backing = obs.host.backing if obs.host else None
+    return backing is not None and backing.cache_set is not None and backing.cache_mode is not CacheMode.WRITEBACK
 
 
 def is_drained(backing: BackingView) -> bool:

@@ -13,6 +13,7 @@ from elastio.actions import (
     Action,
     AttachCacheSet,
     AttachVolume,
+    BypassCache,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
@@ -54,6 +55,7 @@ PlainHostAction: TypeAlias = (
     | AttachCacheSet
     | EnterPhase1
     | EnterPhase2
+    | BypassCache
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk
@@ -162,6 +164,8 @@ class Executor:
                 host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():
                 host.enter_phase2()
+            case BypassCache():
+                host.bypass_cache()
             case SetFlush():
                 host.set_flush(action.mb_s)
             case DetachCacheSet():

@@ -248,6 +248,8 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
         return cycle.marked(detached=host.at) if left else cycle
     if backing.cache_mode is CacheMode.WRITEBACK and phase is Phase.ATTACHING:
         cycle = cycle.marked(boosted=host.at)
+    if backing.cache_mode is CacheMode.NONE:
+        cycle = cycle.marked(bypassed=host.at)
     in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
     return replace(
         cycle,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from elastio.actions import (
     Action,
     AttachCacheSet,
+    BypassCache,
     CreateVolume,
     DeleteVolume,
     DetachCacheSet,
@@ -24,7 +25,7 @@ from elastio.actions import (
 )
 from elastio.errors import InvariantError
 from elastio.events import is_drained
-from elastio.model import BackingView, HostView, Serial, VolumeMark
+from elastio.model import BackingView, CacheMode, HostView, Serial, VolumeMark
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle
@@ -49,7 +50,12 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
             return _format(action, cycle, obs)
         case AttachCacheSet():
             return _foreign(action.cache_set, cycle)
-        case EnterPhase1() | EnterPhase2() | SetFlush():
+        case EnterPhase1():
+            backing = _backing(obs)
+            bypassed = backing is not None and backing.cache_mode is not CacheMode.WRITEBACK
+            stale = "writes that bypass the cache are in flight: reads would keep what was there before them"
+            return _foreign(backing.cache_set if backing else None, cycle) or (stale if bypassed else "")
+        case EnterPhase2() | BypassCache() | SetFlush():
             backing = _backing(obs)
             return _foreign(backing.cache_set if backing else None, cycle)
         case DetachCacheSet():

@@ -77,7 +77,7 @@ def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: Bac
         case Phase.BOOSTING:
             return booted
         case Phase.FLUSHING:
-            return booted and cycle.dirty_bytes > 0
+            return booted and (cycle.dirty_bytes > 0 or cycle.marks.bypassed is None)
         case Phase.FAULTED:
             is_dirty = cycle.dirty_bytes > 0 or (booted and cycle.marks.clean is None)
             return is_dirty and is_backing_ours(cycle)
@@ -101,9 +101,11 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
     if cycle is None:
         return None
     phase = phase_of(backing)
-    cycle = _attached(cycle, backing, phase).marked(boosted=obs.now)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
+    cycle = _attached(cycle, backing, phase).marked(boosted=obs.now)
+    if phase is Phase.FLUSHING and cycle.marks.quiet is None:
+        cycle = replace(cycle.marked(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
@@ -129,7 +131,8 @@ def phase_of(backing: BackingView) -> Phase:
     """The phase that an attached cache is in."""
     if backing.state is CacheState.NO_CACHE:
         return Phase.DETACHING  # the kernel has begun a detach, which cannot be taken back
-    return Phase.BOOSTING if backing.cache_mode is CacheMode.WRITEBACK else Phase.FLUSHING
+    boosts = backing.cache_mode is CacheMode.WRITEBACK and not backing.flush_full_speed
+    return Phase.BOOSTING if boosts else Phase.FLUSHING
 
 
 def cycle_of(volume: Volume, obs: Observation) -> Cycle:

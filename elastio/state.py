@@ -31,7 +31,7 @@ class Phase(StrEnum):
     IDLE = "idle"  # no cache, nothing bought
     ATTACHING = "attaching"  # buying the volume and putting it in front
     BOOSTING = "boosting"  # phase 1: application I/O first
-    FLUSHING = "flushing"  # phase 2: flush first, writes bypass
+    FLUSHING = "flushing"  # phase 2: flush first; at its end writes bypass the cache
     DETACHING = "detaching"  # letting go of cache set and volume
     FAULTED = "faulted"  # something only an operator may decide; nothing is released
 
@@ -88,6 +88,7 @@ class Marks:
     registered: float | None = None  # the kernel knows the cache set
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
+    bypassed: float | None = None  # writes bypass the cache, until it is off
     clean: float | None = None
     detached: float | None = None  # the cache set is off the backing device
     released: float | None = None  # the disk carries nothing any more

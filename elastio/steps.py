@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elastio import governor
+from elastio import governor, holds
 from elastio.actions import (
     Action,
     AttachCacheSet,
     AttachVolume,
+    BypassCache,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
@@ -38,6 +39,12 @@ from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Pace, Phase
+from elastio.units import MB
+
+# Of flushing at the backing volume's speed: so much dirty data is little.
+LAST_S = 2.0
+# Of the time that the flush would take if nothing were written meanwhile, and what a short one may take besides.
+OVERDUE, SLACK_S = 2.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,7 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if backing is None:
         return Plan(waiting_for="the kernel's view of the cache")
     wanted = state.flush_mb_s
-    if backing.cache_mode is not CacheMode.WRITEBACK or backing.flush_full_speed:
+    if backing.flush_full_speed:
         action: Action = EnterPhase1(wanted)
         return _ask(action, cycle.paced(action), obs, "phase 1 settings")
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
@@ -208,10 +215,27 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     backing = _attached_backing(cycle, obs.host)
     if backing is None:
         return Plan(waiting_for="the kernel's view of the cache")
-    if backing.cache_mode is not CacheMode.NONE or not backing.flush_full_speed or not backing.writeback_running:
-        action = EnterPhase2()
+    if not backing.flush_full_speed or not backing.writeback_running:
+        action: Action = EnterPhase2()
         return _ask(action, cycle.paced(action), obs, "phase 2 settings")
+    if backing.cache_mode is not CacheMode.NONE and is_for_good(state, cycle, backing, obs.now, policy):
+        action = BypassCache()
+        return _ask(action, cycle.paced(action), obs, "writes to bypass the cache")
     return Plan(wake_at=obs.now + 1.0, waiting_for="the dirty data to reach the backing device")
+
+
+def is_for_good(state: AgentState, cycle: Cycle, backing: BackingView, now: float, policy: Policy) -> bool:
+    """Whether phase 2 shall not be reversed any more.
+
+    Somebody wants the cache away whatever the load; or little is left; or what applications write keeps the cache from
+    becoming clean. Not before: from then on they wait for the backing volume, and a load that returns, for a new cache.
+    """
+    if cycle.forced or state.paused or holds.wants_flush(state) or backing.cache_mode is not CacheMode.WRITEBACK:
+        return True
+    bytes_s = policy.backing_bandwidth_mb_s * MB
+    expected_s = cycle.flush_started_dirty_bytes / bytes_s
+    began = now if cycle.marks.quiet is None else cycle.marks.quiet
+    return backing.dirty_bytes <= LAST_S * bytes_s or now - began > OVERDUE * expected_s + SLACK_S
 
 
 def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None:

@@ -14,7 +14,7 @@ PHASES = {
     "idle": "no cache is attached",
     "attaching": "a cache volume is being bought and attached",
     "boosting": "phase 1: application I/O first",
-    "flushing": "phase 2: flush first, new writes bypass the cache",
+    "flushing": "phase 2: flush first; at its end, writes bypass the cache",
     "detaching": "the cache volume is being released",
     "faulted": "an operator has to decide",
 }

@@ -89,10 +89,21 @@ class BcacheHost:
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
-        tuning.phase1(self.sysfs, self._require_attached().directory, flush_mb_s=flush_mb_s)
+        backing = self._require_attached()
+        self._require_absorbing(backing)
+        tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
+
+    def _require_absorbing(self, backing: Backing) -> None:
+        """Never lead writes back into a cache that they bypassed: see `tuning.bypass`."""
+        mode = self.sysfs.shown(f"{backing.directory}/cache_mode")
+        if mode != CacheMode.WRITEBACK:
+            raise DeviceBusyError(f"writes bypass the cache of {backing.device} (mode {mode}): it has to be detached")
 
     def enter_phase2(self) -> None:
         tuning.phase2(self.sysfs, self._require_attached().directory)
+
+    def bypass_cache(self) -> None:
+        tuning.bypass(self.sysfs, self._require_attached().directory)
 
     def set_flush(self, mb_s: float | None) -> None:
         tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
@@ -171,6 +182,7 @@ class BcacheHost:
         tuning.tune(self.sysfs, directory, backing.disk, attached)
         if attached is None:
             self.sysfs.write(f"{directory}/attach", cache_set)
+        self._require_absorbing(backing)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
         tuning.phase1(self.sysfs, directory, flush_mb_s=flush_mb_s)

@@ -100,10 +100,16 @@ def tune_set(sysfs: Sysfs, cache_set: str) -> None:
 
 
 def phase1(sysfs: Sysfs, directory: str, *, flush_mb_s: float | None) -> None:
-    """Writes go to the cache; flushing in the background is at most `flush_mb_s`."""
+    """Flushing in the background is at most `flush_mb_s`; writes go to the cache since it was attached."""
     sysfs.ensure(f"{directory}/writeback_delay", 0)
     set_flush(sysfs, directory, flush_mb_s)
-    sysfs.ensure(f"{directory}/cache_mode", "writeback")
+
+
+def bypass(sysfs: Sysfs, directory: str) -> None:
+    """Writes bypass the cache, for good: in any other mode a read that misses fills the cache, and keeps what was there
+    before a bypassed write that is still in flight. Only in `none` writes bypass and reads fill nothing.
+    """
+    sysfs.ensure(f"{directory}/cache_mode", "none")
 
 
 def set_flush(sysfs: Sysfs, directory: str, mb_s: float | None) -> None:
@@ -131,11 +137,7 @@ def read_flush(sysfs: Sysfs, directory: str) -> tuple[bool, float | None]:
 
 
 def phase2(sysfs: Sysfs, directory: str) -> None:
-    """Flushing at full speed and normal class; writes bypass the cache.
-
-    Never `writearound`: it leaves a block stale that is read while a bypassed write to it is in flight.
-    """
-    sysfs.ensure(f"{directory}/cache_mode", "none")
+    """Flushing at full speed and normal class; the mode is left alone, so that this can be taken back."""
     sysfs.ensure(f"{directory}/writeback_running", 1)
     sysfs.write(f"{directory}/writeback_rate_minimum", FULL_RATE)
     sysfs.ensure(f"{directory}/writeback_percent", FLUSH_PERCENT)

@@ -79,6 +79,10 @@ class SimHost:
         """See `ports.CacheHost`."""
         self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
 
+    def bypass_cache(self) -> None:
+        """See `ports.CacheHost`."""
+        self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
+
     def set_flush(self, mb_s: float | None) -> None:
         """See `ports.CacheHost`."""
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
@@ -199,13 +203,17 @@ class SimHost:
 
     def _phase1(self, *, flush_mb_s: float | None) -> None:
         bcache = self._attached_device()
+        if bcache.mode is not CacheMode.WRITEBACK:
+            raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode}): it has to be detached")
         bcache.set_background(flush_mb_s)
-        self._kernel.set_mode(CacheMode.WRITEBACK)
 
     def _phase2(self) -> None:
         bcache = self._attached_device()
-        self._kernel.set_mode(CacheMode.NONE)
         bcache.pace, bcache.writeback_running = Pace.FULL, True
+
+    def _bypass(self) -> None:
+        self._attached_device()
+        self._kernel.set_mode(CacheMode.NONE)
 
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)

@@ -42,7 +42,7 @@ def measured(journal: Iterable[Mapping[str, Any]]) -> Measured:
         # One operation of the agent, two of the host.
         format=of(TYPICAL.host.format + TYPICAL.host.register, "FormatCache") / 2,
         register=of(TYPICAL.host.format + TYPICAL.host.register, "FormatCache") / 2,
-        phase=of(TYPICAL.host.phase, "EnterPhase1", "EnterPhase2", "SetFlush"),
+        phase=of(TYPICAL.host.phase, "EnterPhase1", "EnterPhase2", "BypassCache", "SetFlush"),
         detach=of(TYPICAL.host.detach, "DetachCacheSet"),
         release=of(TYPICAL.host.release, "ReleaseCacheDisk"),
     )

@@ -15,6 +15,7 @@ ACTIONS = (
     "FormatCache",
     "AttachCacheSet",
     "EnterPhase2",
+    "BypassCache",
     "DetachCacheSet",
     "ReleaseCacheDisk",
     "DetachVolume",

@@ -14,7 +14,7 @@ PHASES = {
     Phase.IDLE: "No cache, nothing bought. The load is watched; volumes of this agent are listed now and then.",
     Phase.ATTACHING: "A volume is bought, attached, formatted and put in front of the backing device.",
     Phase.BOOSTING: "Phase 1: application I/O first. Dirty data flows back only while the load leaves room.",
-    Phase.FLUSHING: "Phase 2: flush first. New writes bypass the cache. Can be reversed.",
+    Phase.FLUSHING: "Phase 2: flush first. Can be reversed until, at its end, new writes bypass the cache.",
     Phase.DETACHING: "The cache set leaves the backing device, the superblock the disk, the disk the machine, the "
     "volume the cloud; each step waits for the proof of the one before.",
     Phase.FAULTED: "Something that only an operator may decide. Nothing is released.",
@@ -30,8 +30,9 @@ EVENTS = {
     Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
     "operator asked to flush or pause, or a hold began.",
     Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "has its chance left, or an operator asked, or a hold began.",
-    Event.LOAD_RETURNED: "Utilization is back above the threshold and nobody asked for the flush.",
+    "has its chance left, or an operator asked, or a hold began, or somebody else made writes bypass the cache.",
+    Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
+    "bypass the cache yet.",
     Event.CACHE_LEFT: "The kernel shows no cache set any more.",
     Event.DRAINED: "Clean, nothing dirty, and mode `none`: all three.",
     Event.DIRTIED: "The cache set is attached and not drained after all.",
@@ -55,11 +56,11 @@ TAIL = """\
 ## After a start
 
 After a start, a crash, a reboot or a repair the phase is read off the kernel, not remembered. An attached cache in
-writeback mode is `boosting`, in any other mode `flushing`, and one whose detach has begun `detaching`. With no cache
-attached an open cycle of the journal goes on `attaching` if it never boosted, else `detaching`; without one the agent
-is `idle`. A cycle whose cache took writes or was dirty when it was last seen is `faulted` if it was last seen in
-another boot, or was torn off since, and if the backing device asks for no cache: that device may be an older copy. A
-flush that an operator forced goes on even if the kernel was not told yet.
+writeback mode is `boosting`, one that is flushed at full speed, or in any other mode, `flushing`, and one whose detach
+has begun `detaching`. With no cache attached an open cycle of the journal goes on `attaching` if it never boosted, else
+`detaching`; without one the agent is `idle`. A cycle whose cache took writes or was dirty when it was last seen is
+`faulted` if it was last seen in another boot, or was torn off since, and if the backing device asks for no cache: that
+device may be an older copy. A flush that an operator forced goes on even if the kernel was not told yet.
 
 ## After a boost that failed
 

@@ -8,6 +8,7 @@ from elastio.actions import (
     Action,
     AttachCacheSet,
     AttachVolume,
+    BypassCache,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
@@ -124,6 +125,7 @@ def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
     machine.done(EnterPhase2())
     machine.done(EnterPhase1(flush_mb_s=0.0))
     machine.done(EnterPhase2())
+    machine.done(BypassCache())
     machine.done(DetachCacheSet(cache_set))
     machine.world.advance(60.0)
     machine.done(ReleaseCacheDisk(volume.serial, volume.size_bytes, cache_set))
@@ -138,17 +140,19 @@ def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
 def test_phases_reach_the_kernel(machine: Machine) -> None:
     volume, cache_set = machine.boosted()
     seen = []
-    for action in (EnterPhase2(), EnterPhase1(flush_mb_s=0.0), SetFlush(None)):
+    for action in (EnterPhase2(), EnterPhase1(flush_mb_s=0.0), SetFlush(None), BypassCache()):
         machine.done(action)
         backing = machine.look(volume).backing
         assert backing is not None
         assert backing.cache_set == cache_set
         seen.append((backing.cache_mode, backing.flush_full_speed, backing.writeback_running))
     assert seen == [
-        (CacheMode.NONE, True, True),
+        (CacheMode.WRITEBACK, True, True),
         (CacheMode.WRITEBACK, False, False),
         (CacheMode.WRITEBACK, False, True),
+        (CacheMode.NONE, False, True),
     ]
+    assert machine.run(EnterPhase1(flush_mb_s=0.0)).verdict is not Verdict.DONE
 
 
 def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:

@@ -10,7 +10,7 @@ import pytest
 from elastio import holds
 from elastio.departure import Departure
 from elastio.machine import decide
-from elastio.model import CacheMode, CacheState, Notice, Request, RequestKind
+from elastio.model import CacheState, Notice, Request, RequestKind
 from elastio.policy import Parting
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
@@ -143,7 +143,7 @@ def test_a_faulted_agent_quiesces_nothing() -> None:
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
 def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[Request, ...]) -> None:
-    under_load = seen(host(cached(cache_mode=CacheMode.NONE)), sample=busy_sample(), requests=asked)
+    under_load = seen(host(cached(flush_full_speed=True)), sample=busy_sample(), requests=asked)
     free = state(Phase.FLUSHING, cycle(), load=HIGH)
     assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING
     assert decide(replace(free, hold=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING

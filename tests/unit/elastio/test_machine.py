@@ -24,7 +24,7 @@ from elastio.actions import (
 from elastio.errors import InvariantError
 from elastio.events import DETECTORS, Event, Seen
 from elastio.machine import TRANSITIONS, decide
-from elastio.model import CacheMode, CacheState, Request, RequestKind, VolumeSpec, VolumeState
+from elastio.model import CacheState, Request, RequestKind, VolumeSpec, VolumeState
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
 from elastio.sim.run import Simulation
@@ -108,7 +108,7 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     ),
     (Phase.FLUSHING, Event.LOAD_RETURNED): (
         state(Phase.FLUSHING, cycle(marks=BOOSTED), load=HIGH),
-        seen(host(cached(cache_mode=CacheMode.NONE), FORMATTED), sample=busy_sample()),
+        seen(host(cached(flush_full_speed=True), FORMATTED), sample=busy_sample()),
     ),
     (Phase.FLUSHING, Event.CACHE_LEFT): (
         state(Phase.FLUSHING, cycle(marks=BOOSTED)),

@@ -48,6 +48,7 @@ def test_an_attached_cache_is_in_the_phase_that_the_kernel_shows(phase: Phase) -
 
 def test_the_phase_follows_the_kernel() -> None:
     assert phase_of(cached()) is Phase.BOOSTING
+    assert phase_of(cached(flush_full_speed=True)) is Phase.FLUSHING
     assert phase_of(cached(cache_mode=CacheMode.NONE)) is Phase.FLUSHING
     assert phase_of(cached(cache_mode=CacheMode.WRITETHROUGH)) is Phase.FLUSHING
     assert phase_of(drained(state=CacheState.NO_CACHE)) is Phase.DETACHING

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from elastio.errors import HostError, NotOursError
+from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost, wait_for
 from elastio.host.superblock import Role, read
 from elastio.model import CacheMode
@@ -24,18 +24,32 @@ def superblock_writes(kernel: Kernel) -> list[str]:
 # --- phases ----------------------------------------------------------------------------------------------
 
 
-def test_phase_2_bypasses_with_none_and_flushes_at_full_speed(tree: Tree, host: BcacheHost) -> None:
+def test_phase_2_flushes_at_full_speed_and_leaves_the_mode_alone(tree: Tree, host: BcacheHost) -> None:
     tree.attached("dirty")
     host.enter_phase2()
     assert leaf_writes(tree.kernel) == [
-        ("cache_mode", "none"),
         ("writeback_rate_minimum", "1000000000"),
         ("writeback_rate", "1000000000"),
         ("writeback_delay", "0"),
     ]
     view = host.look(()).backing
     assert view is not None
-    assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("none", True, True)
+    assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("writeback", True, True)
+
+
+def test_a_bypass_is_mode_none_and_is_written_once(tree: Tree, host: BcacheHost) -> None:
+    tree.attached("dirty")
+    host.bypass_cache()
+    host.bypass_cache()
+    assert leaf_writes(tree.kernel) == [("cache_mode", "none")]
+
+
+@pytest.mark.parametrize("mode", ["none", "writearound", "writethrough"])
+def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(tree: Tree, host: BcacheHost, mode: str) -> None:
+    tree.attached("dirty", mode=mode)
+    with pytest.raises(DeviceBusyError, match=f"bypass the cache of vdb .mode {mode}."):
+        host.enter_phase1(flush_mb_s=None)
+    assert leaf_writes(tree.kernel) == []
 
 
 def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) -> None:
@@ -54,6 +68,7 @@ def test_nothing_ever_writes_writearound(tree: Tree, host: BcacheHost) -> None:
     host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush_mb_s=0.0)
     host.enter_phase2()
     host.enter_phase1(flush_mb_s=None)
+    host.bypass_cache()
     assert "writearound" not in [value for _, value in tree.kernel.writes]
 
 
@@ -109,6 +124,7 @@ def test_the_pace_that_was_set_is_the_one_shown(tree: Tree, host: BcacheHost, mb
 PHASES: list[Callable[[BcacheHost], None]] = [
     lambda host: host.enter_phase1(flush_mb_s=None),
     lambda host: host.enter_phase2(),
+    lambda host: host.bypass_cache(),
     lambda host: host.set_flush(None),
 ]
 
@@ -215,6 +231,7 @@ def test_a_whole_cycle_leaves_the_device_as_it_was(tree: Tree, host: BcacheHost)
     tree.cache_disk()
     host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush_mb_s=None)
     host.enter_phase2()
+    host.bypass_cache()
     host.detach_cache_set(SET_UUID)
     tree.detached()
     host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)

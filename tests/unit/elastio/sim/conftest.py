@@ -89,6 +89,7 @@ class Machine:
 
     def drain(self) -> None:
         self.host.enter_phase2()
+        self.host.bypass_cache()
         self.run(10.0)
 
     def leave(self, cache_set: CacheSetUuid) -> None:

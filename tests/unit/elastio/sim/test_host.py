@@ -80,11 +80,21 @@ def test_phases_show_in_the_view_and_can_be_reversed(machine: Any) -> None:
     machine.boost()
     machine.host.enter_phase2()
     backing = machine.host.look(()).backing
-    assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
+    assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, True)
     machine.host.enter_phase1(flush_mb_s=None)
     backing = machine.host.look(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, False)
     assert backing.writeback_running
+
+
+def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(machine: Any) -> None:
+    machine.boost()
+    machine.host.enter_phase2()
+    machine.host.bypass_cache()
+    with pytest.raises(DeviceBusyError, match="bypass the cache"):
+        machine.host.enter_phase1(flush_mb_s=None)
+    backing = machine.host.look(()).backing
+    assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
 
 
 def test_a_dirty_cache_is_not_detached(machine: Any) -> None:
@@ -104,6 +114,7 @@ def test_a_cache_that_takes_writes_is_not_detached(machine: Any) -> None:
 def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
     for change in (
         machine.host.enter_phase2,
+        machine.host.bypass_cache,
         lambda: machine.host.enter_phase1(flush_mb_s=None),
         lambda: machine.host.set_flush(None),
     ):
@@ -197,35 +208,35 @@ def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -
 
 
 def test_a_refused_sysfs_write_changes_nothing(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("enter_phase2#1=refuse")
+    machine = make_machine("bypass_cache#1=refuse")
     machine.boost()
     with pytest.raises(HostError, match="refused"):
-        machine.host.enter_phase2()
+        machine.host.bypass_cache()
     assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
 
 
 def test_a_lost_answer_comes_from_something_that_happened(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("enter_phase2#1=lose_reply")
+    machine = make_machine("bypass_cache#1=lose_reply")
     machine.boost()
     with pytest.raises(HostError, match="lost"):
-        machine.host.enter_phase2()
+        machine.host.bypass_cache()
     assert machine.host.look(()).backing.cache_mode is CacheMode.NONE
 
 
 def test_a_hanging_call_takes_for_ever_and_does_nothing(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("enter_phase2#1=hang")
+    machine = make_machine("bypass_cache#1=hang")
     machine.boost()
     with pytest.raises(HostError, match="no answer"):
-        machine.host.enter_phase2()
+        machine.host.bypass_cache()
     assert machine.host.calls.seconds == math.inf
     assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
 
 
 def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("enter_phase2#1=late_success:3")
+    machine = make_machine("bypass_cache#1=late_success:3")
     machine.boost()
     with pytest.raises(HostError):
-        machine.host.enter_phase2()
+        machine.host.bypass_cache()
     machine.run(2.9)
     assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
     machine.run(0.2)

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from elastio.model import CacheState, Serial
+from elastio.model import CacheMode, CacheState, Serial
 from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
 
@@ -66,7 +66,7 @@ class KernelRules(RuleBasedStateMachine):
         self.cache_set = make_cache(self.machine.host, CACHE, 16 * MIB)
         self.machine.host.attach_cache_set(self.cache_set, CACHE, flush_mb_s=flush_mb_s)
 
-    @precondition(lambda self: self.bcache.cache_set is not None)
+    @precondition(lambda self: self.bcache.cache_set is not None and self.bcache.mode is CacheMode.WRITEBACK)
     @rule(flush_mb_s=st.sampled_from([0.0, 3.0, None]))
     def phase1(self, flush_mb_s: float | None) -> None:
         self.machine.host.enter_phase1(flush_mb_s=flush_mb_s)
@@ -75,6 +75,11 @@ class KernelRules(RuleBasedStateMachine):
     @rule()
     def phase2(self) -> None:
         self.machine.host.enter_phase2()
+
+    @precondition(lambda self: self.bcache.cache_set is not None)
+    @rule()
+    def bypass(self) -> None:
+        self.machine.host.bypass_cache()
 
     @precondition(lambda self: self.bcache.cache_set is not None)
     @rule(mb_s=st.sampled_from([0.0, 3.0, None]))

@@ -1,0 +1,102 @@
+"""Phase 2: how long it can be taken back, and when writes begin to bypass the cache for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio.actions import BypassCache, EnterPhase1, EnterPhase2
+from elastio.machine import decide
+from elastio.model import BackingView, CacheMode, Request, RequestKind
+from elastio.state import AgentState, Hold, HoldReason, Marks, Phase
+from elastio.steps import LAST_S, OVERDUE, SLACK_S
+from elastio.units import MB
+
+from .values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, seen, state
+
+DISK = disk(cache_set=SET, superblock=SET, held=True)
+LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
+MUCH = 10 * LITTLE
+
+
+def flushing(**changes: Any) -> AgentState:
+    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
+    marks = Marks(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(marks=marks, flush_started_dirty_bytes=MUCH, **changes)
+    return state(Phase.FLUSHING, of, load=QUIET)
+
+
+def at_full_speed(**changes: Any) -> BackingView:
+    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
+
+
+def actions(before: AgentState, view: BackingView) -> tuple[object, ...]:
+    return decide(before, seen(host(view, DISK)), POLICY).actions
+
+
+def test_the_flush_begins_with_writes_still_going_to_the_cache() -> None:
+    assert actions(flushing(), at_full_speed(flush_full_speed=False)) == (EnterPhase2(),)
+    assert actions(flushing(), at_full_speed()) == ()
+
+
+def test_writes_bypass_the_cache_once_little_is_left() -> None:
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE + 1)) == ()
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
+
+
+HELD = Hold(HoldReason.SNAPSHOT, NOW + 600)
+
+
+@pytest.mark.parametrize(
+    "before", [flushing(forced=True), replace(flushing(), paused=True), replace(flushing(), hold=HELD)]
+)
+def test_writes_bypass_the_cache_at_once_where_somebody_wants_it_away(before: AgentState) -> None:
+    assert actions(before, at_full_speed()) == (BypassCache(),)
+
+
+def test_writes_bypass_a_cache_that_they_keep_from_becoming_clean() -> None:
+    allowed_s = OVERDUE * MUCH / (POLICY.backing_bandwidth_mb_s * MB) + SLACK_S
+    for quiet, expected in ((NOW - allowed_s + 1, ()), (NOW - allowed_s - 1, (BypassCache(),))):
+        before = flushing()
+        assert before.cycle is not None
+        late = replace(before.cycle, marks=replace(before.cycle.marks, quiet=quiet))
+        assert actions(replace(before, cycle=late), at_full_speed()) == expected
+
+
+@pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
+def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none(mode: CacheMode) -> None:
+    assert actions(flushing(), at_full_speed(cache_mode=mode)) == (BypassCache(),)
+
+
+@pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
+def test_a_load_that_returns_is_not_led_back_into_a_cache_that_writes_bypass(asked: tuple[Request, ...]) -> None:
+    loaded = replace(flushing(), load=HIGH)
+    for mode, phase in ((CacheMode.WRITEBACK, Phase.BOOSTING), (CacheMode.NONE, Phase.FLUSHING)):
+        view = host(at_full_speed(cache_mode=mode), DISK)
+        found = decide(loaded, seen(view, sample=busy_sample(), requests=asked), POLICY)
+        assert found.state.phase is phase
+        assert any(isinstance(a, EnterPhase1) for a in found.actions) is (phase is Phase.BOOSTING)
+
+
+@pytest.mark.parametrize("mode", [CacheMode.NONE, CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
+def test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_load(mode: CacheMode) -> None:
+    boosting = state(Phase.BOOSTING, cycle(marks=Marks(boosted=NOW - 60)), load=HIGH)
+    found = decide(boosting, seen(host(cached(cache_mode=mode), DISK), sample=busy_sample()), POLICY)
+    assert found.state.phase is Phase.FLUSHING
+    assert "bypass the cache" in found.reason
+
+
+def test_the_moment_of_the_bypass_is_remembered() -> None:
+    of = decide(flushing(), seen(host(at_full_speed(cache_mode=CacheMode.NONE), DISK)), POLICY).state.cycle
+    assert of is not None
+    assert of.marks.bypassed == NOW
+
+
+def test_a_flush_that_is_found_after_a_start_has_its_time_from_then_on() -> None:
+    lost = replace(flushing(), phase=Phase.FLUSHING, recovered=False, cycle=cycle(marks=Marks(boosted=NOW - 60)))
+    of = decide(lost, seen(host(at_full_speed(), DISK)), POLICY).state.cycle
+    assert of is not None
+    assert (of.marks.quiet, of.flush_started_dirty_bytes) == (NOW, MUCH)
