@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import click
 
@@ -22,6 +24,7 @@ from elastio_testbed.image import ImageError, build_guest_image
 @click.option("--kind", "kinds", type=click.Choice(sorted(KINDS)), multiple=True, help="Only these; else all.")
 @click.option("--selection", is_flag=True, help=f"The short selection of {len(SELECTION)} kinds, one run each.")
 @click.option("--only", type=click.IntRange(1), help="Of the plan only the run with this number: play it again.")
+@click.option("--guests", type=click.IntRange(1, 8), default=1, show_default=True, help="So many runs at a time.")
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every run.")
 @click.option("--evidence", type=click.Path(path_type=Path), help="Keep what is known of failed runs here.")
@@ -31,6 +34,7 @@ def faults(
     kinds: tuple[str, ...],
     selection: bool,
     only: int | None,
+    guests: int,
     is_list: bool,
     json_path: Path | None,
     evidence: Path | None,
@@ -43,7 +47,7 @@ def faults(
         return
     folder = evidence or (json_path or Path("out/faults/result.json")).with_suffix(".evidence")
     try:
-        document = campaign(wanted, seed, folder, json_path)
+        document = campaign(wanted, seed, folder, json_path, guests)
     except (HypervisorError, ImageError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
@@ -62,8 +66,13 @@ def chosen(
     return wanted
 
 
-def campaign(wanted: tuple[PlannedRun, ...], seed: int, evidence: Path, json_path: Path | None) -> dict[str, object]:
-    """Carry the runs out and return the document. What is done is on the disk before the next run begins."""
+def campaign(
+    wanted: tuple[PlannedRun, ...], seed: int, evidence: Path, json_path: Path | None, guests: int = 1
+) -> dict[str, object]:
+    """Carry the runs out and return the document. What is done is on the disk before the next run begins.
+
+    Each of the guests has a cloud of its own, and every so-many-th run.
+    """
     from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
     from elastio_testbed.faults.runner import Runner  # noqa: PLC0415  moto takes a second to load
 
@@ -73,9 +82,18 @@ def campaign(wanted: tuple[PlannedRun, ...], seed: int, evidence: Path, json_pat
         click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
 
     stories: list[Story] = []
-    with Runner(build_guest_image(), seed, evidence, say) as runner:
-        for story in runner.carry_out(wanted):
-            stories.append(story)
-            if json_path is not None:
-                write_text(json_path, json.dumps(summary(seed, stories), indent=2) + "\n")
+    image, adding = build_guest_image(), Lock()
+
+    def carry_out(runs: tuple[PlannedRun, ...]) -> None:
+        with Runner(image, seed, evidence, say) as runner:
+            for story in runner.carry_out(runs):
+                with adding:
+                    stories.append(story)
+                    stories.sort(key=lambda each: each.planned.number)
+                    if json_path is not None:
+                        write_text(json_path, json.dumps(summary(seed, stories), indent=2) + "\n")
+
+    with ThreadPoolExecutor(guests) as pool:
+        for done in [pool.submit(carry_out, wanted[first::guests]) for first in range(guests)]:
+            done.result()
     return summary(seed, stories)

@@ -65,7 +65,7 @@ class Runner:
         for run in runs:
             self._say(str(run))
             story = self._story(run, self._fit_lab())
-            self._say(_told(story))
+            self._say(f"run {run.number}:{_told(story)}")
             if not story.is_sound:
                 self._discard()
             yield story
@@ -227,8 +227,8 @@ def salvage(story: Story, lab: Lab, writers: Writers) -> Story:
 
 def _told(story: Story) -> str:
     if story.stuck:
-        return f"  STUCK: {story.stuck.splitlines()[0]}"
+        return f" STUCK: {story.stuck.splitlines()[0]}"
     lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
     leaked = f"{len(story.leaked_volumes)} volumes leaked"
     late = ", moment missed" if story.missed else ""
-    return f"  {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"
+    return f" {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"
