@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__, registry
-from elastio.actions import Action, HelpDetach, Outcome
+from elastio.actions import Action, AttachCacheSet, HelpDetach, Outcome
 from elastio.books import LedgerBooks, NoBooks, open_books
 from elastio.config import DEFAULT_PATH, Config, load
 from elastio.control import ControlServer
@@ -81,7 +81,7 @@ def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
 
 
 def free_applications(sysfs: Sysfs) -> None:
-    """Whoever was killed while it helped a detach has left applications held back."""
+    """Whoever was killed while it attached a cache, or helped a detach, has left applications held back."""
     try:
         for group in throttle.release(sysfs):
             _log.warning("applications in %s were still held back by a helper that was killed", group)
@@ -90,14 +90,14 @@ def free_applications(sysfs: Sysfs) -> None:
 
 
 def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
-    """`executor.lost` of the host lane: a lost help leaves nobody held back. Beside the loop, which never waits."""
+    """`executor.lost` of the host lane: what was lost leaves nobody held back. Beside the loop, which never waits."""
 
     def free() -> None:
         die_with_parent()
         free_applications(sysfs)
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
-        if isinstance(action, HelpDetach):
+        if isinstance(action, AttachCacheSet | HelpDetach):
             multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
         return lost(action, seconds)
 

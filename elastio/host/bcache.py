@@ -181,11 +181,19 @@ class BcacheHost:
         tuning.tune_set(self.sysfs, cache_set)
         tuning.tune(self.sysfs, directory, backing.disk, attached)
         if attached is None:
-            self.sysfs.write(f"{directory}/attach", cache_set)
+            self._attach(backing, cache_set)
         self._require_absorbing(backing)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
         tuning.phase1(self.sysfs, directory, flush_mb_s=flush_mb_s)
+
+    def _attach(self, backing: Backing, cache_set: CacheSetUuid) -> None:
+        """At a moment without a write in flight, where that can be had: see `throttle`."""
+        if backing.adaptive is None:
+            self.sysfs.write(f"{backing.directory}/attach", cache_set)
+            return
+        with throttle.without_writes(self.sysfs, backing.adaptive, self._wait):
+            self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- taking it away ------------------------------------------------------------------------------------
 

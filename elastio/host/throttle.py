@@ -1,41 +1,73 @@
-"""Hold back the requests of applications for a moment, so that bcache finds the instant without any that it needs.
+"""Hold back the requests of applications for a moment, above bcache.
 
-`io.max` of the cgroups right below the root, for the adaptive device alone: requests then come so far apart that there
-is such an instant between two of them. The limit is taken back before this returns, whatever happens; only a kill in
-between leaves it, and the next start of the agent takes it back. Freezing the cgroups would do as well, but a kill in
-between would leave everything frozen.
+`io.max` of the cgroups right below the root, for the adaptive device alone. Two occasions ask for it:
+
+- a cache is attached: writes wait until those in flight have reached the backing device. A read that fills the new
+  cache while an older write to the same block is still on its way past it would put what was there before into it;
+- a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
+  then come so far apart that there is.
+
+A limit is taken back before the call returns, whatever happens; only a kill in between leaves it. The agent takes it
+back when it gives up the child that held it, and when it starts. Kernel threads are in the root cgroup, which cannot
+be limited. Freezing cgroups would do as well, but a kill in between would leave everything frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 
 CGROUPS = "sys/fs/cgroup"
-# An unusual figure, by which a limit that was left behind is known to be the agent's.
-OPERATIONS_S = 11
-LIMIT = f"riops={OPERATIONS_S} wiops={OPERATIONS_S}"
-FREE = "riops=max wiops=max"
+# Unusual figures, by which a limit that was left behind is known to be the agent's. The kernel takes none below 2.
+SELDOM = "riops=11 wiops=11"
+NO_WRITES = "wbps=2"
+OURS = frozenset({f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max"})
+FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
+# What was in flight when the last write was let through: at most the backing disk's queue and a request of each writer.
+SETTLE_S = 1.0
+
+Wait = Callable[[Callable[[], bool], float], bool]
 
 
-def hold_back(
-    sysfs: Sysfs, number: str, is_done: Callable[[], bool], wait: Callable[[Callable[[], bool], float], bool]
-) -> bool:
+def hold_back(sysfs: Sysfs, number: str, is_done: Callable[[], bool], wait: Wait) -> bool:
     """Whether `is_done` came true while applications were held back, for MOST_S at most.
 
     `number` is the adaptive device's MAJOR:MINOR. A cgroup with a limit of somebody else's is left alone. Raises
     HostError where no cgroup can be limited.
     """
-    groups = [g for g in _groups(sysfs) if _limits(sysfs, g).get(number) in (None, _ours())]
-    if not groups:
-        raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
+    with limited(sysfs, number, SELDOM) as groups:
+        if not groups:
+            raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
+        return wait(is_done, MOST_S)
+
+
+@contextmanager
+def without_writes(sysfs: Sysfs, disk: str, wait: Wait) -> Iterator[bool]:
+    """Inside, writes to the adaptive device `disk` wait, and those begun before are done. Whether that is so.
+
+    It is not where no cgroup can be limited, or where what was in flight takes more than SETTLE_S.
+    """
+    with limited(sysfs, sysfs.read(f"sys/block/{disk}/dev"), NO_WRITES) as groups:
+        yield bool(groups) and wait(lambda: writes_in_flight(sysfs, disk) == 0, SETTLE_S)
+
+
+def writes_in_flight(sysfs: Sysfs, disk: str) -> int:
+    """Of requests that have entered the device; those held back have not."""
+    return int(sysfs.read(f"sys/block/{disk}/inflight").split()[1])
+
+
+@contextmanager
+def limited(sysfs: Sysfs, number: str, limit: str) -> Iterator[tuple[str, ...]]:
+    """The cgroups that have the limit inside."""
+    groups = tuple(g for g in _groups(sysfs) if _limits(sysfs, g).get(number) in (None, *OURS))
     try:
         for group in groups:
-            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {LIMIT}")
-        return wait(is_done, MOST_S)
+            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
+        yield groups
     finally:
         release(sysfs)
 
@@ -45,7 +77,7 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
     Asks nothing of bcache. Raises HostError after trying all.
     """
-    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if limits == _ours())
+    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if limits in OURS)
     failed = []
     for group, number in found:
         try:
@@ -59,10 +91,6 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:
     return tuple(g for g in sysfs.names(CGROUPS) if sysfs.exists(f"{CGROUPS}/{g}/io.max"))
-
-
-def _ours() -> str:
-    return f"rbps=max wbps=max {LIMIT}"
 
 
 def _limits(sysfs: Sysfs, group: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.actions import Action, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
+from elastio.actions import Action, AttachCacheSet, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
 from elastio.config import Config, parse
 from elastio.daemon import CloudDoor, lost_on
 from elastio.errors import ConfigError
@@ -16,6 +16,7 @@ from elastio.executor import Executor, lost
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.lane import ForkLane
+from elastio.model import CacheSetUuid, Serial
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld
 
@@ -64,14 +65,17 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         lane.close(0.0)
 
 
-HELD = f"rbps=max wbps=max {throttle.LIMIT}"
+ATTACH = AttachCacheSet(CacheSetUuid("set"), Serial("vol-1"), flush_mb_s=None)
 
 
-@pytest.mark.parametrize(("action", "freed"), [(HelpDetach(), True), (TuneBacking(), False)])
-def test_a_help_that_was_lost_leaves_no_application_held_back(action: Action, freed: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", sorted(throttle.OURS))
+@pytest.mark.parametrize(("action", "freed"), [(ATTACH, True), (HelpDetach(), True), (TuneBacking(), False)])
+def test_an_action_that_was_lost_leaves_no_application_held_back(
+    action: Action, freed: bool, held: str, tmp_path: Path
+) -> None:
     limit = tmp_path / throttle.CGROUPS / "system.slice/io.max"
     limit.parent.mkdir(parents=True)
-    limit.write_text(f"250:0 {HELD}\n")
+    limit.write_text(f"250:0 {held}\n")
     outcome = lost_on(Sysfs(tmp_path))(action, 30.0)
     assert outcome == lost(action, 30.0)
     for helper in multiprocessing.active_children():

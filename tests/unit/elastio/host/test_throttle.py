@@ -9,12 +9,15 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
-from tests.fixtures.sysfs_tree import Tree
+from tests.fixtures.caches import make_cache
+from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree
 
 NUMBER = "251:0"
-HELD = f"{NUMBER} {throttle.LIMIT}"
+HELD = f"{NUMBER} {throttle.SELDOM}"
+NO_WRITES = f"{NUMBER} {throttle.NO_WRITES}"
 FREE = f"{NUMBER} {throttle.FREE}"
-SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.LIMIT}"
+SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.SELDOM}"
+NO_WRITES_SHOWN = f"{NUMBER} rbps=max {throttle.NO_WRITES} riops=max wiops=max"
 
 
 @pytest.fixture
@@ -22,13 +25,18 @@ def groups(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
     """Three cgroups below the root; the one of the machines has a limit that an administrator set."""
     kernel = tree.kernel
     kernel.lay("sys/block/bcache0/dev", NUMBER)
+    kernel.lay("sys/block/bcache0/inflight", "       3        2")
     kernel.lay("sys/fs/cgroup/io.stat", "")
     for group, text in (("system.slice", ""), ("user.slice", ""), ("machine.slice", f"{NUMBER} rbps=1000 wiops=5")):
         kernel.lay(f"sys/fs/cgroup/{group}/io.max", text)
 
+    plain = kernel._take
+
     def take(name: str, value: str) -> None:
-        if name.endswith("io.max"):
-            kernel.lay(name, SHOWN if value == HELD else "")
+        if not name.endswith("io.max"):
+            plain(name, value)
+        else:
+            kernel.lay(name, {HELD: SHOWN, NO_WRITES: NO_WRITES_SHOWN}.get(value, ""))
 
     monkeypatch.setattr(kernel, "_take", take)
     return tree
@@ -78,6 +86,48 @@ def test_what_a_killed_agent_left_is_taken_back_and_nothing_else(groups: Tree) -
 def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
     with pytest.raises(HostError, match=r"io\.max"):
         throttle.hold_back(tree.kernel, NUMBER, lambda: True, lambda condition, _: condition())
+
+
+@pytest.mark.parametrize(("writes", "settled"), [(0, True), (1, False)])
+def test_writes_are_held_back_until_those_in_flight_are_done(writes: int, settled: bool, groups: Tree) -> None:
+    groups.kernel.lay("sys/block/bcache0/inflight", f"       5        {writes}")
+    seen: list[str] = []
+    with throttle.without_writes(groups.kernel, "bcache0", waiting(groups, seen)) as is_settled:
+        assert is_settled is settled
+        assert groups.kernel.read("sys/fs/cgroup/user.slice/io.max") == NO_WRITES_SHOWN
+    assert seen == [NO_WRITES_SHOWN]
+    assert written(groups)[-2:] == [("system.slice", FREE), ("user.slice", FREE)]
+    assert "machine.slice" not in [group for group, _ in written(groups)]
+
+
+def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> None:
+    with (
+        pytest.raises(HostError, match="no such cache"),
+        throttle.without_writes(groups.kernel, "bcache0", waiting(groups, [])),
+    ):
+        raise HostError("no such cache")
+    assert written(groups)[-1] == ("user.slice", FREE)
+
+
+def test_writes_that_cannot_be_held_back_stop_nothing(tree: Tree) -> None:
+    tree.kernel.lay("sys/block/bcache0/dev", NUMBER)
+    with throttle.without_writes(tree.kernel, "bcache0", waiting(tree, [])) as is_settled:
+        assert is_settled is False
+    assert tree.kernel.writes == []
+
+
+def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: BcacheHost) -> None:
+    host.tune_backing()
+    groups.cache_disk()
+    made = make_cache(host, SERIAL, CACHE_BYTES)
+    groups.kernel.lay("sys/block/bcache0/inflight", "       0        0")
+    groups.kernel.writes.clear()
+    host.attach_cache_set(made, SERIAL, flush_mb_s=0.0)
+    names = [name.rsplit("/", 1)[1] if "cgroup" not in name else name.split("/")[3] for name, _ in groups.kernel.writes]
+    held = [names.index("system.slice"), names.index("user.slice")]
+    at = names.index("attach")
+    assert max(held) < at
+    assert names[at + 1 : at + 3] == ["system.slice", "user.slice"]
 
 
 def test_only_a_detach_that_waits_is_helped(groups: Tree, host: BcacheHost) -> None:

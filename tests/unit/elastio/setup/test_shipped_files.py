@@ -53,8 +53,14 @@ def test_the_service_may_write_where_the_defaults_point() -> None:
 def test_the_service_sees_every_mount_and_every_disk() -> None:
     service = unit()["Service"]
     assert service["ProtectHome"] == "read-only"
-    for hiding in ("PrivateDevices", "DevicePolicy", "ProtectClock", "ProtectKernelTunables"):
+    assert service["DeviceAllow"] == "block-* rw"
+    for hiding in ("PrivateDevices", "ProtectKernelTunables"):
         assert hiding not in service
+
+
+def test_the_service_may_hold_writes_back_for_a_moment() -> None:
+    service = unit()["Service"]
+    assert (service["ProtectControlGroups"], service["IOAccounting"]) == ("no", "yes")
 
 
 @pytest.mark.runs_programs
