@@ -96,10 +96,11 @@ def _reverse(lab: Lab, checker: Checker, say: Say) -> bool:
     guest = lab.guest
     say("flushing, slowly")
     checker.burst()
-    lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
+    _wait(lab, "boosting")
     # At its full speed the volume would have taken everything before the load has come back.
     guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
     checker.pace("slow")
+    lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
     guest.wait_for(lambda status: status["phase"] != "boosting", PHASE_S, "the end of phase 1")
     say("boosting again")
     checker.burst()
