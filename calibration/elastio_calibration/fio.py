@@ -6,13 +6,13 @@ fio is Debian's package; nothing here is needed for the pattern `write`.
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elastio.errors import HostError
+from elastio.host.commands import Run, run
 from elastio.units import GB, MIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.schedule import WRITE
@@ -22,8 +22,6 @@ from elastio_calibration.writer import FOLDER
 PATIENCE_S = 4 * 3600.0
 # Whole blocks for each process: so much of the dataset may be left out.
 MOVED = 0.98
-
-Call = Callable[[Sequence[str]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +40,11 @@ KINDS: Mapping[str, Kind] = {
 PATTERNS = (WRITE, *KINDS)
 
 
-def call_fio(argv: Sequence[str]) -> str:
-    """What fio prints. Raises CalibrationError where it is missing, fails or does not end."""
-    if shutil.which(argv[0]) is None:
-        raise CalibrationError("fio is not installed: only the pattern write can be measured without it")
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise CalibrationError(f"fio did not end within {PATIENCE_S:.0f} s") from error
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise CalibrationError(f"fio failed with code {done.returncode}: {said[-1] if said else 'it said nothing'}")
-    return done.stdout
-
-
 class Fio:
     """Works in the calibration's folder below `directory`, which whoever uses it removes."""
 
-    def __init__(self, directory: Path, jobs: int, call: Call = call_fio) -> None:
-        self._folder, self._jobs, self._call = directory / FOLDER, jobs, call
+    def __init__(self, directory: Path, jobs: int, run: Run = run) -> None:
+        self._folder, self._jobs, self._run = directory / FOLDER, jobs, run
 
     def lay_out(self, dataset_bytes: int) -> None:
         """Write the files that `run` works on. Raises CalibrationError."""
@@ -75,10 +59,14 @@ class Fio:
         share = max(1, round(dataset_bytes / MIB / self._jobs)) * MIB
         argv = [
             *("fio", "--name=dataset", f"--directory={self._folder}", f"--rw={kind.rw}", f"--bs={kind.block_bytes}"),
-            *(f"--size={share}", f"--numjobs={self._jobs}", "--group_reporting", "--ioengine=psync"),
+            *(f"--size={share}", f"--numjobs={self._jobs}", "--ioengine=psync"),
             *("--end_fsync=1", "--fallocate=none", "--randrepeat=0", "--output-format=json"),
         ]
-        return seconds_of(self._call(argv), share * self._jobs)
+        try:
+            text = self._run(argv, timeout_s=PATIENCE_S)
+        except HostError as error:
+            raise CalibrationError(f"{kind.rw} could not be measured: {error}") from error
+        return seconds_of(text, share * self._jobs)
 
 
 def seconds_of(text: str, expected_bytes: int) -> float:

@@ -30,7 +30,7 @@ def parse(text: str) -> Sweep:
         )
     try:
         return Sweep(symbol, _values(rest))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise CalibrationError(f"{text!r} is no sweep: {error}") from error
 
 

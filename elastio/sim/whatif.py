@@ -85,6 +85,9 @@ class Question:
         values.setdefault("release_threshold", min(base.release_threshold, threshold))
         if values["release_threshold"] > threshold:
             raise TraceError(f"release_threshold is above utilization_threshold ({threshold:g}): no boost would end")
+        least, most = values.get("min_size_bytes", base.min_size_bytes), base.caps.max_size_bytes
+        if least > most:
+            raise TraceError(f"min_size_gib is {least / GIB:g}; allowed: at most {most / GIB:g}")
         return replace(base, **values)  # type: ignore[arg-type]  # names and kinds are those of KEYS
 
 

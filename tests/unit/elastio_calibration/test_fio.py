@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from elastio.errors import HostError
 from elastio.units import MIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.fio import PATTERNS, Fio, call_fio, seconds_of
+from elastio_calibration.fio import PATTERNS, Fio, seconds_of
 
 
 def printed(read_bytes: int, write_bytes: int, runtime_ms: int = 2500, error: int = 0) -> str:
@@ -27,6 +28,11 @@ def printed(read_bytes: int, write_bytes: int, runtime_ms: int = 2500, error: in
 
 def test_reads_and_writes_count_together() -> None:
     assert seconds_of(printed(30 * MIB, 70 * MIB), 100 * MIB) == 2.5
+
+
+def test_jobs_move_their_shares_at_the_same_time() -> None:
+    first, second = (json.loads(printed(0, 50 * MIB, runtime_ms))["jobs"] for runtime_ms in (2000, 3000))
+    assert seconds_of(json.dumps({"jobs": first + second}), 100 * MIB) == 3.0
 
 
 def test_what_was_left_out_is_told_as_the_time_of_the_whole() -> None:
@@ -60,7 +66,7 @@ def test_every_job_moves_its_share_over_the_files_that_were_laid_out(
 ) -> None:
     calls: list[dict[str, Any]] = []
 
-    def call(argv: Sequence[str]) -> str:
+    def call(argv: Sequence[str], *, timeout_s: float) -> str:
         given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
         calls.append(given)
         return printed(0, int(given["size"]) * int(given["numjobs"]))
@@ -76,10 +82,13 @@ def test_every_job_moves_its_share_over_the_files_that_were_laid_out(
     assert Path(ran["directory"]).parent == tmp_path
 
 
-@pytest.mark.runs_programs
-def test_a_program_that_is_missing_or_fails_is_one_sentence() -> None:
-    with pytest.raises(CalibrationError, match="fio is not installed: only the pattern write"):
-        call_fio(["no-such-program"])
-    with pytest.raises(CalibrationError, match="fio failed with code 1: it said nothing"):
-        call_fio(["false"])
+def test_a_program_that_is_missing_or_fails_is_one_sentence(tmp_path: Path) -> None:
+    def missing(argv: Sequence[str], *, timeout_s: float) -> str:
+        raise HostError(f"{argv[0]} is not installed")
+
+    with pytest.raises(CalibrationError, match="randrw could not be measured: fio is not installed"):
+        Fio(tmp_path, 1, missing).run("random", MIB)
+
+
+def test_the_patterns_are_writes_and_what_fio_does() -> None:
     assert PATTERNS == ("write", "read", "mixed", "random")

@@ -251,7 +251,7 @@ class SimulatedFio(Fio):
         self._machine = machine
         self.asked: list[str] = []
 
-    def _moved(self, argv: Sequence[str]) -> str:
+    def _moved(self, argv: Sequence[str], *, timeout_s: float) -> str:
         given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
         self.asked.append(given["rw"])
         seconds = self._machine.write(int(given["size"]))

@@ -12,6 +12,8 @@ import pytest
 
 from elastio.units import GB, GIB
 from elastio_calibration.application import Application
+from elastio_calibration.cli.calibrate import Asked
+from elastio_calibration.cli.calibrate import calibrate as elastio_calibrate
 from elastio_calibration.measurement import Conditions, Measurement, Setup
 from elastio_calibration.predict import CacheSizes, Predictor
 from elastio_calibration.profile import Profile
@@ -43,6 +45,20 @@ def test_calibrates_both_dumps_with_caches_up_to_the_first_one() -> None:
         assert caches[-1] * GB == pytest.approx(scaled.initial_cache_gib * GIB)
         assert (command["--repeats"], command["--writers"], command["--pace"]) == ("2", "2", "0.000")
     assert len({c["--record"] for c in commands}) == 1
+
+
+def test_the_guests_command_takes_what_it_is_told() -> None:
+    scaled = CM1.scaled()
+    for command in calibration_commands(scaled, 2, 62.5):
+        assert command[:2] == ["elastio", "calibrate"]
+        given = elastio_calibrate.make_context("calibrate", command[2:]).params
+        asked = Asked(**{name: value for name, value in given.items() if name != "directory"})
+        assert (given["directory"], asked.stage, asked.pace, asked.yes) == (Path("/data"), "run", 62.5, True)
+        points = asked.schedule().points
+        assert {p.dataset_bytes for p in points} < set(scaled.dumps_bytes)
+        assert [p.cache_bytes for p in points][-2:] == [round(scaled.initial_cache_gib * GIB), 0]
+        least = round(scaled.least_cache_gib * GIB)
+        assert all(least <= p.cache_bytes for p in points if p.cache_bytes)
 
 
 def test_calibrates_with_the_writers_and_the_pace_of_the_application() -> None:

@@ -140,6 +140,7 @@ def test_time_is_bought_where_a_second_is_cheapest(adaptive: tuple[float, float]
         ({"headroom": 0.0}, "headroom is 0; allowed: above 0"),
         ({"hold_s": -1.0}, "hold_s is -1; allowed: at least 0"),
         ({"release_threshold": 0.5}, r"release_threshold is above utilization_threshold \(0.3\)"),
+        ({"min_size_gib": 101.0}, "min_size_gib is 101; allowed: at most 100"),
         ({"speed": 1.0}, "speed is no setting of a policy"),
     ],
 )
