@@ -31,7 +31,8 @@ from elastio_calibration.schedule import WRITE, Schedule, Wanted
 from elastio_calibration.station import Boost, check_sizes
 from elastio_calibration.writer import Writer
 
-POLL_S = 1.0
+# Each look takes an emulated processor a part of a second, which the flush that is measured could use.
+POLL_S = 2.0
 KERNEL_S = 15.0
 # Beyond the agent's own pause: the last of the load has to leave its samples.
 SETTLE_S = 2.0

@@ -157,7 +157,7 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
     forecasts = predictor.all_setups(application, CacheSizes(round(scaled.initial_cache_gib * GIB)))
     for f in forecasts:
-        say(f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs")
+        say("; ".join([f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs", *f.notes]))
     wanted = None if asked.max_time_s is None else recommend(predictor, application, asked.max_time_s)
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
