@@ -94,15 +94,16 @@ class Ratios:
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 @pytest.mark.parametrize("setup", PUBLISHED)
-def test_time_is_predicted_within_1_percent_and_cost_within_5(experiment: str, setup: Setup) -> None:
+def test_time_is_predicted_within_half_a_percent_and_cost_within_two(experiment: str, setup: Setup) -> None:
+    """Half of what is wanted in a guest, which has a page cache and a file system besides."""
     scaled = plan_of(experiment).scaled()
     first_bytes = round(scaled.initial_cache_gib * GIB)
     forecasts = predictor(experiment).all_setups(application_of(scaled), CacheSizes(first_bytes))
     forecast = next(f for f in forecasts if f.setup.value == setup.value)
     runs = [real(scaled, seed) for seed in SEEDS] if setup is Setup.ADAPTIVE else [simulate(scaled, (setup,))[setup]]
     found = [Ratios(forecast.completion_s.value / r.completion_s, forecast.agbs.value / r.agbs) for r in runs]
-    assert [r.time for r in found] == pytest.approx([1.0] * len(found), abs=0.01)
-    assert [r.agbs for r in found] == pytest.approx([1.0] * len(found), abs=0.05)
+    assert [r.time for r in found] == pytest.approx([1.0] * len(found), abs=0.005)
+    assert [r.agbs for r in found] == pytest.approx([1.0] * len(found), abs=0.02)
 
 
 def deadlines(offered: tuple[Choice, ...]) -> list[float]:
