@@ -17,22 +17,27 @@ from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.ledger import Ledger
 from elastio.model import Quote, VolumeSpec
+from elastio.protocol import UnreachableError
 from elastio.report import CycleRow
 from elastio.setup.candidates import candidates
 from elastio.setup.guarded import in_child
 from elastio.status import Status
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
-from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.schedule import WRITE, Schedule, Wanted
 from elastio_calibration.station import Boost, check_sizes
 from elastio_calibration.writer import Writer
 
-POLL_S = 1.0
+# Each look takes an emulated processor a part of a second, which the flush that is measured could use.
+POLL_S = 2.0
 KERNEL_S = 15.0
 # Beyond the agent's own pause: the last of the load has to leave its samples.
 SETTLE_S = 2.0
+# An agent that gives no answer for so long will give none.
+UNREACHABLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Ports:
     """What a live station touches beside the agent; tests put the simulator here."""
 
     writer: Writer
+    fio: Fio
     cycles: Callable[[float, float], tuple[CycleRow, ...]]
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
@@ -48,12 +54,13 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What nobody can find out from inside: the volumes' types, and the scale of a laboratory."""
+    """What nobody can find out from inside: types of volumes, a laboratory's scale, how the application writes."""
 
     backing_type: str
     cache_type: str
     writers: int = 1
     scale: float = 1.0
+    pace_mb_s: float = 0.0
 
 
 class LiveStation:
@@ -83,6 +90,7 @@ class LiveStation:
             writers=self._labels.writers,
             scale=self._labels.scale,
             drain_mb_s=policy.drain_bandwidth_mb_s,
+            pace_mb_s=self._labels.pace_mb_s,
         )
         made = datetime.fromtimestamp(self._ports.wall(), UTC).isoformat(timespec="seconds")
         size_bytes = status.backing.size_bytes
@@ -125,8 +133,22 @@ class LiveStation:
             raise ElastioError(f"the agent is faulted: {status.fault}")
         return status
 
+    def _status_soon(self) -> Status:
+        """On a loaded machine an answer may be late: one that is gives nothing away that was measured."""
+        deadline = self._ports.now() + UNREACHABLE_S
+        while True:
+            try:
+                return self._status()
+            except UnreachableError:
+                if self._ports.now() > deadline:
+                    raise
+                self._ports.sleep(POLL_S)
+
     def learned_bytes(self) -> int | None:
         return self._status().learned_size_bytes
+
+    def initial_bytes(self) -> int:
+        return self._config.policy().initial_size_bytes
 
     def is_paused(self) -> bool:
         return self._status().paused
@@ -144,7 +166,7 @@ class LiveStation:
         """See `Station`."""
         policy = self._config.policy()
         deadline = self._ports.now() + limit_s
-        while not _is_at_rest(status := self._status(), policy.release_threshold):
+        while not _is_at_rest(status := self._status_soon(), policy.release_threshold):
             if status.hold is not None:
                 raise CalibrationError(
                     f"the agent is held ({status.hold.reason}) for {format_duration(status.hold.left_s)} and begins no "
@@ -160,10 +182,23 @@ class LiveStation:
 
     # --- the device ------------------------------------------------------------------------------------------
 
+    def prepare(self, wanted: Wanted, limit_s: float) -> None:
+        """See `Station`. Laying out is a load, and a boost for it would be measured."""
+        if wanted.pattern == WRITE:
+            return
+        self.pause()
+        try:
+            self._ports.fio.lay_out(wanted.dataset_bytes)
+            self.rest(limit_s)
+        finally:
+            self.resume()
+
     def write(self, wanted: Wanted) -> float:
         """See `Station`."""
-        if wanted.pattern != "write":
-            raise CalibrationError(f"{wanted.pattern} is not a pattern that can be measured; known is write")
+        if wanted.pattern in KINDS:
+            return self._ports.fio.run(wanted.pattern, wanted.dataset_bytes)
+        if wanted.pattern != WRITE:
+            raise CalibrationError(f"{wanted.pattern} is no pattern that can be measured: {', '.join(PATTERNS)} are")
         seconds = self._ports.writer.write(wanted.dataset_bytes)
         # Whole blocks are written: told as the time that exactly this dataset would have taken.
         return seconds * wanted.dataset_bytes / self._ports.writer.written_bytes(wanted.dataset_bytes)

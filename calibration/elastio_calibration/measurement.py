@@ -60,6 +60,7 @@ class Conditions:
     """Everything that the figures depend on beside dataset and cache. Profiles are merged only when all agree.
 
     `cache_mb_s` is what a cache gives to applications (and what static-fast has); `drain_mb_s` is bought on top.
+    `pace_mb_s`: as fast as the data was made, 0 where it was only written.
     """
 
     kernel: str
@@ -76,6 +77,7 @@ class Conditions:
     block_bytes: int = 1024 * 1024
     scale: float = 1.0
     drain_mb_s: float = 0.0
+    pace_mb_s: float = 0.0
 
     @property
     def bought_mb_s(self) -> float:

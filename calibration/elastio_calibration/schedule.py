@@ -9,6 +9,8 @@ from elastio.units import GB, MB, agbs
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Prices, Setup
 
+# 1 MiB at a time from end to end, an fsync last.
+WRITE = "write"
 # Purchase, attach, detach and deletion together, and the pause until the next measurement.
 OVERHEAD_S = 30.0
 
@@ -19,7 +21,7 @@ class Wanted:
 
     dataset_bytes: int
     cache_bytes: int = 0
-    pattern: str = "write"
+    pattern: str = WRITE
 
     @property
     def setup(self) -> Setup:
@@ -60,7 +62,7 @@ PRESETS = {
 }
 
 
-def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern: str = "write") -> Schedule:
+def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern: str = WRITE) -> Schedule:
     """Raises CalibrationError for sizes that are not above 0, or lists of unequal length where they are paired."""
     if not preset.datasets_gb or not preset.caches_gb or preset.repeats < 1:
         raise CalibrationError("a calibration needs a dataset, a cache size and at least one repeat")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from elastio import __version__
@@ -10,7 +11,7 @@ from elastio.model import RequestKind, VolumeSpec
 from elastio.policy import Caps, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryBooks
-from elastio.sim.run import Simulation
+from elastio.sim.run import SAMPLE_S, Simulation
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Cycle
@@ -18,37 +19,57 @@ from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
-from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.schedule import WRITE, Schedule, Wanted
 from elastio_calibration.station import Boost, check_sizes
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is simulated: kernel, cloud and host, and the agent's settings."""
+
+    settings: WorldSettings
+    policy: Policy
+    sample_interval_s: float = SAMPLE_S
+
+
+def machine(
+    backing_mb_s: float = 33.0,
+    cache_mb_s: float = 128.0,
+    backing_bytes: int = 50 * GB,
+    initial_bytes: int = 10 * GIB,
+    inactivity_delay_s: float = 30.0,
+) -> Machine:
+    """The published machine, and the simulator's own cloud."""
+    kernel = KernelSettings(backing_mb_s=backing_mb_s, backing_bytes=backing_bytes)
+    policy = Policy(
+        backing_bandwidth_mb_s=backing_mb_s,
+        cache_bandwidth_mb_s=cache_mb_s,
+        drain_bandwidth_mb_s=backing_mb_s,
+        inactivity_delay_s=inactivity_delay_s,
+        initial_size_bytes=initial_bytes,
+        backing_uuid=kernel.backing_uuid,
+        caps=Caps(max_size_bytes=max(initial_bytes, Caps().max_size_bytes)),
+    )
+    return Machine(WorldSettings(kernel=kernel), policy)
+
+
 class SimulatedStation:
     """A simulated machine that does nothing but what is measured."""
 
-    def __init__(
-        self,
-        backing_mb_s: float = 33.0,
-        cache_mb_s: float = 128.0,
-        backing_bytes: int = 50 * GB,
-        initial_bytes: int = 10 * GIB,
-        inactivity_delay_s: float = 30.0,
-        seed: int = 0,
-    ) -> None:
-        kernel = KernelSettings(backing_mb_s=backing_mb_s, backing_bytes=backing_bytes)
-        self.policy = Policy(
-            backing_bandwidth_mb_s=backing_mb_s,
-            cache_bandwidth_mb_s=cache_mb_s,
-            drain_bandwidth_mb_s=backing_mb_s,
-            inactivity_delay_s=inactivity_delay_s,
-            initial_size_bytes=initial_bytes,
-            backing_uuid=kernel.backing_uuid,
-            caps=Caps(max_size_bytes=max(initial_bytes, Caps().max_size_bytes)),
-        )
+    def __init__(self, simulated: Machine | None = None) -> None:
+        simulated = simulated or machine()
+        self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
         self.books = MemoryBooks()
-        self.world = SimWorld(WorldSettings(kernel=kernel, seed=seed))
-        self.simulation = Simulation(self.world, self.policy, books=self.books, seed=seed)
+        self.world = SimWorld(simulated.settings)
+        self.simulation = Simulation(
+            self.world,
+            self.policy,
+            books=self.books,
+            sample_interval_s=simulated.sample_interval_s,
+            seed=simulated.settings.seed,
+        )
         self.simulation.run_until_settled()
 
     def header(self) -> Header:
@@ -64,7 +85,7 @@ class SimulatedStation:
             cache_mb_s=policy.cache_bandwidth_mb_s,
             utilization_threshold=policy.utilization_threshold,
             inactivity_delay_s=policy.inactivity_delay_s,
-            sample_interval_s=1.0,
+            sample_interval_s=self._sample_interval_s,
             drain_mb_s=policy.drain_bandwidth_mb_s,
         )
         made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")
@@ -91,6 +112,9 @@ class SimulatedStation:
     def learned_bytes(self) -> int | None:
         return self.simulation.state.learned_size_bytes
 
+    def initial_bytes(self) -> int:
+        return self.policy.initial_size_bytes
+
     def is_paused(self) -> bool:
         return self.simulation.state.paused
 
@@ -116,9 +140,12 @@ class SimulatedStation:
             raise ElastioError(f"the simulated agent does not come to rest: {error}") from error
         self.simulation.run_for(self.policy.cool_down_s + 2)
 
+    def prepare(self, wanted: Wanted, limit_s: float) -> None:
+        """See `Station`. Nothing: only writes are known."""
+
     def write(self, wanted: Wanted) -> float:
         """See `Station`. The simulated application writes; other patterns it does not know."""
-        if wanted.pattern != "write":
+        if wanted.pattern != WRITE:
             raise CalibrationError(f"the simulator measures writes, not {wanted.pattern}")
         dump = Profile(0.0, wanted.dataset_bytes, 1)
         load = Checkpointing(dump, self.world.settings.kernel.backing_bytes)

@@ -44,6 +44,10 @@ class Station(Protocol):
 
     def learned_bytes(self) -> int | None: ...
 
+    def initial_bytes(self) -> int:
+        """What the agent buys before it has learned anything."""
+        ...
+
     def is_paused(self) -> bool: ...
 
     def learn(self, size_bytes: int) -> None:
@@ -60,6 +64,10 @@ class Station(Protocol):
 
     def check(self, schedule: Schedule) -> None:
         """Raises CalibrationError for a schedule that cannot be carried out here, before anything is bought."""
+        ...
+
+    def prepare(self, wanted: Wanted, limit_s: float) -> None:
+        """Put in place what the pattern reads, without the agent's help and before anything is measured."""
         ...
 
     def write(self, wanted: Wanted) -> float:
@@ -130,18 +138,13 @@ def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) ->
 def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
     """Raises CalibrationError when the boost did not come about as it should."""
     station.rest(limit_s)
-    if wanted.setup is Setup.STATIC_SLOW:
-        station.pause()
-        try:
-            seconds = station.write(wanted)
-            station.clean()
-            station.rest(limit_s)
-        finally:
-            station.resume()
-        return Measurement(Setup.STATIC_SLOW, wanted.dataset_bytes, seconds, wanted.pattern)
-    station.learn(wanted.cache_bytes)
-    mark = station.mark()
     try:
+        station.prepare(wanted, limit_s)
+        if wanted.setup is Setup.STATIC_SLOW:
+            seconds = _without_agent(station, wanted, limit_s)
+            return Measurement(Setup.STATIC_SLOW, wanted.dataset_bytes, seconds, wanted.pattern)
+        station.learn(wanted.cache_bytes)
+        mark = station.mark()
         seconds = station.write(wanted)
         station.rest(limit_s)
         boosts = station.boosts_since(mark)
@@ -149,6 +152,19 @@ def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
     finally:
         station.clean()
     return _measured(wanted, seconds, boosts, learned)
+
+
+def _without_agent(station: Station, wanted: Wanted, limit_s: float) -> float:
+    """Seconds that the slow volume alone needs. The agent goes on again when what was written is gone."""
+    station.pause()
+    try:
+        try:
+            return station.write(wanted)
+        finally:
+            station.clean()
+            station.rest(limit_s)
+    finally:
+        station.resume()
 
 
 def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
@@ -177,15 +193,17 @@ def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned
 
 @contextmanager
 def _as_it_was(station: Station) -> Iterator[None]:
-    """Learned size and pause are the operator's: they come back, also when a measurement fails."""
+    """Learned size and pause are the operator's: they come back, also when a measurement fails.
+
+    An agent that had learned nothing buys its initial size again, not what some measurement taught it.
+    """
     learned, paused = station.learned_bytes(), station.is_paused()
     if paused:
         station.resume()
     try:
         yield
     finally:
-        if learned is not None:
-            station.learn(learned)
+        station.learn(station.initial_bytes() if learned is None else learned)
         if paused:
             station.pause()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from elastio.units import GB
@@ -29,22 +30,29 @@ def parse(text: str) -> Sweep:
         )
     try:
         return Sweep(symbol, _values(rest))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise CalibrationError(f"{text!r} is no sweep: {error}") from error
 
 
 def _values(text: str) -> tuple[float, ...]:
     if ".." not in text:
-        return tuple(float(v) for v in text.split(","))
+        return tuple(_finite(v) for v in text.split(","))
     first, _, rest = text.partition("..")
     last, _, step = rest.partition("/")
-    begin, end, by = float(first), float(last), float(step or 1)
+    begin, end, by = _finite(first), _finite(last), _finite(step or "1")
     if by <= 0 or end < begin:
         raise ValueError("the first value must be the least and the step above 0")
     count = int((end - begin) / by + 1e-9) + 1
     if count > MOST_VALUES:
         raise ValueError(f"{count} values are more than {MOST_VALUES}")
     return tuple(begin + by * n for n in range(count))
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

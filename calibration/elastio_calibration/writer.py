@@ -1,14 +1,19 @@
-"""Write a dataset as dd does: 1 MiB at a time, an fsync at the end, by one or several writers at once."""
+"""Write a dataset as dd does: 1 MiB at a time, an fsync at the end, by one or several writers at once.
+
+An application that makes its data more slowly than the volume takes it is written like with a pace. That matters even
+where the pace is above the volume's: the kernel keeps the first data back in memory, the longer the slower it comes.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from elastio.units import GB, MIB
+from elastio.units import GB, MB, MIB
 from elastio_calibration.errors import CalibrationError
 
 # Everything that is written lies in this folder of the user's directory, and goes with it.
@@ -17,11 +22,24 @@ SPARE = 1.05
 
 
 class Writer:
-    """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails."""
+    """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails.
 
-    def __init__(self, directory: Path, writers: int, block_bytes: int = MIB) -> None:
+    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        writers: int,
+        block_bytes: int = MIB,
+        pace_mb_s: float = 0.0,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._folder = directory / FOLDER
         self._writers, self._block_bytes = writers, block_bytes
+        self._block_s = block_bytes * writers / MB / pace_mb_s if pace_mb_s else 0.0
+        self._now, self._sleep = now, sleep
         # One block again and again: it does not compress, and making it costs no time while it is written.
         self._block = os.urandom(block_bytes)
 
@@ -41,11 +59,11 @@ class Writer:
         try:
             self._folder.mkdir(exist_ok=True)
             with ThreadPoolExecutor(self._writers) as pool:
-                began = time.monotonic()
-                shares = [pool.submit(self._share, number, blocks) for number in range(self._writers)]
+                began = self._now()
+                shares = [pool.submit(self._share, number, blocks, began) for number in range(self._writers)]
                 for share in shares:
                     share.result()
-                return time.monotonic() - began
+                return self._now() - began
         except OSError as error:
             raise CalibrationError(f"{self._folder} cannot be written: {error.strerror or error}") from error
 
@@ -53,17 +71,24 @@ class Writer:
         """What `write` really writes: whole blocks, the same for each writer."""
         return max(1, round(dataset_bytes / self._block_bytes / self._writers)) * self._block_bytes * self._writers
 
-    def _share(self, number: int, blocks: int) -> None:
+    def _share(self, number: int, blocks: int, began: float) -> None:
         path = self._folder / f"writer-{number}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            for _ in range(blocks):
+            for index in range(blocks):
+                self._wait_until(began + (index + 1) * self._block_s)
                 view = memoryview(self._block)
                 while view:
                     view = view[os.write(descriptor, view) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _wait_until(self, made_at: float) -> None:
+        """A block is written when the application would have made it."""
+        early_s = made_at - self._now() if self._block_s else 0.0
+        if early_s > 0:
+            self._sleep(early_s)
 
     def clean(self) -> None:
         """Remove what was written; nothing there is fine. Raises CalibrationError where it cannot be removed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import import_module
@@ -11,15 +12,13 @@ from typing import Any
 
 import click
 
+from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
 from elastio.errors import ElastioError
 from elastio.sim import traces, whatif
 from elastio.sim.experiment import EXPERIMENTS, Comparison, Experiment, IoPhase, Setup, compare
 from elastio.sim.faults import FaultPlan
 from elastio.sim.replay import demands
 from elastio.units import GB, GIB, format_size
-
-POSITIVE = click.FloatRange(min=0, min_open=True)
-AT_LEAST_0 = click.FloatRange(min=0)
 
 
 def _story(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -37,7 +36,7 @@ def _policies(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
         name, _, rest = value.partition(":")
         try:
             pairs = [pair.split("=") for pair in rest.split(",") if pair]
-            found[name] = {key.strip(): float(number) for key, number in pairs}
+            found[name] = {key.strip(): _finite(number) for key, number in pairs}
         except ValueError:
             raise click.BadParameter(f"{value!r}: write NAME:key=number,key=number") from None
         unknown = sorted(set(found[name]) - set(whatif.KEYS))
@@ -46,23 +45,30 @@ def _policies(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     return found or {"adaptive": {}}
 
 
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 @click.command()
 @click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", show_default=True)
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Replay this instead.")
 @click.option("--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", show_default=True)
 @click.option("--device", default="", help="Which device of the trace.")
-@click.option("--interval", "interval_s", type=POSITIVE, default=1.0, show_default=True, help="Of iostat, in seconds.")
-@click.option("--saturated", "saturated_mb_s", type=POSITIVE, help="MB/s that limited the trace while it was recorded.")
+@click.option("--interval", "interval_s", type=ABOVE_0, default=1.0, show_default=True, help="Of iostat, in seconds.")
+@click.option("--saturated", "saturated_mb_s", type=ABOVE_0, help="MB/s that limited the trace while it was recorded.")
 @click.option("--policy", "policies", multiple=True, callback=_policies, help="NAME:hold_s=5,headroom=1.2; repeatable.")
 @click.option("--per-gb-hour", type=AT_LEAST_0, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
 @click.option("--per-mb-s-hour", type=AT_LEAST_0, default=whatif.Tariff().per_mb_s_hour, show_default=True)
 @click.option("--currency", default=whatif.Tariff().currency, show_default=True)
 @click.option("--modify-gap-h", type=AT_LEAST_0, default=6.0, show_default=True, help="Between changes of a volume.")
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
-@click.option("--backing-mb-s", type=POSITIVE, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
-@click.option("--cache-mb-s", type=POSITIVE, default=128.0, show_default=True, help="Bandwidth of the cache.")
-@click.option("--size-gib", type=POSITIVE, default=46.566, show_default=True, help="Size of the slow volume.")
-@click.option("--initial-gib", type=POSITIVE, default=10.0, show_default=True, help="Size of the first cache.")
+@click.option("--backing-mb-s", type=ABOVE_0, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
+@click.option("--cache-mb-s", type=ABOVE_0, default=128.0, show_default=True, help="Bandwidth of the cache.")
+@click.option("--size-gib", type=ABOVE_0, default=46.566, show_default=True, help="Size of the slow volume.")
+@click.option("--initial-gib", type=ABOVE_0, default=10.0, show_default=True, help="Size of the first cache.")
 @click.option("--inactivity-delay", "delay_s", type=AT_LEAST_0, default=30.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every delay that is drawn.")
 @click.option("--faults", default="nothing", callback=_story, help="What goes wrong, as create#1=throttle @90=vanish.")

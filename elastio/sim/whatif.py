@@ -32,6 +32,7 @@ KEYS: Mapping[str, str] = {
     "bandwidth_mb_s": "cache_bandwidth_mb_s",
     "drain_bandwidth_mb_s": "drain_bandwidth_mb_s",
 }
+POSITIVE = {"utilization_threshold", "headroom", "initial_size_gib", "min_size_gib", "bandwidth_mb_s"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Question:
     seed: int = 0
 
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
-        """The agent's settings with one policy's changes. Raises TraceError for a key that is none."""
+        """The agent's settings with one policy's changes. Raises TraceError for a key or a value that is none."""
         base = Policy(
             backing_bandwidth_mb_s=self.backing_mb_s,
             cache_bandwidth_mb_s=self.cache_mb_s,
@@ -77,9 +78,16 @@ class Question:
         for key, value in changes.items():
             if key not in KEYS:
                 raise TraceError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}")
+            if value < 0 or (value == 0 and key in POSITIVE):
+                raise TraceError(f"{key} is {value:g}; allowed: {'above 0' if key in POSITIVE else 'at least 0'}")
             values[KEYS[key]] = int(value * GIB) if key.endswith("_gib") else value
         threshold = values.get("utilization_threshold", base.utilization_threshold)
         values.setdefault("release_threshold", min(base.release_threshold, threshold))
+        if values["release_threshold"] > threshold:
+            raise TraceError(f"release_threshold is above utilization_threshold ({threshold:g}): no boost would end")
+        least, most = values.get("min_size_bytes", base.min_size_bytes), base.caps.max_size_bytes
+        if least > most:
+            raise TraceError(f"min_size_gib is {least / GIB:g}; allowed: at most {most / GIB:g}")
         return replace(base, **values)  # type: ignore[arg-type]  # names and kinds are those of KEYS
 
 

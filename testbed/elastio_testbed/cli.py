@@ -183,8 +183,19 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
 @click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--repeats", type=click.IntRange(1, 20), default=2, show_default=True, help="Of each measurement.")
-@click.option("--max-time", "max_time_s", type=click.FloatRange(min=0), help="Also run the size planned for this.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
+@click.option(
+    "--max-time",
+    "max_time_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Also run the size planned for this deadline, in the guest's seconds.",
+)
+@click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here.")
+@click.option(
+    "--profile",
+    "profile_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the calibration here; one that is there is used.",
+)
 def predict_command(
     experiment: str,
     scale: float,
@@ -192,26 +203,29 @@ def predict_command(
     repeats: int,
     max_time_s: float | None,
     json_path: Path | None,
+    profile_path: Path | None,
 ) -> None:
     """Calibrate, predict EXPERIMENT, run it for real, and compare: predicted over real, for each storage set-up."""
     from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
 
     factor = bandwidth if bandwidth is not None else (1.0 if accelerator() == "kvm" else UNDER_EMULATION)
     began = time.monotonic()
+
+    def keep(found: prediction.Prediction) -> None:
+        if json_path is not None:
+            write_text(json_path, json.dumps(found.to_json(), indent=2) + "\n")
+
     try:
         found = prediction.predict(
             Plan(experiment, PUBLISHED, scale, factor),
-            repeats,
-            max_time_s,
+            prediction.Asked(repeats, max_time_s, profile_path),
+            keep,
             lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
         )
     except (HypervisorError, ImageError, ElastioError) as error:
         raise click.ClickException(str(error)) from error
-    if json_path is not None:
-        json_path.parent.mkdir(parents=True, exist_ok=True)
-        json_path.write_text(json.dumps(found.to_json(), indent=2) + "\n")
     click.echo(prediction.to_text(found))
-    if not all(s.checksums_ok and s.volumes_left == 0 for s in found.result.setups):
+    if not found.is_sound:
         sys.exit(1)
 
 

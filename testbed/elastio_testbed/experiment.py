@@ -13,6 +13,10 @@ from elastio_testbed.workloads import Bonnie, Dumps, Lammps, Workload
 
 # The agent takes no shorter one.
 SHORTEST_SAMPLE_S = 0.2
+# bcache takes no less than 256 MiB.
+MIN_CACHE_GIB = 0.26
+# What the agent may learn, in initial sizes.
+MOST_CACHES = 4
 
 
 class Setup(StrEnum):
@@ -33,6 +37,7 @@ class Experiment:
 
     `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the whole time spent
     computing, in equal parts before each later dump. What a dump is, and what computing, is the workload's business.
+    `is_size_fixed`: the agent may buy no other size than the initial one.
     """
 
     name: str
@@ -44,6 +49,7 @@ class Experiment:
     initial_cache_gb: float
     inactivity_delay_s: float = 30.0
     workload: Workload = field(default_factory=Dumps)
+    is_size_fixed: bool = False
 
 
 EXPERIMENTS = {
@@ -51,6 +57,8 @@ EXPERIMENTS = {
     "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
     "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, workload=Lammps()),
+    # Its dumps and pauses without its computing: as `cm1`, it measures what storage adds and nothing else.
+    "lammps-like": Experiment("lammps-like", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0),
     # Three runs with two pauses of 120 s. A file is twice the 2 GB of the published VM: Bonnie++'s own default.
     "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, workload=Bonnie()),
 }
@@ -111,3 +119,13 @@ class Scaled:
         """The initial cache in real GiB, a multiple of the unit."""
         units = -(-self.bytes_of(self.experiment.initial_cache_gb) // self.unit_bytes)
         return units * self.unit_bytes / GIB
+
+    @property
+    def least_cache_gib(self) -> float:
+        """The least that the agent may buy: what bcache takes, or the one size there is."""
+        return self.initial_cache_gib if self.experiment.is_size_fixed else max(MIN_CACHE_GIB, self.unit_bytes / GIB)
+
+    @property
+    def most_cache_gib(self) -> float:
+        """The most that the agent may buy."""
+        return self.initial_cache_gib if self.experiment.is_size_fixed else MOST_CACHES * self.initial_cache_gib

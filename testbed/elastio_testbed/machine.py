@@ -25,8 +25,6 @@ TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
 # An instance type whose own EBS bandwidth (593 MB/s) is far above what is bought.
 INSTANCE_TYPE = "m5.4xlarge"
-# bcache takes no less than 256 MiB.
-MIN_CACHE_GIB = 0.26
 # With so little memory for a page cache a burst of some hundred MiB is on the device soon after it begins.
 SMALL_MIB = 768
 
@@ -147,8 +145,8 @@ class Guest:
             "[cache]": "",
             "bandwidth_mb_s ": f"{scaled.cache_bytes_s / 1e6}",
             "initial_size_gib": f"{scaled.initial_cache_gib}",
-            "min_size_gib": f"{max(MIN_CACHE_GIB, unit)}",
-            "max_size_gib": f"{4 * scaled.initial_cache_gib}",
+            "min_size_gib": f"{scaled.least_cache_gib}",
+            "max_size_gib": f"{scaled.most_cache_gib}",
             "size_step_gib": f"{unit}",
             "[policy]": "",
             "inactivity_delay_s": f"{scaled.inactivity_delay_s}",

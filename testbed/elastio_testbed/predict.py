@@ -2,76 +2,88 @@
 
 from __future__ import annotations
 
-import shlex
-import tempfile
 import threading
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastio.units import GB, GIB
+from elastio.units import GB, GIB, MB
 from elastio_calibration.application import Application
-from elastio_calibration.measurement import Measurement, Setup
+from elastio_calibration.errors import ImpossibleError
+from elastio_calibration.measurement import Conditions
+from elastio_calibration.model import Dump
 from elastio_calibration.optimum import Choice, Wish, best, choices
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
-from elastio_calibration.profile import Profile, merge, to_document
-from elastio_calibration.record import read
-from elastio_calibration.study import make_profile, solve
+from elastio_calibration.profile import Profile, load, save, to_document
+from elastio_calibration.study import solve
 from elastio_testbed import experiment
+from elastio_testbed.calibrating import Say, calibrate
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
-from elastio_testbed.machine import DATA, MIN_CACHE_GIB, Guest
 from elastio_testbed.result import Result, SetupResult
-from elastio_testbed.trial import Plan, Trial, open_endpoint
-from elastio_testbed.workloads import Dumps
+from elastio_testbed.run import run
+from elastio_testbed.trial import Plan, Trial
 
-Say = Callable[[str], None]
+# Bandwidths and times of a profile and of an experiment are the same when they differ by less.
+SAME = 0.01
 
-RECORD = "/var/tmp/calibration.jsonl"
-# As many as the checkpointing application has processes.
-WRITERS = Dumps().ranks
-LOG = "/var/tmp/calibration.log"
-ENDED = "ended with code "
-POLL_S = 5.0
-# A measurement that hangs is given up after so much longer than it should take.
-PATIENCE_S = 900.0
-# Between two dumps of the fast volume's calibration.
-PAUSE_S = 2.0
-# From the first cache down to what the agent learns for the smallest published dump (3 GB, drained meanwhile).
-CACHES_OF_FIRST = (0.3, 0.4, 0.5, 0.65, 1.0)
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `predict` does beside the plan. `profile_path`: where the calibration is kept, and taken from if it is."""
+
+    repeats: int
+    max_time_s: float | None = None
+    profile_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A deadline, the size that was recommended for it, and the real run with that size."""
+    """A deadline, the size that was recommended for it, and the real run in which every cache had that size.
+
+    `chosen` and `real` None: no size meets the deadline; `refusal` says so.
+    """
 
     max_time_s: float
-    chosen: Choice
     offered: tuple[Choice, ...]
-    real: SetupResult
+    chosen: Choice | None = None
+    real: SetupResult | None = None
+    refusal: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        return self.real is not None and self.real.completion_s <= self.max_time_s
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "max_time_s": self.max_time_s,
-            "recommended_gb": self.chosen.cache_bytes / GB,
-            "predicted_s": self.chosen.forecast.completion_s.value,
-            "real_s": self.real.completion_s,
-            "met": self.real.completion_s <= self.max_time_s,
-            "choices": [
-                {
-                    "cache_gb": c.cache_bytes / GB,
-                    "completion_s": c.forecast.completion_s.value,
-                    "completion_high_s": c.forecast.completion_s.safe_high,
-                    "agbs": c.forecast.agbs.value,
-                }
-                for c in self.offered
-            ],
-        }
+        """`choices` are the calibrated sizes; `cheaper_that_meet` has to be empty."""
+        known: dict[str, Any] = {"max_time_s": self.max_time_s, "met": self.is_met, "refusal": self.refusal}
+        if self.chosen is not None:
+            time_s, spent = self.chosen.forecast.completion_s, self.chosen.forecast.agbs
+            cheaper = [c for c in self.offered if c.forecast.agbs.value < spent.value]
+            known |= {
+                "recommended_gb": self.chosen.cache_bytes / GB,
+                "predicted_s": time_s.value,
+                "predicted_agbs": spent.value,
+                "cheaper_that_meet": [
+                    c.cache_bytes / GB for c in cheaper if c.forecast.completion_s.safe_high <= self.max_time_s
+                ],
+            }
+        if self.real is not None:
+            known |= {"real_s": self.real.completion_s, "real_agbs": self.real.agbs}
+        return {**known, "choices": [_choice_row(c) for c in self.offered]}
+
+
+def _choice_row(choice: Choice) -> dict[str, float]:
+    time_s = choice.forecast.completion_s
+    return {
+        "cache_gb": choice.cache_bytes / GB,
+        "completion_s": time_s.value,
+        "completion_high_s": time_s.safe_high,
+        "agbs": choice.forecast.agbs.value,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,12 @@ class Prediction:
     forecasts: tuple[Forecast, ...]
     result: Result
     verified: Verified | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Every byte was kept, no volume is left, and a deadline that was asked for is met."""
+        kept = all(s.checksums_ok and s.volumes_left == 0 for s in self.result.setups)
+        return kept and (self.verified is None or self.verified.is_met)
 
     def setups(self) -> dict[str, dict[str, Any]]:
         """Per set-up: predicted, real, and their ratios."""
@@ -121,35 +139,88 @@ class Prediction:
         }
 
 
-def _dumps(forecast: Forecast) -> tuple[Any, ...]:
+def _dumps(forecast: Forecast) -> tuple[Dump, ...]:
     return (*([forecast.initial] if forecast.initial else []), *forecast.checkpoints)
 
 
-def predict(plan: Plan, repeats: int, max_time_s: float | None, say: Say) -> Prediction:
-    """Everything in turn, on fresh guests. Raises HypervisorError, ImageError or ElastioError."""
-    image, scaled = build_guest_image(tools=plan.needs_tools), plan.scaled()
-    profile = calibrate(plan, repeats, image, say)
-    predictor = Predictor(profile, scaled.backing_bytes)
+def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: Say) -> Prediction:
+    """Everything in turn, on fresh guests. `keep` gets what is known, once the set-ups were run and at the end.
+
+    Raises GuestError for an experiment that the model does not know, before anything is run; HypervisorError,
+    ImageError or ElastioError later.
+    """
+    scaled = plan.scaled()
     application = application_of(scaled)
-    first_bytes = round(scaled.initial_cache_gib * GIB)
-    forecasts = predictor.all_setups(application, CacheSizes(first_bytes))
+    # Guests that sleep instead of computing do not disturb each other, as long as their dumps do not meet.
+    plan = replace(plan, side_by_side=not plan.needs_tools)
+    image = build_guest_image(tools=plan.needs_tools)
+    predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
+    forecasts = predictor.all_setups(application, CacheSizes(round(scaled.initial_cache_gib * GIB)))
     for f in forecasts:
-        say(f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs")
-    result = Result(tuple(run_one(plan, setup, image, say) for setup in plan.setups))
-    verified = None if max_time_s is None else verify(plan, predictor, application, max_time_s, image, say)
-    return Prediction(plan, profile, forecasts, result, verified)
+        say("; ".join([f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs", *f.notes]))
+    wanted = None if asked.max_time_s is None else recommend(predictor, application, asked.max_time_s)
+    if wanted is not None:
+        say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
+    prediction = Prediction(plan, predictor.profile, forecasts, _real(plan, say), wanted)
+    keep(prediction)
+    if wanted is not None and wanted.chosen is not None:
+        prediction = replace(prediction, verified=_verified(plan, wanted, wanted.chosen, image, say))
+        keep(prediction)
+    return prediction
 
 
-def verify(
-    plan: Plan, predictor: Predictor, application: Application, max_time_s: float, image: GuestImage, say: Say
-) -> Verified:
-    """Recommend a size for the deadline and run the adaptive set-up with it as its first."""
+def _profile(plan: Plan, asked: Asked, image: GuestImage, say: Say) -> Profile:
+    """The one that is kept, or a new one. Raises CalibrationError for a file that is none."""
+    path = asked.profile_path
+    if path is not None and path.exists():
+        profile = load(path)
+        require_same(profile.conditions, plan.scaled(), path)
+        say(f"{path} is used: nothing is calibrated")
+        return profile
+    profile = calibrate(plan, asked.repeats, image, say)
+    if path is not None:
+        save(profile, path)
+        say(f"{path} is written")
+    return profile
+
+
+def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
+    """Raises GuestError where the profile was calibrated at other scales than the experiment runs at."""
+    pairs = {
+        "backing MB/s": (conditions.backing_mb_s, scaled.backing_bytes_s / MB),
+        "cache MB/s": (conditions.cache_mb_s, scaled.cache_bytes_s / MB),
+        "inactivity delay": (conditions.inactivity_delay_s, scaled.inactivity_delay_s),
+        "sample interval": (conditions.sample_interval_s, scaled.sample_interval_s),
+        "writers": (conditions.writers, scaled.experiment.workload.writers),
+    }
+    other = [f"{name} {a:g} and {b:g}" for name, (a, b) in pairs.items() if abs(a - b) > SAME * abs(b)]
+    if other:
+        raise GuestError(f"{path} was calibrated for another experiment or scale ({', '.join(other)}): name another")
+
+
+def _real(plan: Plan, say: Say) -> Result:
+    """The published set-ups, once each."""
+    results = [progress.evaluation.repetitions[-1] for progress in run(plan, say)]
+    return results[-1]
+
+
+def recommend(predictor: Predictor, application: Application, max_time_s: float) -> Verified:
+    """The size for the deadline, of all that were calibrated; the first dump gets it, too."""
     offered = choices([predictor], application)
-    chosen = best(offered, Wish(max_time_s=max_time_s))
-    say(f"recommended for {max_time_s:g} s: {chosen}; running it")
-    published_gb = chosen.cache_bytes / GB / (plan.scale * plan.bandwidth)
-    real = run_one(replace(plan, initial_cache_gb=published_gb), experiment.Setup.ADAPTIVE, image, say)
-    return Verified(max_time_s, chosen, offered, real)
+    try:
+        return Verified(max_time_s, offered, best(offered, Wish(max_time_s=max_time_s)))
+    except ImpossibleError as error:
+        return Verified(max_time_s, offered, refusal=str(error))
+
+
+def _verified(plan: Plan, wanted: Verified, chosen: Choice, image: GuestImage, say: Say) -> Verified:
+    say(f"running the adaptive set-up with {chosen} for every dump")
+    return replace(wanted, real=run_one(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
+
+
+def fixed(plan: Plan, cache_bytes: int) -> Plan:
+    """The plan with caches of this size of the guest and no other."""
+    return replace(plan, fixed_cache_gb=cache_bytes / GB / (plan.scale * plan.bandwidth))
 
 
 def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) -> SetupResult:
@@ -162,7 +233,9 @@ def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) ->
 
 
 def application_of(scaled: Scaled) -> Application:
-    """The experiment as an application: bytes and seconds of the guest."""
+    """The experiment as an application: bytes and seconds of the guest. Raises GuestError where it is none."""
+    if not scaled.experiment.workload.is_checkpointing:
+        raise GuestError(f"{scaled.experiment.name} is no application that computes and writes checkpoints")
     initial, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
         raise GuestError(f"{scaled.experiment.name} has checkpoints of several sizes: the model knows one")
@@ -173,90 +246,6 @@ def application_of(scaled: Scaled) -> Application:
         iterations=len(later),
         initial_gb=initial / GB,
     )
-
-
-# --- calibrating -----------------------------------------------------------------------------------------
-
-
-def calibrate(plan: Plan, repeats: int, image: GuestImage, say: Say) -> Profile:
-    """`elastio calibrate` on the adaptive device of a guest, and the same dumps on a fast volume of another."""
-    scaled = plan.scaled()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-predict-", dir="/var/tmp")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.ADAPTIVE, scaled)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
-        _calibrate_in(guest, repeats, say)
-        record = folder / "record.jsonl"
-        record.write_bytes(guest.vm.agent.read_file(RECORD))
-        adaptive = make_profile(read(record))
-    fast = _fast(plan, repeats, image, say)
-    return merge([adaptive, replace(adaptive, measurements=fast)])
-
-
-def calibration_command(scaled: Scaled, repeats: int) -> list[str]:
-    """The command that runs in the guest: both dumps, with caches around the first one.
-
-    Raises GuestError at a scale where bcache takes hardly more than one of the sizes: nothing could be interpolated.
-    """
-    first_gb = scaled.initial_cache_gib * GIB / GB
-    sizes = [first_gb * share for share in CACHES_OF_FIRST if first_gb * share * GB >= MIN_CACHE_GIB * GIB]
-    if len(sizes) < 2:
-        raise GuestError(f"scale {scaled.time:g} is too small: caches would have less than {MIN_CACHE_GIB} GiB")
-    datasets = ",".join(f"{size / GB:.9f}" for size in sorted(set(scaled.dumps_bytes)))
-    caches = ",".join(f"{size:.9f}" for size in sizes)
-    return [
-        *("elastio", "calibrate", DATA, "--stage", "run", "--yes", "--no-prices", "--record", RECORD),
-        *("--datasets", datasets, "--caches", caches, "--repeats", str(repeats)),
-        *("--writers", str(WRITERS)),
-    ]
-
-
-def _calibrate_in(guest: Guest, repeats: int, say: Say) -> None:
-    """Raises GuestError with the last lines when it fails or nothing is recorded for long.
-
-    Followed by its log file: a program started in the guest at every look would disturb what is measured.
-    """
-    script = f"{shlex.join(calibration_command(guest.scaled, repeats))} >{LOG} 2>&1; echo {ENDED}$? >>{LOG}"
-    guest.vm.agent.write_file(LOG, b"")
-    guest.check(["systemd-run", "--unit=calibrate", "sh", "-c", script])
-    seen, changed = 0, time.monotonic()
-    while True:
-        lines = guest.vm.agent.read_file(LOG).decode(errors="replace").splitlines()
-        for line in lines[seen:]:
-            say(f"calibrating: {line.strip()}")
-        if len(lines) > seen:
-            seen, changed = len(lines), time.monotonic()
-        if lines and lines[-1].startswith(ENDED):
-            break
-        if time.monotonic() - changed > PATIENCE_S:
-            raise GuestError(f"the calibration shows no progress: {'; '.join(lines[-3:])}")
-        time.sleep(POLL_S)
-    if lines[-1] != f"{ENDED}0":
-        raise GuestError(f"the calibration failed: {'; '.join(lines[-3:])}")
-
-
-def _fast(plan: Plan, repeats: int, image: GuestImage, say: Say) -> tuple[Measurement, ...]:
-    """The dumps of the experiment on a fast volume, without computing between them."""
-    say("calibrating: the fast volume")
-    scaled = plan.scaled()
-    dumps = tuple(sorted(set(scaled.experiment.dumps_gb))) * repeats
-    pauses_s = PAUSE_S * (len(dumps) - 1) / plan.scale
-    hasty = replace(scaled.experiment, dumps_gb=dumps, compute_s=pauses_s, workload=Dumps(WRITERS))
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="elastio-predict-", dir="/var/tmp")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.STATIC_FAST, replace(scaled, experiment=hasty))
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
-        guest.start_workload(plan.seed)
-        end = time.monotonic() + PATIENCE_S
-        while (state := guest.workload_state()) == "running" and time.monotonic() < end:
-            time.sleep(1.0)
-        if state != "done":
-            raise GuestError(f"the fast volume was not measured: the workload is {state}")
-        return tuple(Measurement(Setup.STATIC_FAST, d["bytes"], d["ended"] - d["began"]) for d in guest.dumps())
 
 
 def to_text(prediction: Prediction) -> str:
@@ -270,8 +259,13 @@ def to_text(prediction: Prediction) -> str:
             f"{was['agbs']:>15.0f} {is_['agbs']:>10.0f} {found['agbs_ratio']:>8.4f}"
         )
     if prediction.verified is not None:
-        plan = prediction.verified.to_json()
-        met = "met" if plan["met"] else "MISSED"
-        asked = f"deadline {plan['max_time_s']:g} s with {plan['recommended_gb']:.3g} GB"
-        lines.append(f"{asked}: {plan['real_s']:.1f} s, {met}")
+        lines.append(_deadline_text(prediction.verified))
     return "\n".join(lines)
+
+
+def _deadline_text(verified: Verified) -> str:
+    if verified.chosen is None or verified.real is None:
+        return verified.refusal or f"deadline {verified.max_time_s:g} s: not run yet"
+    met = "met" if verified.is_met else "MISSED"
+    asked = f"deadline {verified.max_time_s:g} s with {verified.chosen.cache_bytes / GB:.3g} GB"
+    return f"{asked}: {verified.real.completion_s:.1f} s, {met}"

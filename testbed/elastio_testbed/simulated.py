@@ -16,6 +16,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
 from elastio.units import GIB, MB, agbs
+from elastio_calibration.simulated import Machine
 from elastio_testbed.bound import DIRTY_SHARE
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS
 from elastio_testbed.experiment import Scaled, Setup
@@ -24,8 +25,6 @@ from elastio_testbed.trial import patience_s
 
 # What the laboratory's configuration files say beyond the experiment (machine.py).
 COOL_DOWN_S = 1.0
-LEAST_CACHE_GIB = 0.26
-MOST_CACHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measur
     models = {
         Setup.STATIC_SLOW: lambda: _static(scaled, profile, scaled.backing_bytes_s),
         Setup.STATIC_FAST: lambda: _static(scaled, profile, scaled.cache_bytes_s),
-        Setup.ADAPTIVE: lambda: _adaptive(scaled, profile, took),
+        Setup.ADAPTIVE: lambda: adaptive(scaled, profile, machine(scaled, took)),
     }
     runs = {setup: models[setup]() for setup in setups if setup in models}
     return {s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3)) for s, r in runs.items()}
@@ -68,7 +67,8 @@ def _static(scaled: Scaled, profile: Profile, bytes_s: int) -> Simulated:
     return Simulated(run.completion_s, run.agbs)
 
 
-def _adaptive(scaled: Scaled, profile: Profile, took: Measured) -> Simulated:
+def machine(scaled: Scaled, took: Measured = TYPICAL, seed: int = 0) -> Machine:
+    """A guest with its agent and its cloud, as the simulator knows them."""
     kernel = KernelSettings(
         backing_mb_s=scaled.backing_bytes_s / MB,
         backing_bytes=scaled.backing_bytes,
@@ -76,10 +76,14 @@ def _adaptive(scaled: Scaled, profile: Profile, took: Measured) -> Simulated:
         superblock_loaded_s=took.superblock_s,
     )
     cloud = cloud_times(scaled.time, took.call_s)
-    settings = WorldSettings(kernel=kernel, cloud=cloud, host=took.host, size_step_bytes=scaled.unit_bytes)
-    world = SimWorld(settings)
-    policy = policy_of(scaled, kernel.backing_uuid)
-    simulation = Simulation(world, policy, sample_interval_s=scaled.sample_interval_s)
+    settings = WorldSettings(kernel=kernel, cloud=cloud, host=took.host, seed=seed, size_step_bytes=scaled.unit_bytes)
+    return Machine(settings, policy_of(scaled, kernel.backing_uuid), scaled.sample_interval_s)
+
+
+def adaptive(scaled: Scaled, profile: Profile, guest: Machine) -> Simulated:
+    """The application in such a guest, until it has ended and nothing is left of its caches."""
+    world = SimWorld(guest.settings)
+    simulation = Simulation(world, guest.policy, sample_interval_s=guest.sample_interval_s)
     limit_s = patience_s(scaled)
     # As in a guest: the agent is at rest and the device tuned before the application starts.
     simulation.run_until_settled(limit_s)
@@ -87,7 +91,7 @@ def _adaptive(scaled: Scaled, profile: Profile, took: Measured) -> Simulated:
     simulation.run_until(lambda: world.workload.done, limit_s)
     simulation.run_until_settled(limit_s)
     stats = world.workload.stats
-    backing = agbs(kernel.backing_mb_s, scaled.backing_bytes, stats.finished_s or math.nan)
+    backing = agbs(guest.policy.backing_bandwidth_mb_s, scaled.backing_bytes, stats.finished_s or math.nan)
     return Simulated(stats.completion_s or math.nan, backing + world.provider.bill_agbs())
 
 
@@ -101,10 +105,10 @@ def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
         inactivity_delay_s=scaled.inactivity_delay_s,
         cool_down_s=COOL_DOWN_S,
         initial_size_bytes=initial,
-        min_size_bytes=max(round(LEAST_CACHE_GIB * GIB), scaled.unit_bytes),
+        min_size_bytes=round(scaled.least_cache_gib * GIB),
         size_step_bytes=scaled.unit_bytes,
         backing_uuid=backing_uuid,
-        caps=Caps(max_size_bytes=MOST_CACHES * initial),
+        caps=Caps(max_size_bytes=round(scaled.most_cache_gib * GIB)),
     )
 
 

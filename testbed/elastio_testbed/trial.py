@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 class Plan:
     """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK.
 
-    `initial_cache_gb` replaces the experiment's first cache.
+    `fixed_cache_gb`, as published: every cache gets this size, whatever the agent learns.
     """
 
     experiment: str
@@ -59,12 +59,13 @@ class Plan:
     repeat: int = 1
     side_by_side: bool = False
     cloud: str = EC2
-    initial_cache_gb: float | None = None
+    fixed_cache_gb: float | None = None
 
     def scaled(self) -> Scaled:
         published = EXPERIMENTS[self.experiment]
-        first = published.initial_cache_gb if self.initial_cache_gb is None else self.initial_cache_gb
-        return Scaled(replace(published, initial_cache_gb=first), self.scale, self.bandwidth)
+        if self.fixed_cache_gb is not None:
+            published = replace(published, initial_cache_gb=self.fixed_cache_gb, is_size_fixed=True)
+        return Scaled(published, self.scale, self.bandwidth)
 
     @property
     def needs_tools(self) -> bool:

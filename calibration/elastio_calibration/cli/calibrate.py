@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import click
 
 from elastio.cli.app import App
+from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
 from elastio.errors import ElastioError
 from elastio.units import format_duration
-from elastio_calibration.cli.options import ABOVE_0, Sizes, require_extra
+from elastio_calibration.cli.options import Sizes, require_extra
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.fio import PATTERNS, Fio
 from elastio_calibration.live import Labels, LiveStation, Ports, ledger_cycles, quoting, require_adaptive
 from elastio_calibration.record import Header, Record, RecordFile, read
-from elastio_calibration.schedule import PRESETS, Preset, Schedule, estimate, schedule
-from elastio_calibration.simulated import SimulatedStation
+from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
 from elastio_calibration.station import Station
 from elastio_calibration.station import calibrate as run
 from elastio_calibration.writer import Writer
@@ -35,6 +40,8 @@ class Asked:
     scale: float
     static: bool
     writers: int
+    pace: float
+    pattern: str
     record: Path
     profile: Path
     stage: str
@@ -53,10 +60,11 @@ class Asked:
             self.repeats or preset.repeats,
             preset.paired,
         )
-        return schedule(given, static=self.static, scale=self.scale)
+        return schedule(given, static=self.static, scale=self.scale, pattern=self.pattern)
 
     def labels(self, provider: str) -> Labels:
-        return Labels(self.backing_type or provider, self.cache_type or provider, self.writers, self.scale)
+        types = (self.backing_type or provider, self.cache_type or provider)
+        return Labels(*types, self.writers, self.scale, self.pace)
 
 
 @click.command()
@@ -69,6 +77,20 @@ class Asked:
 @click.option("--static/--no-static", default=True, help="Also measure the slow volume without a cache.")
 @click.option(
     "--writers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes of the application."
+)
+@click.option(
+    "--pace",
+    type=AT_LEAST_0,
+    default=0.0,
+    show_default=True,
+    help="MB/s at which the application makes its data; 0: faster than they are written.",
+)
+@click.option(
+    "--pattern",
+    type=click.Choice(PATTERNS),
+    default=WRITE,
+    show_default=True,
+    help="What is done with a dataset; all but write by fio.",
 )
 @click.option(
     "--record", type=click.Path(path_type=Path, dir_okay=False), default="calibration.jsonl", show_default=True
@@ -91,10 +113,21 @@ def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
     if asked.stage != "run":
         require_extra()
     if asked.stage in ("all", "run"):
-        station = SimulatedStation() if asked.sim else _live(app, directory, asked)
+        station = _simulated(asked) if asked.sim else _live(app, directory, asked)
         _measure(app, station, asked)
     if asked.stage != "run":
         _conclude(read(asked.record), asked.stage, asked.profile)
+
+
+def _simulated(asked: Asked) -> Station:
+    """Raises CalibrationError for what the simulator has no model of."""
+    from elastio_calibration.simulated import SimulatedStation  # noqa: PLC0415  a guest starts faster without it
+
+    if asked.pattern != WRITE:
+        raise CalibrationError(f"the simulated application only writes: {asked.pattern} cannot be measured with --sim")
+    if asked.pace:
+        raise CalibrationError("the simulated application makes its data in no time: leave out --pace")
+    return SimulatedStation()
 
 
 def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
@@ -103,7 +136,10 @@ def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
         raise click.UsageError("name a DIRECTORY on the filesystem of the adaptive device, or --sim")
     config = app.config()
     require_adaptive(directory, config, app.sysfs())
-    ports = Ports(Writer(directory, asked.writers), ledger_cycles(config.agent.state_dir / "ledger.sqlite"))
+    writer = Writer(directory, asked.writers, pace_mb_s=asked.pace)
+    ports = Ports(writer, Fio(directory, asked.writers), ledger_cycles(config.agent.state_dir / "ledger.sqlite"))
+    if asked.pace and asked.pattern != WRITE:
+        raise click.UsageError("--pace is of the pattern write")
     station = LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
     if asked.prices:
         station.quote = quoting(config)
@@ -125,9 +161,24 @@ def _measure(app: App, station: Station, asked: Asked) -> None:
             raise CalibrationError("volumes would be bought: confirm with --yes")
         click.confirm("Go on?", abort=True, err=True)
     try:
-        run(station, plan, file, lambda text: click.echo(text, err=True))
+        with interrupted_by_sigterm():
+            run(station, plan, file, lambda text: click.echo(text, err=True))
     except KeyboardInterrupt:
         raise ElastioError(f"interrupted; {file.path} keeps what was measured, the same command goes on") from None
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """As by Ctrl-C: what was written goes, and the agent gets back its size and its pause."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _announce(record: Record, plan: Schedule, header: Header) -> str:
@@ -150,7 +201,9 @@ def _conclude(record: Record, stage: str, profile: Path) -> None:
     if stage in ("all", "study"):
         click.echo(study.study_text(found))
     if stage in ("all", "solve"):
-        click.echo(study.solution_text(study.solve(record.measurements())))
+        for pattern in dict.fromkeys(p.first.pattern for p in found.points):
+            made = [m for m in record.measurements() if m.pattern == pattern]
+            click.echo(f"{pattern}: {study.solution_text(study.solve(made))}")
     if stage in ("all", "format"):
         save(study.make_profile(record), profile)
         click.echo(f"{profile} is written: use it with `elastio predict` and `elastio plan`")

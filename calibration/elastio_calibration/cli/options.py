@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
 from elastio.units import GB
 from elastio_calibration.application import Application, describe, read_file
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.fio import PATTERNS
+from elastio_calibration.schedule import WRITE
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Predictor
 
 F = TypeVar("F", bound=Callable[..., Any])
-ABOVE_0 = click.FloatRange(min=0, min_open=True)
 EXTRA = ("jsonschema", "matplotlib", "numpy", "scipy")
 
 
@@ -39,9 +42,12 @@ class Sizes(click.ParamType[tuple[float, ...]]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
         try:
-            return tuple(float(part) for part in str(value).split(","))
+            sizes = tuple(float(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is no list of sizes in GB, as 3,4,6", param, ctx)
+        if not all(0 < size < math.inf for size in sizes):
+            self.fail(f"{value!r} holds a size that is not above 0 or not finite", param, ctx)
+        return sizes
 
 
 def application_options(command: F) -> F:
@@ -53,10 +59,10 @@ def application_options(command: F) -> F:
             click.option("--learn-trace", type=click.Path(path_type=Path, dir_okay=False), help="CSV of throughput."),
             click.option("--vms", type=click.IntRange(min=1), help="n"),
             click.option("--iterations", type=click.IntRange(min=1), help="I"),
-            click.option("--iteration-s", type=click.FloatRange(min=0), help="It, seconds of computing per iteration."),
+            click.option("--iteration-s", type=AT_LEAST_0, help="It, seconds of computing per iteration."),
             click.option("--checkpoints", type=click.IntRange(min=1), help="K"),
             click.option("--checkpoint-gb", type=ABOVE_0, help="Sc, per VM."),
-            click.option("--initial-gb", type=click.FloatRange(min=0), help="Si, per VM."),
+            click.option("--initial-gb", type=AT_LEAST_0, help="Si, per VM."),
         )
     ):
         command = option(command)
@@ -64,7 +70,7 @@ def application_options(command: F) -> F:
 
 
 def profile_options(command: F) -> F:
-    """--profile FILE (several are merged, or compared) and --backing-gb."""
+    """--profile FILE (several are merged, or compared), --backing-gb and --pattern."""
     for option in reversed(
         (
             click.option(
@@ -76,6 +82,7 @@ def profile_options(command: F) -> F:
                 help="Made by `elastio calibrate`; may be given several times.",
             ),
             click.option("--backing-gb", type=ABOVE_0, help="N  [default: as calibrated]"),
+            click.option("--pattern", type=click.Choice(PATTERNS), default=WRITE, show_default=True),
         )
     ):
         command = option(command)
@@ -104,7 +111,7 @@ def gb(size_gb: float | None) -> int | None:
     return None if size_gb is None else round(size_gb * GB)
 
 
-def predictors(paths: tuple[Path, ...], backing_gb: float | None, *, one: bool) -> tuple[Predictor, ...]:
+def predictors(paths: tuple[Path, ...], backing_gb: float | None, pattern: str, *, one: bool) -> tuple[Predictor, ...]:
     """One predictor per bandwidth of the cache; profiles that share every condition are merged.
 
     `one`: profiles that differ are refused. Raises CalibrationError.
@@ -114,13 +121,13 @@ def predictors(paths: tuple[Path, ...], backing_gb: float | None, *, one: bool) 
 
     loaded = [load(path) for path in paths]
     if one:
-        return (Predictor(merge(loaded), gb(backing_gb)),)
+        return (Predictor(merge(loaded), gb(backing_gb), pattern),)
     groups: dict[float, list[Any]] = {}
     for profile in loaded:
         groups.setdefault(profile.conditions.cache_mb_s, []).append(profile)
     merged = [merge(group) for group in groups.values()]
     _require_comparable([m.conditions for m in merged])
-    return tuple(Predictor(profile, gb(backing_gb)) for profile in merged)
+    return tuple(Predictor(profile, gb(backing_gb), pattern) for profile in merged)
 
 
 def _require_comparable(conditions: list[Any]) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elastio.cli.app import App
+from elastio.cli.numbers import ABOVE_0
 from elastio.config import load
 from elastio.protocol import UnreachableError
 from elastio.units import GB, GIB
 from elastio_calibration.apply import write_drop_in
 from elastio_calibration.cli.options import (
-    ABOVE_0,
     application_of,
     application_options,
     gb,
@@ -51,7 +51,7 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
     from elastio_calibration import optimum, plots, render  # noqa: PLC0415  needs the extra
     from elastio_calibration.measurement import Setup  # noqa: PLC0415
 
-    known = predictors(profiles, backing_gb, one=False)
+    known = predictors(profiles, backing_gb, values["pattern"], one=False)
     application = application_of(values)
     offered = optimum.choices(known, application, gb(values["initial_cache_gb"]))
     chosen = optimum.best(offered, optimum.Wish(*limits))

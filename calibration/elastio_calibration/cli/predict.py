@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from elastio.cli.numbers import ABOVE_0
 from elastio.units import GIB
 from elastio_calibration.cli.options import (
-    ABOVE_0,
     application_of,
     application_options,
     gb,
@@ -58,7 +58,7 @@ def predict(profiles: tuple[Path, ...], backing_gb: float | None, **values: Any)
     from elastio_calibration import sweep  # noqa: PLC0415  needs the extra
     from elastio_calibration.predict import CacheSizes  # noqa: PLC0415
 
-    predictor = predictors(profiles, backing_gb, one=True)[0]
+    predictor = predictors(profiles, backing_gb, values["pattern"], one=True)[0]
     application = application_of(values)
     sizes = CacheSizes(gb(values["initial_cache_gb"]) or 0, gb(values["checkpoint_cache_gb"]))
     prices = predictor.profile.prices

@@ -46,6 +46,10 @@ class Bonnie:
     needs_tools: bool = True
     is_checkpointing: bool = False
 
+    @property
+    def writers(self) -> int:
+        return 1
+
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {
             "files_mib": [size // MIB for size in scaled.dumps_bytes],
@@ -58,6 +62,9 @@ class Bonnie:
 
     def memory_mib(self, scaled: Scaled) -> int:
         return GUEST_MIB + scaled.bytes_of(self.memory_gb) // MIB
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        return 0
 
     def moved_bytes(self, scaled: Scaled) -> int:
         return PASSES * sum(scaled.dumps_bytes)

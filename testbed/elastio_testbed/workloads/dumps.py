@@ -20,11 +20,18 @@ class Dumps:
     needs_tools: bool = False
     is_checkpointing: bool = True
 
+    @property
+    def writers(self) -> int:
+        return self.ranks
+
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {"ranks": self.ranks, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}
 
     def memory_mib(self, scaled: Scaled) -> int:
         return GUEST_MIB
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        return 0
 
     def moved_bytes(self, scaled: Scaled) -> int:
         return sum(scaled.dumps_bytes)

@@ -28,12 +28,21 @@ class Workload(Protocol):
     @property
     def is_checkpointing(self) -> bool: ...
 
+    @property
+    def writers(self) -> int:
+        """How many of its processes write a dump at once."""
+        ...
+
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         """What the program in the guest is told, beside `directory` and `seed`."""
         ...
 
     def memory_mib(self, scaled: Scaled) -> int:
         """Memory of one guest, the same in every set-up."""
+        ...
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        """Of that memory, what its processes keep for their data."""
         ...
 
     def moved_bytes(self, scaled: Scaled) -> int:

@@ -76,6 +76,10 @@ class Lammps:
         x, y, z = self.cells(scaled)
         return ATOMS_PER_CELL * x * y * z
 
+    @property
+    def writers(self) -> int:
+        return 1
+
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         later = [dict(self.every_time)] * (len(scaled.dumps_bytes) - 1)
         return {
@@ -89,7 +93,10 @@ class Lammps:
 
     def memory_mib(self, scaled: Scaled) -> int:
         """With room in the page cache for a checkpoint: its checksums are taken without touching the device."""
-        return GUEST_MIB + (self.atoms(scaled) * MEMORY_BYTES_PER_ATOM + max(scaled.dumps_bytes)) // MIB
+        return GUEST_MIB + self.resident_mib(scaled) + max(scaled.dumps_bytes) // MIB
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        return self.atoms(scaled) * MEMORY_BYTES_PER_ATOM // MIB
 
     def moved_bytes(self, scaled: Scaled) -> int:
         return sum(scaled.dumps_bytes)

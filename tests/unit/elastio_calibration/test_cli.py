@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB
 from elastio_calibration.cli import options
+from elastio_calibration.cli.calibrate import interrupted_by_sigterm
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.live import require_adaptive
 from elastio_calibration.profile import load as load_profile
@@ -113,9 +115,24 @@ def test_a_real_calibration_needs_a_directory(elastio: Shell) -> None:
     assert "name a DIRECTORY" in result.output
 
 
-@pytest.mark.parametrize("given", ["3,x", ""])
+@pytest.mark.parametrize("given", ["3,x", "", "nan", "3,inf", "0,3", "-1"])
 def test_a_list_of_sizes_that_is_none_is_wrong_usage(given: str, elastio: Shell) -> None:
     assert elastio("calibrate", "--sim", "--datasets", given).exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize(("option", "value"), [("--pattern", "read"), ("--pace", "20")])
+def test_the_simulator_refuses_what_it_has_no_model_of(option: str, value: str, elastio: Shell, tmp_path: Path) -> None:
+    result = calibrate(elastio, tmp_path, *SMALL, option, value)
+    assert result.exit_code == Exit.FAILED
+    assert result.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_calibration_that_is_terminated_ends_as_by_an_interrupt() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), interrupted_by_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -235,6 +252,30 @@ def test_an_impossible_deadline_is_one_sentence(elastio: Shell, made: Path) -> N
     assert result.exit_code == Exit.FAILED
     assert result.stderr.count("\n") == 1
     assert "no calibrated cache size meets 20 min 00 s: the fastest" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "given", [("--max-time", "nan"), ("--max-time", "0"), ("--backing-gb", "inf"), ("--max-agbs", "-1")]
+)
+def test_a_limit_that_is_no_number_is_wrong_usage(given: tuple[str, str], elastio: Shell, made: Path) -> None:
+    assert elastio("plan", "--profile", made, *PLAN, *given).exit_code == Exit.USAGE
+
+
+def test_a_pattern_that_was_not_calibrated_is_one_sentence(elastio: Shell, made: Path) -> None:
+    for verb in ("plan", "predict"):
+        result = elastio(verb, "--profile", made, *PLAN, "--pattern", "read")
+        assert result.exit_code == Exit.FAILED
+        assert result.stderr == "elastio: throughput was not measured: calibrate it first\n"
+
+
+def test_one_measurement_predicts_nothing_else(elastio: Shell, made: Path, tmp_path: Path) -> None:
+    document = json.loads(made.read_text())
+    document["measurements"] = document["measurements"][:1]
+    (tmp_path / "one.json").write_text(json.dumps(document))
+    result = elastio("predict", "--profile", tmp_path / "one.json", *APP)
+    assert result.exit_code == Exit.FAILED
+    assert result.stderr.count("\n") == 1
+    assert "datasets of 3 GB only" in result.stderr
 
 
 def test_two_wishes_are_wrong_usage(elastio: Shell, made: Path) -> None:

@@ -102,7 +102,22 @@ def test_reads_what_is_varied(text: str, values: tuple[float, ...]) -> None:
     assert sweep.parse(text).values == pytest.approx(values)
 
 
-@pytest.mark.parametrize("text", ["Sc", "Sc=", "B=1..2", "Sc=5..3", "Sc=1..2/0", "Sc=a..b", "Sc=0..1/0.0001"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sc",
+        "Sc=",
+        "B=1..2",
+        "Sc=5..3",
+        "Sc=1..2/0",
+        "Sc=a..b",
+        "Sc=0..1/0.0001",
+        "Sc=nan",
+        "Sc=1..1e308/1e-10",
+        "Sc=1..inf",
+        "M=4,inf",
+    ],
+)
 def test_refuses_what_is_no_sweep(text: str) -> None:
     with pytest.raises(CalibrationError, match="is no sweep"):
         sweep.parse(text)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,21 @@ import pytest
 from elastio.config import parse
 from elastio.control_client import ControlClient
 from elastio.model import VolumeMark, VolumeSpec
+from elastio.protocol import UnreachableError
 from elastio.report import CycleRow, Steps
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.status import Status
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.fio import Fio
 from elastio_calibration.live import Labels, LiveStation, Ports
 from elastio_calibration.measurement import Measurement, Setup
 from elastio_calibration.record import RecordFile, read
 from elastio_calibration.schedule import Preset, Wanted, schedule
 from elastio_calibration.simulated import SimulatedStation
+from elastio_calibration.simulated import machine as simulated_machine
 from elastio_calibration.station import Boost, calibrate, measure
 from elastio_calibration.writer import Writer
 
@@ -33,7 +38,7 @@ LIMIT_S = 3600.0
 
 @pytest.fixture
 def station() -> SimulatedStation:
-    return SimulatedStation(20.0, 80.0, 10 * GB, 4 * GIB, 4.0)
+    return SimulatedStation(simulated_machine(20.0, 80.0, 10 * GB, 4 * GIB, 4.0))
 
 
 def test_measures_a_dataset_with_the_cache_that_was_asked_for(station: SimulatedStation) -> None:
@@ -78,10 +83,43 @@ def test_an_agent_that_was_paused_is_paused_again(station: SimulatedStation, tmp
     assert station.is_paused()
 
 
+def test_an_agent_that_had_learned_nothing_buys_its_initial_size_again(
+    station: SimulatedStation, tmp_path: Path
+) -> None:
+    assert station.learned_bytes() is None
+    calibrate(station, schedule(Preset((1,), (2 * GIB / GB,), 1)), RecordFile(tmp_path / "r"), lambda _: None)
+    assert station.learned_bytes() == 4 * GIB
+
+
+def test_nothing_is_left_of_a_write_that_failed_without_a_cache(station: SimulatedStation) -> None:
+    broken = Unwritable(station)
+    with pytest.raises(CalibrationError, match="no space left"):
+        measure(broken, Wanted(GB), LIMIT_S)
+    assert broken.cleaned >= 1
+    assert not station.is_paused()
+
+
 def test_refuses_sizes_that_the_agent_would_not_buy(station: SimulatedStation) -> None:
     with pytest.raises(CalibrationError, match=r"the configuration allows caches of 1.07 to 107 GB"):
         station.check(schedule(Preset((1,), (0.5,), 1)))
     station.check(schedule(Preset((1,), (2,), 1)))
+
+
+@dataclass
+class Unwritable:
+    """A station whose filesystem is full."""
+
+    inner: SimulatedStation
+    cleaned: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def write(self, wanted: Wanted) -> float:
+        raise CalibrationError("no space left")
+
+    def clean(self) -> None:
+        self.cleaned += 1
 
 
 @dataclass
@@ -205,6 +243,22 @@ class SimulatedWriter(Writer):
         return dataset_bytes
 
 
+class SimulatedFio(Fio):
+    """Writes to the simulated device, whatever is asked; what it printed is what fio prints."""
+
+    def __init__(self, directory: Path, machine: Machine) -> None:
+        super().__init__(directory, 1, self._moved)
+        self._machine = machine
+        self.asked: list[str] = []
+
+    def _moved(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
+        self.asked.append(given["rw"])
+        seconds = self._machine.write(int(given["size"]))
+        row = {"error": 0, "job_runtime": seconds * 1000, "read": {"io_bytes": 0}, "write": {"io_bytes": given["size"]}}
+        return json.dumps({"jobs": [row]})
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path / "sim.sock")
@@ -214,7 +268,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def live(machine: Machine, tmp_path: Path) -> LiveStation:
-    ports = Ports(SimulatedWriter(tmp_path, machine), machine.cycles, machine.wall, machine.wall, machine.sleep)
+    ports = Ports(
+        SimulatedWriter(tmp_path, machine),
+        SimulatedFio(tmp_path, machine),
+        machine.cycles,
+        machine.wall,
+        machine.wall,
+        machine.sleep,
+    )
     client = ControlClient(machine.config.agent.socket)
     return LiveStation(client, machine.config, Labels("gp3", "gp3"), ports)
 
@@ -258,9 +319,19 @@ def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation)
         live.check(schedule(Preset((0.001,), (2,), 4)))
 
 
-def test_only_writes_can_be_measured(live: LiveStation) -> None:
-    with pytest.raises(CalibrationError, match="known is write"):
-        live.write(Wanted(GB, GIB, "random"))
+def test_an_unknown_pattern_cannot_be_measured(live: LiveStation) -> None:
+    with pytest.raises(CalibrationError, match="rewind is no pattern that can be measured: write, read"):
+        live.write(Wanted(GB, GIB, "rewind"))
+
+
+def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveStation) -> None:
+    made = measure(live, Wanted(GB, 2 * GIB, "mixed"), LIMIT_S)
+    fio = live._ports.fio
+    assert isinstance(fio, SimulatedFio)
+    assert fio.asked == ["write", "readwrite"]
+    assert (made.pattern, made.cache_bytes) == ("mixed", 2 * GIB)
+    assert 20 < made.throughput_mb_s < 80
+    assert not live.is_paused()
 
 
 def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation, machine: Machine) -> None:
@@ -284,6 +355,29 @@ def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: 
     assert status.owned is not None
     assert [v.kept for v in status.owned] == [True]
     live.rest(LIMIT_S)
+
+
+class Late(ControlClient):
+    """An agent whose first answers come too late."""
+
+    late = 0
+
+    def status(self) -> Status:
+        if self.late:
+            self.late -= 1
+            raise UnreachableError("the agent did not answer")
+        return super().status()
+
+
+def test_an_answer_that_comes_late_ends_no_measurement(live: LiveStation, machine: Machine) -> None:
+    live._client = client = Late(machine.config.agent.socket)
+    client.late = 3
+    live.rest(LIMIT_S)
+    assert client.late == 0
+    client.late = 1000
+    with pytest.raises(UnreachableError):
+        live.rest(LIMIT_S)
+    assert client.late > 900
 
 
 def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveStation) -> None:
@@ -332,3 +426,29 @@ def test_measurements_say_what_they_are() -> None:
     made = Measurement(Setup.ADAPTIVE, 4 * GB, 40.0, cache_bytes=6 * GB, held_s=100.0)
     assert str(made) == "adaptive, write of 4 GB with a cache of 6 GB"
     assert replace(made, setup=Setup.STATIC_SLOW, cache_bytes=0).throughput_mb_s == 100.0
+
+
+class Time:
+    """Stands still but for who sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def test_writes_no_faster_than_the_application_makes_its_data(tmp_path: Path) -> None:
+    clock = Time()
+    writer = Writer(tmp_path, 1, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=clock.sleep)
+    assert writer.write(10_000_000) == pytest.approx(2.5)
+
+
+def test_writers_share_the_pace(tmp_path: Path) -> None:
+    clock = Time()
+    writer = Writer(tmp_path, 2, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=lambda s: None)
+    assert writer._block_s == pytest.approx(0.5)
+    assert Writer(tmp_path, 2)._block_s == 0.0

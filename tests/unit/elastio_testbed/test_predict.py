@@ -2,41 +2,104 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from elastio.units import GB, GIB
 from elastio_calibration.application import Application
+from elastio_calibration.cli.calibrate import Asked
+from elastio_calibration.cli.calibrate import calibrate as elastio_calibrate
 from elastio_calibration.measurement import Conditions, Measurement, Setup
 from elastio_calibration.predict import CacheSizes, Predictor
 from elastio_calibration.profile import Profile
 from elastio_testbed import experiment
+from elastio_testbed.calibrating import calibration_commands, grids, measured_fast
 from elastio_testbed.hypervisor import GuestError
-from elastio_testbed.predict import WRITERS, Prediction, application_of, calibration_command, to_text
+from elastio_testbed.predict import Prediction, application_of, fixed, recommend, require_same, to_text
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.trial import Plan
 
 CM1 = Plan("cm1", (), scale=0.25, bandwidth=0.5)
+CONDITIONS = Conditions("6.1", "aws", "m5", "gp3", "gp3", 16.5, 64.0, 0.3, 7.5, 0.25, writers=2)
 
 
-def option(command: list[str], name: str) -> list[float]:
-    return [float(value) for value in command[command.index(name) + 1].split(",")]
+def options(command: list[str]) -> dict[str, str]:
+    return {name: value for name, value in pairwise(command) if name.startswith("--")}
+
+
+# --- what is calibrated --------------------------------------------------------------------------------------
 
 
 def test_calibrates_both_dumps_with_caches_up_to_the_first_one() -> None:
     scaled = CM1.scaled()
-    command = calibration_command(scaled, 2)
-    assert [round(gb * GB) for gb in option(command, "--datasets")] == sorted(set(scaled.dumps_bytes))
-    caches = option(command, "--caches")
-    assert caches[-1] * GB == pytest.approx(scaled.initial_cache_gib * GIB)
+    commands = [options(command) for command in calibration_commands(scaled, 2, 0.0)]
+    assert [round(float(c["--datasets"]) * GB) for c in commands] == list(dict.fromkeys(scaled.dumps_bytes))
+    for command in commands:
+        caches = [float(gb) for gb in command["--caches"].split(",")]
+        assert caches == sorted(caches)
+        assert caches[-1] * GB == pytest.approx(scaled.initial_cache_gib * GIB)
+        assert (command["--repeats"], command["--writers"], command["--pace"]) == ("2", "2", "0.000")
+    assert len({c["--record"] for c in commands}) == 1
+
+
+def test_the_guests_command_takes_what_it_is_told() -> None:
+    scaled = CM1.scaled()
+    for command in calibration_commands(scaled, 2, 62.5):
+        assert command[:2] == ["elastio", "calibrate"]
+        given = elastio_calibrate.make_context("calibrate", command[2:]).params
+        asked = Asked(**{name: value for name, value in given.items() if name != "directory"})
+        assert (given["directory"], asked.stage, asked.pace, asked.yes) == (Path("/data"), "run", 62.5, True)
+        points = asked.schedule().points
+        assert {p.dataset_bytes for p in points} < set(scaled.dumps_bytes)
+        assert [p.cache_bytes for p in points][-2:] == [round(scaled.initial_cache_gib * GIB), 0]
+        least = round(scaled.least_cache_gib * GIB)
+        assert all(least <= p.cache_bytes for p in points if p.cache_bytes)
+
+
+def test_calibrates_with_the_writers_and_the_pace_of_the_application() -> None:
+    lammps = replace(CM1, experiment="lammps").scaled()
+    commands = [options(command) for command in calibration_commands(lammps, 2, 62.5)]
+    assert {(c["--writers"], c["--pace"]) for c in commands} == {("1", "62.500")}
+
+
+def test_dumps_that_are_all_alike_are_one_grid() -> None:
+    scaled = replace(CM1, experiment="demo").scaled()
+    (caches,) = grids(scaled).values()
     assert len(caches) == 5
-    assert command[command.index("--repeats") + 1] == "2"
-    assert command[command.index("--writers") + 1] == str(WRITERS)
 
 
-def test_leaves_out_caches_that_bcache_does_not_take() -> None:
-    assert len(option(calibration_command(Plan("cm1", (), 0.1, 0.5).scaled(), 1), "--caches")) == 2
+def test_caches_are_no_smaller_than_bcache_takes() -> None:
+    small = Plan("cm1", (), 0.1, 0.5).scaled()
+    for caches in grids(small).values():
+        assert len(caches) == 2
+        assert caches[0] * GB > small.least_cache_gib * GIB
     with pytest.raises(GuestError, match=r"scale 0\.04 is too small"):
-        calibration_command(Plan("cm1", (), 0.04, 0.5).scaled(), 1)
+        calibration_commands(Plan("cm1", (), 0.04, 0.5).scaled(), 1, 0.0)
+
+
+def test_the_fast_volume_is_measured_with_the_applications_own_dumps() -> None:
+    dumps: list[dict[str, Any]] = [
+        {"dump": n, "began": 10.0 * n, "ended": 10.0 * n + 8, "bytes": 400_000_000} for n in range(2)
+    ]
+    found = measured_fast(dumps)
+    assert [m.throughput_mb_s for m in found.measurements] == [50.0, 50.0]
+    assert found.pace_mb_s == 0.0
+
+
+def test_the_pace_is_how_fast_the_application_made_its_later_dumps() -> None:
+    dumps: list[dict[str, Any]] = [
+        {"began": 0.0, "ended": 8.0, "bytes": 300_000_000, "figures": {"lammps_wrote_s": seconds}}
+        for seconds in (30.0, 5.0, 6.0, 4.0)
+    ]
+    assert measured_fast(dumps).pace_mb_s == 60.0
+
+
+# --- what is predicted and run -------------------------------------------------------------------------------
 
 
 def test_the_experiment_is_the_application_that_is_predicted() -> None:
@@ -47,31 +110,73 @@ def test_the_experiment_is_the_application_that_is_predicted() -> None:
     assert found.compute_s == pytest.approx(275)
 
 
-def test_another_first_cache_can_be_run() -> None:
-    assert Plan("cm1", (), 0.25, 0.5, initial_cache_gb=6.0).scaled().initial_cache_gib < CM1.scaled().initial_cache_gib
+def test_a_benchmark_is_no_application_that_can_be_predicted() -> None:
+    with pytest.raises(GuestError, match="bonnie is no application that computes and writes checkpoints"):
+        application_of(replace(CM1, experiment="bonnie").scaled())
+
+
+def test_a_planned_size_is_run_with_caches_of_that_size_and_no_other() -> None:
+    scaled = fixed(CM1, GB // 2).scaled()
+    assert scaled.initial_cache_gib * GIB == pytest.approx(GB // 2, rel=0.02)
+    assert scaled.least_cache_gib == scaled.most_cache_gib == scaled.initial_cache_gib
+    free = CM1.scaled()
+    assert free.least_cache_gib < free.initial_cache_gib < free.most_cache_gib
+
+
+def test_a_calibration_of_another_scale_is_refused() -> None:
+    require_same(CONDITIONS, CM1.scaled(), Path("p.json"))
+    with pytest.raises(GuestError, match=r"p.json was calibrated for another .*inactivity delay 7.5 and 3.75"):
+        require_same(CONDITIONS, replace(CM1, scale=0.125).scaled(), Path("p.json"))
+
+
+def predicted() -> tuple[Predictor, Application]:
+    size = GB // 2
+    made = tuple(
+        Measurement(Setup.ADAPTIVE, size, seconds, cache_bytes=cache, held_s=60.0, learned_bytes=GB)
+        for cache, seconds in ((GB // 2, 20.0), (GB, 10.0))
+    )
+    profile = Profile(CONDITIONS, 5 * GB, made, "2026-11-20T08:00:00+00:00", "elastio")
+    application = Application(checkpoint_gb=0.5, checkpoints=3, iteration_s=100, iterations=3)
+    return Predictor(profile), application
+
+
+def result(setup: experiment.Setup, completion_s: float, agbs: float) -> SetupResult:
+    return SetupResult(setup, completion_s, 0.0, agbs, 0.0, 0.0, (10.0,), True, 0)
+
+
+def prediction() -> Prediction:
+    predictor, application = predicted()
+    forecasts = predictor.all_setups(application, CacheSizes(GB))
+    reals = tuple(
+        result(experiment.Setup(f.setup.value), f.completion_s.value * 2, f.agbs.value * 4) for f in forecasts
+    )
+    return Prediction(CM1, predictor.profile, forecasts, Result(reals))
 
 
 def test_ratios_are_predicted_over_real() -> None:
-    size = GB // 2
-    made = tuple(
-        Measurement(Setup.ADAPTIVE, size, 10.0, cache_bytes=cache, held_s=60.0, learned_bytes=GB)
-        for cache in (GB // 2, GB)
-    )
-    conditions = Conditions("6.1", "aws", "m5", "gp3", "gp3", 16.5, 64.0, 0.3, 7.5, 1.0)
-    profile = Profile(conditions, 5 * GB, made, "2026-11-20T08:00:00+00:00", "elastio")
-    application = Application(checkpoint_gb=0.5, checkpoints=3, iteration_s=100, iterations=3)
-    forecasts = Predictor(profile).all_setups(application, CacheSizes(GB))
-    reals = tuple(
-        SetupResult(setup, f.completion_s.value * 2, 0.0, f.agbs.value * 4, 0.0, 0.0, (10.0,), True, 0)
-        for setup, f in zip(
-            (experiment.Setup.STATIC_SLOW, experiment.Setup.STATIC_FAST, experiment.Setup.ADAPTIVE),
-            forecasts,
-            strict=True,
-        )
-    )
-    prediction = Prediction(CM1, profile, forecasts, Result(reals))
-    document = prediction.to_json()
+    document = json.loads(json.dumps(prediction().to_json()))
     assert [document["setups"][s]["time_ratio"] for s in ("static-slow", "static-fast", "adaptive")] == [0.5] * 3
     assert [s["agbs_ratio"] for s in document["setups"].values()] == [0.25] * 3
     assert document["plan"] is None
-    assert to_text(prediction).count("0.5000") == 3
+    assert to_text(prediction()).count("0.5000") == 3
+    assert prediction().is_sound
+
+
+@pytest.mark.parametrize(("real_s", "met"), [(350.0, True), (360.0, False)])
+def test_a_deadline_is_met_by_the_real_run_and_by_nothing_else(real_s: float, met: bool) -> None:
+    wanted = recommend(*predicted(), 355.0)
+    assert wanted.chosen is not None
+    assert wanted.chosen.cache_bytes == GB
+    ran = replace(prediction(), verified=replace(wanted, real=result(experiment.Setup.ADAPTIVE, real_s, 1.0)))
+    document = json.loads(json.dumps(ran.to_json()))["plan"]
+    assert (document["met"], document["cheaper_that_meet"]) == (met, [])
+    assert [c["cache_gb"] for c in document["choices"]] == [0.5, 1.0]
+    assert ran.is_sound == met
+    assert ("MISSED" in to_text(ran)) == (not met)
+
+
+def test_a_deadline_that_nothing_meets_is_told_beside_the_ratios() -> None:
+    ran = replace(prediction(), verified=recommend(*predicted(), 100.0))
+    assert "no calibrated cache size meets" in to_text(ran)
+    assert ran.to_json()["plan"]["refusal"].startswith("no calibrated cache size meets")
+    assert not ran.is_sound

@@ -132,3 +132,18 @@ def test_time_is_bought_where_a_second_is_cheapest(adaptive: tuple[float, float]
     verdict, worth_it = judge(static, (outcome("adaptive", *adaptive),))
     assert sentence in verdict
     assert worth_it is not verdict.startswith("The agent is not")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"headroom": 0.0}, "headroom is 0; allowed: above 0"),
+        ({"hold_s": -1.0}, "hold_s is -1; allowed: at least 0"),
+        ({"release_threshold": 0.5}, r"release_threshold is above utilization_threshold \(0.3\)"),
+        ({"min_size_gib": 101.0}, "min_size_gib is 101; allowed: at most 100"),
+        ({"speed": 1.0}, "speed is no setting of a policy"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(changes: dict[str, float], sentence: str) -> None:
+    with pytest.raises(TraceError, match=sentence):
+        question(*BURSTS).policy(changes, "uuid")

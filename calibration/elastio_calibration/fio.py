@@ -1,0 +1,99 @@
+"""I/O other than writing from end to end, done by fio: `read`, `mixed` and `random`, over files that are there before.
+
+fio is Debian's package; nothing here is needed for the pattern `write`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastio.errors import HostError
+from elastio.host.commands import Run, run
+from elastio.units import GB, MIB
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.schedule import WRITE
+from elastio_calibration.writer import FOLDER
+
+# One run, however slow the device.
+PATIENCE_S = 4 * 3600.0
+# Whole blocks for each process: so much of the dataset may be left out.
+MOVED = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """fio's `rw` and its block size."""
+
+    rw: str
+    block_bytes: int
+
+
+KINDS: Mapping[str, Kind] = {
+    "read": Kind("read", MIB),
+    "mixed": Kind("readwrite", MIB),
+    "random": Kind("randrw", MIB // 64),
+}
+PATTERNS = (WRITE, *KINDS)
+
+
+class Fio:
+    """Works in the calibration's folder below `directory`, which whoever uses it removes."""
+
+    def __init__(self, directory: Path, jobs: int, run: Run = run) -> None:
+        self._folder, self._jobs, self._run = directory / FOLDER, jobs, run
+
+    def lay_out(self, dataset_bytes: int) -> None:
+        """Write the files that `run` works on. Raises CalibrationError."""
+        self._folder.mkdir(exist_ok=True)
+        self._done(Kind("write", MIB), dataset_bytes)
+
+    def run(self, pattern: str, dataset_bytes: int) -> float:
+        """Seconds that moving `dataset_bytes`, reads and writes together, takes, to the end of its fsync."""
+        return self._done(KINDS[pattern], dataset_bytes)
+
+    def _done(self, kind: Kind, dataset_bytes: int) -> float:
+        share = max(1, round(dataset_bytes / MIB / self._jobs)) * MIB
+        argv = [
+            *("fio", "--name=dataset", f"--directory={self._folder}", f"--rw={kind.rw}", f"--bs={kind.block_bytes}"),
+            *(f"--size={share}", f"--numjobs={self._jobs}", "--ioengine=psync"),
+            *("--end_fsync=1", "--fallocate=none", "--randrepeat=0", "--output-format=json"),
+        ]
+        try:
+            text = self._run(argv, timeout_s=PATIENCE_S)
+        except HostError as error:
+            raise CalibrationError(f"{kind.rw} could not be measured: {error}") from error
+        return seconds_of(text, share * self._jobs)
+
+
+def seconds_of(text: str, expected_bytes: int) -> float:
+    """The run's seconds from fio's JSON. Raises CalibrationError where it says that less was moved."""
+    jobs = _jobs(text)
+    try:
+        moved = sum(int(job[way]["io_bytes"]) for job in jobs for way in ("read", "write"))
+        seconds = max(float(job["job_runtime"]) for job in jobs) / 1000
+        failed = [job["error"] for job in jobs if job["error"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise CalibrationError(f"what fio printed cannot be read: {error}") from error
+    if failed:
+        raise CalibrationError(f"fio reports error {failed[0]}")
+    if moved < MOVED * expected_bytes or seconds <= 0:
+        raise CalibrationError(
+            f"fio moved {moved / GB:.3g} of {expected_bytes / GB:.3g} GB in {seconds:g} s: this measures nothing"
+        )
+    # Whole blocks were moved: told as the time that exactly this dataset would have taken.
+    return seconds * expected_bytes / moved
+
+
+def _jobs(text: str) -> list[dict[str, Any]]:
+    """fio may print warnings before its JSON."""
+    try:
+        jobs: list[dict[str, Any]] = json.loads(text[text.index("{") :])["jobs"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CalibrationError(f"what fio printed is no JSON with jobs: {error}") from error
+    if not jobs:
+        raise CalibrationError("fio ran no job")
+    return jobs

@@ -1,0 +1,94 @@
+"""fio's command and what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.errors import HostError
+from elastio.units import MIB
+from elastio_calibration.errors import CalibrationError
+from elastio_calibration.fio import PATTERNS, Fio, seconds_of
+
+
+def printed(read_bytes: int, write_bytes: int, runtime_ms: int = 2500, error: int = 0) -> str:
+    job = {
+        "jobname": "dataset",
+        "error": error,
+        "job_runtime": runtime_ms,
+        "read": {"io_bytes": read_bytes},
+        "write": {"io_bytes": write_bytes},
+    }
+    return json.dumps({"fio version": "fio-3.33", "jobs": [job]})
+
+
+def test_reads_and_writes_count_together() -> None:
+    assert seconds_of(printed(30 * MIB, 70 * MIB), 100 * MIB) == 2.5
+
+
+def test_jobs_move_their_shares_at_the_same_time() -> None:
+    first, second = (json.loads(printed(0, 50 * MIB, runtime_ms))["jobs"] for runtime_ms in (2000, 3000))
+    assert seconds_of(json.dumps({"jobs": first + second}), 100 * MIB) == 3.0
+
+
+def test_what_was_left_out_is_told_as_the_time_of_the_whole() -> None:
+    assert seconds_of(printed(0, 99 * MIB, 9900), 100 * MIB) == pytest.approx(10.0)
+
+
+def test_warnings_before_the_json_do_no_harm() -> None:
+    assert seconds_of("fio: this platform does not support it\n" + printed(MIB, 0), MIB) == 2.5
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("nothing", "is no JSON with jobs"),
+        ("{}", "is no JSON with jobs"),
+        ('{"jobs": []}', "fio ran no job"),
+        ('{"jobs": [{"error": 0}]}', "cannot be read"),
+        (printed(MIB, 0, error=28), "fio reports error 28"),
+        (printed(MIB // 2, 0), "this measures nothing"),
+        (printed(MIB, 0, runtime_ms=0), "this measures nothing"),
+    ],
+)
+def test_what_measures_nothing_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(CalibrationError, match=sentence):
+        seconds_of(text, MIB)
+
+
+@pytest.mark.parametrize(("pattern", "rw", "block"), [("read", "read", MIB), ("random", "randrw", 16384)])
+def test_every_job_moves_its_share_over_the_files_that_were_laid_out(
+    pattern: str, rw: str, block: int, tmp_path: Path
+) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def call(argv: Sequence[str], *, timeout_s: float) -> str:
+        given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
+        calls.append(given)
+        return printed(0, int(given["size"]) * int(given["numjobs"]))
+
+    fio = Fio(tmp_path, 4, call)
+    fio.lay_out(100 * MIB)
+    assert fio.run(pattern, 100 * MIB) == 2.5
+    laid_out, ran = calls
+    assert (laid_out["rw"], ran["rw"], int(ran["bs"])) == ("write", rw, block)
+    same = ("name", "directory", "size", "numjobs")
+    assert [laid_out[key] for key in same] == [ran[key] for key in same]
+    assert int(ran["size"]) == 25 * MIB
+    assert Path(ran["directory"]).parent == tmp_path
+
+
+def test_a_program_that_is_missing_or_fails_is_one_sentence(tmp_path: Path) -> None:
+    def missing(argv: Sequence[str], *, timeout_s: float) -> str:
+        raise HostError(f"{argv[0]} is not installed")
+
+    with pytest.raises(CalibrationError, match="randrw could not be measured: fio is not installed"):
+        Fio(tmp_path, 1, missing).run("random", MIB)
+
+
+def test_the_patterns_are_writes_and_what_fio_does() -> None:
+    assert PATTERNS == ("write", "read", "mixed", "random")
