@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__, registry
-from elastio.actions import Action, AttachCacheSet, HelpDetach, Outcome
+from elastio.actions import Action, AttachCacheSet, BypassCache, HelpDetach, Outcome
 from elastio.books import LedgerBooks, NoBooks, open_books
 from elastio.config import DEFAULT_PATH, Config, load
 from elastio.control import ControlServer
@@ -81,7 +81,7 @@ def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
 
 
 def free_applications(sysfs: Sysfs) -> None:
-    """Whoever was killed while it attached a cache, or helped a detach, has left applications held back."""
+    """Whoever was killed while it attached or bypassed a cache, or helped a detach, has left applications held back."""
     try:
         for group in throttle.release(sysfs):
             _log.warning("applications in %s were still held back by a helper that was killed", group)
@@ -97,7 +97,7 @@ def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
         free_applications(sysfs)
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
-        if isinstance(action, AttachCacheSet | HelpDetach):
+        if isinstance(action, AttachCacheSet | BypassCache | HelpDetach):
             multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
         return lost(action, seconds)
 

@@ -103,7 +103,13 @@ class BcacheHost:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
     def bypass_cache(self) -> None:
-        tuning.bypass(self.sysfs, self._require_attached().directory)
+        """At a moment without a request in flight, where that can be had: see `throttle`."""
+        backing = self._require_attached()
+        if backing.adaptive is None or self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
+            tuning.bypass(self.sysfs, backing.directory)
+            return
+        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait):
+            tuning.bypass(self.sysfs, backing.directory)
 
     def set_flush(self, mb_s: float | None) -> None:
         tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
@@ -192,7 +198,7 @@ class BcacheHost:
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
             return
-        with throttle.without_writes(self.sysfs, backing.adaptive, self._wait):
+        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NO_WRITES, self._wait):
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- taking it away ------------------------------------------------------------------------------------

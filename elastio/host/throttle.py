@@ -1,9 +1,11 @@
 """Hold back the requests of applications for a moment, above bcache.
 
-`io.max` of the cgroups right below the root, for the adaptive device alone. Two occasions ask for it:
+`io.max` of the cgroups right below the root, for the adaptive device alone. Three occasions ask for it:
 
 - a cache is attached: writes wait until those in flight have reached the backing device. A read that fills the new
   cache while an older write to the same block is still on its way past it would put what was there before into it;
+- writes begin to bypass the cache: all requests wait until those in flight are done, lest a read that was let in to
+  fill the cache does so beside the first write that bypasses it;
 - a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
   then come so far apart that there is.
 
@@ -24,10 +26,13 @@ CGROUPS = "sys/fs/cgroup"
 # Unusual figures, by which a limit that was left behind is known to be the agent's. The kernel takes none below 2.
 SELDOM = "riops=11 wiops=11"
 NO_WRITES = "wbps=2"
-OURS = frozenset({f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max"})
+NOTHING = "rbps=2 wbps=2"
+OURS = frozenset(
+    {f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{NOTHING} riops=max wiops=max"}
+)
 FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
-# What was in flight when the last write was let through: at most the backing disk's queue and a request of each writer.
+# What was in flight when the last request was let through: at most the disk's queue and a request of each application.
 SETTLE_S = 1.0
 
 Wait = Callable[[Callable[[], bool], float], bool]
@@ -46,18 +51,19 @@ def hold_back(sysfs: Sysfs, number: str, is_done: Callable[[], bool], wait: Wait
 
 
 @contextmanager
-def without_writes(sysfs: Sysfs, disk: str, wait: Wait) -> Iterator[bool]:
-    """Inside, writes to the adaptive device `disk` wait, and those begun before are done. Whether that is so.
+def quiet(sysfs: Sysfs, disk: str, limit: str, wait: Wait) -> Iterator[bool]:
+    """Inside, what `limit` says (NO_WRITES or NOTHING) waits, and what had entered the device `disk` is done.
 
-    It is not where no cgroup can be limited, or where what was in flight takes more than SETTLE_S.
+    Whether that is so: not where no cgroup can be limited, or where what was in flight takes more than SETTLE_S.
     """
-    with limited(sysfs, sysfs.read(f"sys/block/{disk}/dev"), NO_WRITES) as groups:
-        yield bool(groups) and wait(lambda: writes_in_flight(sysfs, disk) == 0, SETTLE_S)
+    with limited(sysfs, sysfs.read(f"sys/block/{disk}/dev"), limit) as groups:
+        yield bool(groups) and wait(lambda: _is_quiet(sysfs, disk, limit), SETTLE_S)
 
 
-def writes_in_flight(sysfs: Sysfs, disk: str) -> int:
-    """Of requests that have entered the device; those held back have not."""
-    return int(sysfs.read(f"sys/block/{disk}/inflight").split()[1])
+def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
+    """The kernel counts reads and writes that have entered the device; those held back have not."""
+    reads, writes = (int(word) for word in sysfs.read(f"sys/block/{disk}/inflight").split())
+    return writes == 0 and (reads == 0 or limit == NO_WRITES)
 
 
 @contextmanager

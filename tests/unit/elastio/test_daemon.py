@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.actions import Action, AttachCacheSet, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
+from elastio.actions import Action, AttachCacheSet, BypassCache, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
 from elastio.config import Config, parse
 from elastio.daemon import CloudDoor, lost_on
 from elastio.errors import ConfigError
@@ -69,7 +69,9 @@ ATTACH = AttachCacheSet(CacheSetUuid("set"), Serial("vol-1"), flush_mb_s=None)
 
 
 @pytest.mark.parametrize("held", sorted(throttle.OURS))
-@pytest.mark.parametrize(("action", "freed"), [(ATTACH, True), (HelpDetach(), True), (TuneBacking(), False)])
+@pytest.mark.parametrize(
+    ("action", "freed"), [(ATTACH, True), (BypassCache(), True), (HelpDetach(), True), (TuneBacking(), False)]
+)
 def test_an_action_that_was_lost_leaves_no_application_held_back(
     action: Action, freed: bool, held: str, tmp_path: Path
 ) -> None:

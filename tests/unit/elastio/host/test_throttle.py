@@ -17,6 +17,8 @@ HELD = f"{NUMBER} {throttle.SELDOM}"
 NO_WRITES = f"{NUMBER} {throttle.NO_WRITES}"
 FREE = f"{NUMBER} {throttle.FREE}"
 SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.SELDOM}"
+NOTHING = f"{NUMBER} {throttle.NOTHING}"
+NOTHING_SHOWN = f"{NUMBER} {throttle.NOTHING} riops=max wiops=max"
 NO_WRITES_SHOWN = f"{NUMBER} rbps=max {throttle.NO_WRITES} riops=max wiops=max"
 
 
@@ -36,7 +38,7 @@ def groups(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
         if not name.endswith("io.max"):
             plain(name, value)
         else:
-            kernel.lay(name, {HELD: SHOWN, NO_WRITES: NO_WRITES_SHOWN}.get(value, ""))
+            kernel.lay(name, {HELD: SHOWN, NO_WRITES: NO_WRITES_SHOWN, NOTHING: NOTHING_SHOWN}.get(value, ""))
 
     monkeypatch.setattr(kernel, "_take", take)
     return tree
@@ -88,14 +90,26 @@ def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
         throttle.hold_back(tree.kernel, NUMBER, lambda: True, lambda condition, _: condition())
 
 
-@pytest.mark.parametrize(("writes", "settled"), [(0, True), (1, False)])
-def test_writes_are_held_back_until_those_in_flight_are_done(writes: int, settled: bool, groups: Tree) -> None:
-    groups.kernel.lay("sys/block/bcache0/inflight", f"       5        {writes}")
+@pytest.mark.parametrize(
+    ("limit", "reads", "writes", "settled"),
+    [
+        (throttle.NO_WRITES, 5, 0, True),
+        (throttle.NO_WRITES, 0, 1, False),
+        (throttle.NOTHING, 0, 0, True),
+        (throttle.NOTHING, 1, 0, False),
+        (throttle.NOTHING, 0, 1, False),
+    ],
+)
+def test_requests_are_held_back_until_those_in_flight_are_done(
+    limit: str, reads: int, writes: int, settled: bool, groups: Tree
+) -> None:
+    groups.kernel.lay("sys/block/bcache0/inflight", f"       {reads}        {writes}")
     seen: list[str] = []
-    with throttle.without_writes(groups.kernel, "bcache0", waiting(groups, seen)) as is_settled:
+    shown = {throttle.NO_WRITES: NO_WRITES_SHOWN, throttle.NOTHING: NOTHING_SHOWN}[limit]
+    with throttle.quiet(groups.kernel, "bcache0", limit, waiting(groups, seen)) as is_settled:
         assert is_settled is settled
-        assert groups.kernel.read("sys/fs/cgroup/user.slice/io.max") == NO_WRITES_SHOWN
-    assert seen == [NO_WRITES_SHOWN]
+        assert groups.kernel.read("sys/fs/cgroup/user.slice/io.max") == shown
+    assert seen == [shown]
     assert written(groups)[-2:] == [("system.slice", FREE), ("user.slice", FREE)]
     assert "machine.slice" not in [group for group, _ in written(groups)]
 
@@ -103,7 +117,7 @@ def test_writes_are_held_back_until_those_in_flight_are_done(writes: int, settle
 def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> None:
     with (
         pytest.raises(HostError, match="no such cache"),
-        throttle.without_writes(groups.kernel, "bcache0", waiting(groups, [])),
+        throttle.quiet(groups.kernel, "bcache0", throttle.NOTHING, waiting(groups, [])),
     ):
         raise HostError("no such cache")
     assert written(groups)[-1] == ("user.slice", FREE)
@@ -111,7 +125,7 @@ def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> Non
 
 def test_writes_that_cannot_be_held_back_stop_nothing(tree: Tree) -> None:
     tree.kernel.lay("sys/block/bcache0/dev", NUMBER)
-    with throttle.without_writes(tree.kernel, "bcache0", waiting(tree, [])) as is_settled:
+    with throttle.quiet(tree.kernel, "bcache0", throttle.NO_WRITES, waiting(tree, [])) as is_settled:
         assert is_settled is False
     assert tree.kernel.writes == []
 
@@ -128,6 +142,17 @@ def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: Bcac
     at = names.index("attach")
     assert max(held) < at
     assert names[at + 1 : at + 3] == ["system.slice", "user.slice"]
+
+
+def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(groups: Tree, host: BcacheHost) -> None:
+    groups.attached("dirty")
+    groups.kernel.lay("sys/block/bcache0/inflight", "       0        0")
+    host.bypass_cache()
+    values = [value for name, value in groups.kernel.writes if "io.max" in name or name.endswith("cache_mode")]
+    assert values == [NOTHING, NOTHING, "none", FREE, FREE]
+    groups.kernel.writes.clear()
+    host.bypass_cache()
+    assert groups.kernel.writes == []
 
 
 def test_only_a_detach_that_waits_is_helped(groups: Tree, host: BcacheHost) -> None:
