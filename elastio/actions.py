@@ -134,8 +134,18 @@ class EnterPhase2:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitWrites:
+    """Hold applications' writes to so many MB/s, so that a flush that must come to an end does; None: no limit."""
+
+    mb_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class BypassCache:
-    """The last part of phase 2: writes bypass the cache, so that it comes to hold nothing. Cannot be reversed."""
+    """The end of phase 2: the cache is clean, and stays so, because writes bypass it. Cannot be reversed.
+
+    Refused while anything is dirty, though it holds all requests back for a moment to let the last of it be flushed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,7 @@ HostAction: TypeAlias = (
     | EnterPhase1
     | EnterPhase2
     | BypassCache
+    | LimitWrites
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk

@@ -26,6 +26,7 @@ from elastio.actions import (
     HelpDetach,
     Identify,
     Lane,
+    LimitWrites,
     ListVolumes,
     LookForNotice,
     MarkVolume,
@@ -56,6 +57,7 @@ PlainHostAction: TypeAlias = (
     | EnterPhase1
     | EnterPhase2
     | BypassCache
+    | LimitWrites
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk
@@ -164,6 +166,8 @@ class Executor:
                 host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():
                 host.enter_phase2()
+            case LimitWrites():
+                host.limit_writes(action.mb_s)
             case BypassCache():
                 host.bypass_cache()
             case SetFlush():

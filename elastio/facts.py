@@ -18,6 +18,7 @@ from elastio.actions import (
     Formatted,
     Identify,
     Lane,
+    LimitWrites,
     ListVolumes,
     LookForNotice,
     MarkVolume,
@@ -106,9 +107,12 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_notice(state, outcome, obs, policy)
     if isinstance(outcome.action, TuneBacking):
         return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
-    cycle = state.cycle
-    if cycle is None:
-        return state
+    if outcome.action == LimitWrites(None):
+        return replace(state, limit_pace=_next_pace(state.limit_pace, outcome, obs))
+    return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
+
+
+def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
     asked = cycle.paced(outcome.action)
     cycle = cycle.with_pace(outcome.action, _next_pace(asked, outcome, obs))
     counts = not is_read(outcome.action) and not isinstance(outcome.action, MarkVolume)

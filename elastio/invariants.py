@@ -17,6 +17,7 @@ from elastio.actions import (
     EnterPhase1,
     EnterPhase2,
     FormatCache,
+    LimitWrites,
     MarkVolume,
     RegisterBacking,
     ReleaseCacheDisk,
@@ -55,7 +56,7 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
             bypassed = backing is not None and backing.cache_mode is not CacheMode.WRITEBACK
             stale = "writes that bypass the cache are in flight: reads would keep what was there before them"
             return _foreign(backing.cache_set if backing else None, cycle) or (stale if bypassed else "")
-        case EnterPhase2() | BypassCache() | SetFlush():
+        case EnterPhase2() | BypassCache() | SetFlush() | LimitWrites(mb_s=float()):
             backing = _backing(obs)
             return _foreign(backing.cache_set if backing else None, cycle)
         case DetachCacheSet():

@@ -157,6 +157,7 @@ class BackingView:
     size_bytes: int
     flush_full_speed: bool = False  # the phase-2 rate settings are in force
     flush_limit_mb_s: float | None = None  # of background flushing, where one is in force
+    write_limit_mb_s: float | None = None  # of applications' writes to the adaptive device, where the agent set one
     adaptive_name: str = ""  # bcacheN, once it runs
     disk_name: str = ""  # the whole disk the backing device is or lies on
     available_percent: int | None = None

@@ -123,8 +123,12 @@ class CacheHost(Protocol):
 
     def enter_phase2(self) -> None: ...
 
+    def limit_writes(self, mb_s: float | None) -> None:
+        """Applications write at most so fast until None takes it back. `look` shows it."""
+        ...
+
     def bypass_cache(self) -> None:
-        """Writes go past the cache until it is detached: a read that fills it while one is in flight keeps the old."""
+        """Writes go past the clean cache until it is detached. Refused while it is dirty, even without new writes."""
         ...
 
     def set_flush(self, mb_s: float | None) -> None: ...

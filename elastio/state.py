@@ -224,6 +224,7 @@ class AgentState:
     listed_at: float | None = None
     list_pace: Pace = NEVER_ASKED
     tune_pace: Pace = NEVER_ASKED
+    limit_pace: Pace = NEVER_ASKED
     identity: Identity | None = None
     identity_pace: Pace = NEVER_ASKED
     notice: Notice | None = None

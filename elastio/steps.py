@@ -23,6 +23,7 @@ from elastio.actions import (
     FormatCache,
     HelpDetach,
     Identify,
+    LimitWrites,
     ListVolumes,
     LookForNotice,
     MarkVolume,
@@ -41,8 +42,10 @@ from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Pace, Phase
 from elastio.units import MB
 
-# Of flushing at the backing volume's speed: so much dirty data is little.
-LAST_S = 2.0
+# Of flushing at the backing volume's speed: applications can be held back for so long, and need not be for longer.
+LAST_S, LOOK_S = 0.5, 0.2
+# Of the backing volume's bandwidth: what applications may write to the cache while it has to become clean.
+LIMITED = 0.5
 # Of the time that the flush would take if nothing were written meanwhile, and what a short one may take besides.
 OVERDUE, SLACK_S = 2.0, 10.0
 
@@ -83,6 +86,15 @@ def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
         action = RegisterBacking()
         pace = state.cycle.paced(action) if state.cycle else state.tune_pace
         return _ask(action, pace, obs, f"{obs.host.dropped}, the backing device, to be registered again")
+    if backing is not None and backing.write_limit_mb_s is not None and state.phase is not Phase.FLUSHING:
+        return _first(
+            _ask(LimitWrites(None), state.limit_pace, obs, "applications to be let go"), _tuned_step(state, obs, policy)
+        )
+    return _tuned_step(state, obs, policy)
+
+
+def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
+    backing = obs.host.backing if obs.host else None
     if backing is None or backing.tuned or state.phase is Phase.FAULTED:
         return _step(state, obs, policy)
     tune = _ask(TuneBacking(), state.tune_pace, obs, "the backing device to be tuned")
@@ -218,24 +230,26 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if not backing.flush_full_speed or not backing.writeback_running:
         action: Action = EnterPhase2()
         return _ask(action, cycle.paced(action), obs, "phase 2 settings")
-    if backing.cache_mode is not CacheMode.NONE and is_for_good(state, cycle, backing, obs.now, policy):
-        action = BypassCache()
-        return _ask(action, cycle.paced(action), obs, "writes to bypass the cache")
-    return Plan(wake_at=obs.now + 1.0, waiting_for="the dirty data to reach the backing device")
+    waiting = "the dirty data to reach the backing device"
+    if backing.cache_mode is CacheMode.NONE:
+        return Plan(wake_at=obs.now + 1.0, waiting_for=waiting)
+    left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
+    bypass = BypassCache()
+    if left_s <= LAST_S:
+        return _ask(bypass, cycle.paced(bypass), obs, "the last dirty data to reach the backing device")
+    look = Plan(wake_at=obs.now + min(1.0, max(LOOK_S, left_s - LAST_S)), waiting_for=waiting)
+    if backing.write_limit_mb_s is None and must_end(state, cycle, obs.now, policy):
+        limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
+        return _first(_ask(limit, cycle.paced(limit), obs, "applications to be slowed down"), look)
+    return look
 
 
-def is_for_good(state: AgentState, cycle: Cycle, backing: BackingView, now: float, policy: Policy) -> bool:
-    """Whether phase 2 shall not be reversed any more.
-
-    Somebody wants the cache away whatever the load; or little is left; or what applications write keeps the cache from
-    becoming clean. Not before: from then on they wait for the backing volume, and a load that returns, for a new cache.
-    """
-    if cycle.forced or state.paused or holds.wants_flush(state) or backing.cache_mode is not CacheMode.WRITEBACK:
+def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:
+    """Whether a flush comes first even under load: somebody wants the cache away, or it takes far too long."""
+    if cycle.forced or state.paused or holds.wants_flush(state):
         return True
-    bytes_s = policy.backing_bandwidth_mb_s * MB
-    expected_s = cycle.flush_started_dirty_bytes / bytes_s
-    began = now if cycle.marks.quiet is None else cycle.marks.quiet
-    return backing.dirty_bytes <= LAST_S * bytes_s or now - began > OVERDUE * expected_s + SLACK_S
+    expected_s = cycle.flush_started_dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
+    return cycle.marks.quiet is not None and now - cycle.marks.quiet > OVERDUE * expected_s + SLACK_S
 
 
 def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None:

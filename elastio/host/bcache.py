@@ -21,6 +21,7 @@ from elastio.units import KIB
 
 REGISTER_S = 10.0
 UNREGISTER_S = 20.0
+CLEAN_S = 2.0
 POLL_S = 0.02
 # 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
 # than about 512 buckets and works badly with few.
@@ -102,14 +103,33 @@ class BcacheHost:
     def enter_phase2(self) -> None:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
+    def limit_writes(self, mb_s: float | None) -> None:
+        backing = self._backing()
+        if mb_s is None or backing.adaptive is None:
+            throttle.release(self.sysfs)
+        else:
+            throttle.limit_writes(self.sysfs, self.sysfs.read(f"sys/block/{backing.adaptive}/dev"), mb_s)
+
     def bypass_cache(self) -> None:
         """At a moment without a request in flight, where that can be had: see `throttle`."""
         backing = self._require_attached()
-        if backing.adaptive is None or self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
-            tuning.bypass(self.sysfs, backing.directory)
+        if self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
             return
-        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait):
-            tuning.bypass(self.sysfs, backing.directory)
+        if backing.adaptive is None:
+            self._bypass_if_clean(backing, 0.0)
+            return
+        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait) as is_quiet:
+            self._bypass_if_clean(backing, CLEAN_S if is_quiet else 0.0)
+
+    def _bypass_if_clean(self, backing: Backing, seconds: float) -> None:
+        if not self._wait(lambda: self._is_clean(backing), seconds):
+            raise DeviceBusyError(f"{backing.device} is still dirty: writes do not bypass its cache yet")
+        tuning.bypass(self.sysfs, backing.directory)
+
+    def _is_clean(self, backing: Backing) -> bool:
+        """After a crash `clean` may lag behind; `dirty_data` tells then."""
+        state = self.sysfs.read(f"{backing.directory}/state")
+        return state == CacheState.CLEAN and parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0
 
     def set_flush(self, mb_s: float | None) -> None:
         tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)

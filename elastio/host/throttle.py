@@ -1,35 +1,40 @@
 """Hold back the requests of applications for a moment, above bcache.
 
-`io.max` of the cgroups right below the root, for the adaptive device alone. Three occasions ask for it:
+`io.max` of the cgroups right below the root, for the adaptive device alone. Four occasions ask for it:
 
 - a cache is attached: writes wait until those in flight have reached the backing device. A read that fills the new
   cache while an older write to the same block is still on its way past it would put what was there before into it;
-- writes begin to bypass the cache: all requests wait until those in flight are done, lest a read that was let in to
-  fill the cache does so beside the first write that bypasses it;
+- writes begin to bypass the cache: all requests wait until nothing is dirty or in flight. A write that bypasses a dirty
+  block takes it out of the index before it has itself reached the backing device: until then a read finds what was
+  there before both, and after a power cut so would everybody;
+- a flush that must come to an end although applications write: they write at most so fast, until it has;
 - a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
   then come so far apart that there is.
 
-A limit is taken back before the call returns, whatever happens; only a kill in between leaves it. The agent takes it
-back when it gives up the child that held it, and when it starts. Kernel threads are in the root cgroup, which cannot
-be limited. Freezing cgroups would do as well, but a kill in between would leave everything frozen.
+But for the last one a limit is taken back before the call returns, whatever happens; only a kill in between leaves it.
+The agent takes it back when it gives up the child that held it, and when it starts. Kernel threads are in the root
+cgroup, which cannot be limited. Freezing cgroups would do as well, but a kill would leave everything frozen.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
+from elastio.units import MB
 
 CGROUPS = "sys/fs/cgroup"
 # Unusual figures, by which a limit that was left behind is known to be the agent's. The kernel takes none below 2.
 SELDOM = "riops=11 wiops=11"
 NO_WRITES = "wbps=2"
 NOTHING = "rbps=2 wbps=2"
-OURS = frozenset(
+MOMENTARY = frozenset(
     {f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{NOTHING} riops=max wiops=max"}
 )
+LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, and the mark that it is ours
 FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
 # What was in flight when the last request was let through: at most the disk's queue and a request of each application.
@@ -69,7 +74,7 @@ def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
 @contextmanager
 def limited(sysfs: Sysfs, number: str, limit: str) -> Iterator[tuple[str, ...]]:
     """The cgroups that have the limit inside."""
-    groups = tuple(g for g in _groups(sysfs) if _limits(sysfs, g).get(number) in (None, *OURS))
+    groups = _free(sysfs, number)
     try:
         for group in groups:
             sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
@@ -83,7 +88,7 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
     Asks nothing of bcache. Raises HostError after trying all.
     """
-    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if limits in OURS)
+    found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if is_ours(limits))
     failed = []
     for group, number in found:
         try:
@@ -93,6 +98,31 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
     if failed:
         raise HostError(f"applications may still be held back: {failed[0]}")
     return tuple(group for group, _ in found)
+
+
+def limit_writes(sysfs: Sysfs, number: str, mb_s: float) -> None:
+    """Until `release`. Raises HostError where no cgroup can be limited."""
+    groups = _free(sysfs, number)
+    if not groups:
+        raise HostError("no cgroup below the root offers io.max: applications cannot be slowed down")
+    for group in groups:
+        sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} wbps={max(1, round(mb_s * MB / 1000))}111")
+
+
+def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
+    """The limit that `limit_writes` set, or None."""
+    shown = (LASTING.fullmatch(_limits(sysfs, group).get(number, "")) for group in _groups(sysfs))
+    return next((int(found[1]) * 1000 / MB for found in shown if found), None)
+
+
+def is_ours(limits: str | None) -> bool:
+    return limits is not None and (limits in MOMENTARY or LASTING.fullmatch(limits) is not None)
+
+
+def _free(sysfs: Sysfs, number: str) -> tuple[str, ...]:
+    """The cgroups on which nobody else has put a limit."""
+    shown = {g: _limits(sysfs, g).get(number) for g in _groups(sysfs)}
+    return tuple(g for g, limits in shown.items() if limits is None or is_ours(limits))
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio.errors import HostError
-from elastio.host import blockdev, overflow, superblock, tuning
+from elastio.host import blockdev, overflow, superblock, throttle, tuning
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 
@@ -97,12 +97,18 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
+        write_limit_mb_s=_write_limit_mb_s(sysfs, backing),
         available_percent=int(available) if available else None,
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         overflow_bytes=overflow.read(sysfs),
     )
+
+
+def _write_limit_mb_s(sysfs: Sysfs, backing: Backing) -> float | None:
+    number = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "") if backing.adaptive else ""
+    return throttle.write_limit_mb_s(sysfs, number) if number else None
 
 
 def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> tuple[DiskView, ...]:

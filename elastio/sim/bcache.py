@@ -48,6 +48,7 @@ class Bcache:
     mode: CacheMode = CacheMode.WRITETHROUGH
     pace: Pace = Pace.TRICKLE
     limit_mb_s: float = 0.0  # of a limited pace
+    write_limit_mb_s: float | None = None  # of applications' writes, above bcache
     writeback_running: bool = True
     tuned: bool = False
     cache: CacheContent | None = None

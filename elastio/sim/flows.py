@@ -6,6 +6,7 @@ come first served, for reads and writes together, as the caps of hypervisors and
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -111,7 +112,20 @@ class WriteFlow:
         self._route = Route.BYPASS
         self._version = 0
         self._again: int | None = None
+        self._tokens = math.inf
         self.block: int | None = None
+
+    def begin(self, seconds: float, *, held: bool) -> None:
+        """A step starts: writes have a limit, or are held back; one that is under way comes to its end then."""
+        limit = self._bcache.write_limit_mb_s
+        if held:
+            self._tokens = float(self._left) if self.block is not None else 0.0
+        elif limit is None:
+            self._tokens = math.inf
+        else:
+            saved = 0.0 if math.isinf(self._tokens) else self._tokens
+            most = max(float(self._bcache.block_bytes), seconds * limit * MB)
+            self._tokens = min(saved + seconds * limit * MB, most)
 
     def reset(self) -> None:
         """Drop what is in flight: it was never acknowledged, so the application will write it again."""
@@ -135,9 +149,11 @@ class WriteFlow:
         """Move at most one quantum; the bytes moved."""
         if not self.start(load) or self.block is None:
             return 0
-        moved = budget.spend(NEEDS[self._route], self._left)
+        may = self._left if math.isinf(self._tokens) else min(self._left, int(self._tokens))
+        moved = budget.spend(NEEDS[self._route], may)
         self._count(moved)
         self._left -= moved
+        self._tokens -= moved
         if self._left == 0:
             block = self.block
             self._end()
@@ -146,7 +162,9 @@ class WriteFlow:
         return moved
 
     def start(self, load: Load) -> bool:
-        """Ask for the next block unless one is in flight; False when there is none."""
+        """Ask for the next block unless one is in flight; False when there is none, or none is let through."""
+        if self.block is None and self._tokens < 1:
+            return False
         if self.block is None:
             self.block, self._again = (load.next_write() if self._again is None else self._again), None
             if self.block is not None:

@@ -13,6 +13,8 @@ from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel, check_disk
 
+# For so long a bypass holds writes back, so that the last dirty data can be flushed.
+HOLD_S = 2.0
 HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
     Kind.BUSY: (DeviceBusyError, "device or resource busy"),
@@ -79,8 +81,12 @@ class SimHost:
         """See `ports.CacheHost`."""
         self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
 
-    def bypass_cache(self) -> None:
+    def limit_writes(self, mb_s: float | None) -> None:
         """See `ports.CacheHost`."""
+        self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
+
+    def bypass_cache(self) -> None:
+        """See `ports.CacheHost`. While dirty it lets no write begin for HOLD_S, and is refused."""
         self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def set_flush(self, mb_s: float | None) -> None:
@@ -147,6 +153,7 @@ class SimHost:
             size_bytes=self._kernel.settings.backing_bytes,
             flush_full_speed=bcache.pace is Pace.FULL,
             flush_limit_mb_s=bcache.flush_limit_mb_s,
+            write_limit_mb_s=bcache.write_limit_mb_s,
             adaptive_name="bcache0" if bcache.running else "",
             disk_name="vdb",
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
@@ -212,8 +219,15 @@ class SimHost:
         bcache.pace, bcache.writeback_running = Pace.FULL, True
 
     def _bypass(self) -> None:
-        self._attached_device()
+        bcache = self._attached_device()
+        if bcache.state is not CacheState.CLEAN or bcache.dirty_bytes:
+            self._kernel.hold_writes(HOLD_S)
+            raise DeviceBusyError("the device is still dirty: writes do not bypass its cache yet")
         self._kernel.set_mode(CacheMode.NONE)
+        bcache.write_limit_mb_s = None
+
+    def _limit_writes(self, mb_s: float | None) -> None:
+        self._backing_device().write_limit_mb_s = mb_s
 
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)

@@ -62,7 +62,7 @@ class SimKernel:
         self.away: dict[Serial, SimDisk] = {}
         self.always_busy = False
         self.registered = True
-        self._held_back_until = 0.0
+        self._held_back_until = self._writes_held_until = 0.0
         self.boots = 0
         self.boot_id = self.new_uuid()
         self._backing_use = 0.0
@@ -99,6 +99,7 @@ class SimKernel:
         had = budget.backing
         if self.bcache.running and self.registered:
             load.begin(seconds)
+            self._write.begin(seconds, held=self._holds_writes)
             self._flush.begin(seconds)
             self._share(load, budget)
             self.bcache.settle()
@@ -127,6 +128,8 @@ class SimKernel:
         mb_s = cache.mb_s * self.settings.cache_efficiency if cache else 0.0
         if self.bcache.running and self.registered:
             load.rest(steps, seconds)
+            for _ in range(steps if self.bcache.write_limit_mb_s is not None else 1):
+                self._write.begin(seconds, held=self._holds_writes)
             self._flush.rest(steps, seconds)
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
@@ -213,6 +216,7 @@ class SimKernel:
         self._drop_in_flight()
         self.bcache.unlink()
         self.bcache.overflow_bytes = 0
+        self.bcache.write_limit_mb_s, self._writes_held_until = None, 0.0
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
@@ -275,6 +279,14 @@ class SimKernel:
     def hold_back(self, seconds: float) -> None:
         """Let no request of the application be in flight for a moment."""
         self._held_back_until = self.clock.elapsed() + seconds
+
+    def hold_writes(self, seconds: float) -> None:
+        """Let no write of the application begin for a moment."""
+        self._writes_held_until = self.clock.elapsed() + seconds
+
+    @property
+    def _holds_writes(self) -> bool:
+        return self.clock.elapsed() < self._writes_held_until
 
     def drop_backing(self) -> None:
         """The last close of a device whose cache died: bcache lets go of the backing device too."""

@@ -68,7 +68,7 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
 ATTACH = AttachCacheSet(CacheSetUuid("set"), Serial("vol-1"), flush_mb_s=None)
 
 
-@pytest.mark.parametrize("held", sorted(throttle.OURS))
+@pytest.mark.parametrize("held", sorted(throttle.MOMENTARY))
 @pytest.mark.parametrize(
     ("action", "freed"), [(ATTACH, True), (BypassCache(), True), (HelpDetach(), True), (TuneBacking(), False)]
 )

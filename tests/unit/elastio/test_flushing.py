@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import BypassCache, EnterPhase1, EnterPhase2
+from elastio.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites
 from elastio.machine import decide
-from elastio.model import BackingView, CacheMode, Request, RequestKind
+from elastio.model import BackingView, CacheMode, CacheState, Request, RequestKind
 from elastio.state import AgentState, Hold, HoldReason, Marks, Phase
-from elastio.steps import LAST_S, OVERDUE, SLACK_S
+from elastio.steps import LAST_S, LIMITED, LOOK_S, OVERDUE, SLACK_S
 from elastio.units import MB
 
 from .values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, seen, state
@@ -41,34 +41,54 @@ def test_the_flush_begins_with_writes_still_going_to_the_cache() -> None:
     assert actions(flushing(), at_full_speed()) == ()
 
 
-def test_writes_bypass_the_cache_once_little_is_left() -> None:
+def test_writes_begin_to_bypass_the_cache_when_hardly_anything_is_left() -> None:
     assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE + 1)) == ()
     assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
     assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
 
 
+def test_the_next_look_is_when_little_will_be_left() -> None:
+    for dirty, wait_s in ((MUCH, 1.0), (int(1.5 * LITTLE), 0.5 * LAST_S), (LITTLE + 1, LOOK_S)):
+        found = decide(flushing(), seen(host(at_full_speed(dirty_bytes=dirty), DISK)), POLICY)
+        assert found.wake_at == pytest.approx(NOW + wait_s)
+
+
 HELD = Hold(HoldReason.SNAPSHOT, NOW + 600)
+SLOWED = LimitWrites(LIMITED * POLICY.backing_bandwidth_mb_s)
 
 
 @pytest.mark.parametrize(
     "before", [flushing(forced=True), replace(flushing(), paused=True), replace(flushing(), hold=HELD)]
 )
-def test_writes_bypass_the_cache_at_once_where_somebody_wants_it_away(before: AgentState) -> None:
-    assert actions(before, at_full_speed()) == (BypassCache(),)
+def test_applications_are_slowed_down_where_somebody_wants_the_cache_away(before: AgentState) -> None:
+    assert actions(before, at_full_speed()) == (SLOWED,)
+    assert actions(before, at_full_speed(write_limit_mb_s=SLOWED.mb_s)) == ()
+    assert actions(before, at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
 
 
-def test_writes_bypass_a_cache_that_they_keep_from_becoming_clean() -> None:
+def test_applications_that_keep_a_cache_from_becoming_clean_are_slowed_down() -> None:
     allowed_s = OVERDUE * MUCH / (POLICY.backing_bandwidth_mb_s * MB) + SLACK_S
-    for quiet, expected in ((NOW - allowed_s + 1, ()), (NOW - allowed_s - 1, (BypassCache(),))):
+    for quiet, expected in ((NOW - allowed_s + 1, ()), (NOW - allowed_s - 1, (SLOWED,))):
         before = flushing()
         assert before.cycle is not None
         late = replace(before.cycle, marks=replace(before.cycle.marks, quiet=quiet))
         assert actions(replace(before, cycle=late), at_full_speed()) == expected
 
 
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.IDLE])
+def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
+    of = None if phase is Phase.IDLE else cycle(marks=Marks(boosted=NOW - 60))
+    view = at_full_speed(write_limit_mb_s=10.0, **({} if of else {"cache_set": None, "state": CacheState.NO_CACHE}))
+    before = state(phase, of, load=HIGH, paused=phase is Phase.IDLE)
+    found = decide(before, seen(host(view, DISK)), POLICY)
+    assert found.actions == (LimitWrites(None),)
+    assert found.state.phase is phase
+
+
 @pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
-def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none(mode: CacheMode) -> None:
-    assert actions(flushing(), at_full_speed(cache_mode=mode)) == (BypassCache(),)
+def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none_once_clean(mode: CacheMode) -> None:
+    assert actions(flushing(), at_full_speed(cache_mode=mode)) == ()
+    assert actions(flushing(), at_full_speed(cache_mode=mode, dirty_bytes=0)) == (BypassCache(),)
 
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])

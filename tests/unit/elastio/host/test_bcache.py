@@ -38,7 +38,7 @@ def test_phase_2_flushes_at_full_speed_and_leaves_the_mode_alone(tree: Tree, hos
 
 
 def test_a_bypass_is_mode_none_and_is_written_once(tree: Tree, host: BcacheHost) -> None:
-    tree.attached("dirty")
+    tree.attached("clean")
     host.bypass_cache()
     host.bypass_cache()
     assert leaf_writes(tree.kernel) == [("cache_mode", "none")]

@@ -144,8 +144,36 @@ def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: Bcac
     assert names[at + 1 : at + 3] == ["system.slice", "user.slice"]
 
 
-def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(groups: Tree, host: BcacheHost) -> None:
+def test_applications_are_slowed_down_until_it_is_taken_back(groups: Tree, host: BcacheHost) -> None:
     groups.attached("dirty")
+    host.limit_writes(8.25)
+    assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
+    groups.kernel.lay("sys/fs/cgroup/system.slice/io.max", f"{NUMBER} rbps=max wbps=8250111 riops=max wiops=max")
+    view = host.look(()).backing
+    assert view is not None
+    assert view.write_limit_mb_s == 8.25
+    host.limit_writes(None)
+    assert written(groups)[-1] == ("system.slice", FREE)
+    assert groups.kernel.read("sys/fs/cgroup/system.slice/io.max") == ""
+
+
+def test_a_limit_of_an_administrator_is_not_taken_for_the_agents(groups: Tree, host: BcacheHost) -> None:
+    groups.kernel.lay("sys/fs/cgroup/system.slice/io.max", f"{NUMBER} rbps=max wbps=8250000 riops=max wiops=max")
+    view = host.look(()).backing
+    assert view is not None
+    assert view.write_limit_mb_s is None
+
+
+def test_a_cache_that_stays_dirty_is_not_bypassed(groups: Tree, host: BcacheHost) -> None:
+    groups.attached("dirty")
+    with pytest.raises(DeviceBusyError, match="still dirty"):
+        host.bypass_cache()
+    assert written(groups)[-1] == ("user.slice", FREE)
+    assert "none" not in [value for _, value in groups.kernel.writes]
+
+
+def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(groups: Tree, host: BcacheHost) -> None:
+    groups.attached("clean")
     groups.kernel.lay("sys/block/bcache0/inflight", "       0        0")
     host.bypass_cache()
     values = [value for name, value in groups.kernel.writes if "io.max" in name or name.endswith("cache_mode")]

@@ -89,8 +89,8 @@ class Machine:
 
     def drain(self) -> None:
         self.host.enter_phase2()
-        self.host.bypass_cache()
         self.run(10.0)
+        self.host.bypass_cache()
 
     def leave(self, cache_set: CacheSetUuid) -> None:
         self.drain()

@@ -114,7 +114,7 @@ def test_phase_2_flushes_at_parity_with_applications(machine: Any) -> None:
     machine.boost()
     machine.write(range(160), 2.0)
     machine.host.enter_phase2()
-    machine.host.bypass_cache()
+    machine.kernel.set_mode(CacheMode.NONE)
     machine.app.writes.extend(range(1000, 2000))
     seen = rates(machine)
     assert seen["app_write"] == pytest.approx(2.0, rel=0.15)
@@ -137,7 +137,7 @@ def test_a_bypassed_write_over_a_dirty_block_wins(machine: Any) -> None:
     machine.boost()
     machine.write(range(50), 1.0)
     machine.host.enter_phase2()
-    machine.host.bypass_cache()
+    machine.kernel.set_mode(CacheMode.NONE)
     machine.write(range(50), 10.0)
     bcache = machine.kernel.bcache
     assert machine.dirty == 0

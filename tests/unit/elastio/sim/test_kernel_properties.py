@@ -14,6 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from elastio.errors import DeviceBusyError
 from elastio.model import CacheMode, CacheState, Serial
 from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
@@ -79,7 +80,12 @@ class KernelRules(RuleBasedStateMachine):
     @precondition(lambda self: self.bcache.cache_set is not None)
     @rule()
     def bypass(self) -> None:
-        self.machine.host.bypass_cache()
+        try:
+            self.machine.host.bypass_cache()
+        except DeviceBusyError:
+            assert self.bcache.sb_dirty
+        else:
+            assert not self.bcache.dirty_bytes
 
     @precondition(lambda self: self.bcache.cache_set is not None)
     @rule(mb_s=st.sampled_from([0.0, 3.0, None]))
