@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,9 +83,15 @@ def ask(kind: RequestKind) -> Callable[[Simulation], None]:
     return act
 
 
+def _ask_to_end(sim: Simulation) -> None:
+    """An agent that stands still does not answer, and systemd kills it like any other."""
+    with suppress(TimeoutError):
+        sim.ask(RequestKind.SHUTDOWN)
+
+
 def stop_service(sim: Simulation) -> None:
     """`systemctl stop`, and a start some time later: what is under way goes on without the agent."""
-    sim.ask(RequestKind.SHUTDOWN)
+    _ask_to_end(sim)
     sim.kill_agent()
     sim.run_for(DOWN_S)
     sim.start_agent()
@@ -92,7 +99,7 @@ def stop_service(sim: Simulation) -> None:
 
 def shut_down(sim: Simulation) -> None:
     """The service is stopped with its machine, which boots again: no worse than a power cut."""
-    sim.ask(RequestKind.SHUTDOWN)
+    _ask_to_end(sim)
     sim.kill_agent()
     sim.power_cut()
 

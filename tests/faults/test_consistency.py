@@ -22,9 +22,10 @@ def checked() -> Iterator[tuple[Lab, Checker]]:
         yield made
 
 
-def test_the_checker_sees_stale_reads_with_writearound_and_none_with_none(checked: tuple[Lab, Checker]) -> None:
+def test_the_checker_sees_stale_reads_with_writearound_and_over_dirty_data(checked: tuple[Lab, Checker]) -> None:
     lab, checker = checked
     assert by_hand(lab, checker, "none", print) == 0
+    assert by_hand(lab, checker, "none", print, over_dirty=True) > 0
     assert by_hand(lab, checker, "writearound", print) > 0
 
 

@@ -111,10 +111,11 @@ def _reverse(lab: Lab, checker: Checker, say: Say) -> bool:
     return ("flushing", "boosting") in _steps(lab)
 
 
-def by_hand(lab: Lab, checker: Checker, mode: str, say: Say) -> int:
-    """Wrong reads in phase 2 with the cache in `mode`, which is set while the agent is stopped; then all goes on.
+def by_hand(lab: Lab, checker: Checker, mode: str, say: Say, *, over_dirty: bool = False) -> int:
+    """Wrong reads with the cache in `mode`, which is set while the agent is stopped; then all goes on.
 
-    `none` is what the agent uses. `writearound` is what it must not use, and what a checker has to see.
+    `none` over a clean cache is what the agent uses. `writearound`, and `none` over dirty data, are what it must not use,
+    and what a checker has to see.
     """
     guest = lab.guest
     checker.burst()
@@ -122,9 +123,18 @@ def by_hand(lab: Lab, checker: Checker, mode: str, say: Say) -> int:
     _wait(lab, "boosting")
     guest.check(["systemctl", "stop", "elastiod"], timeout_s=120)
     directory = f"/sys/block/{lab.device()}/bcache"
-    guest.check(["sh", "-c", f"echo {mode} > {directory}/cache_mode && echo 1 > {directory}/writeback_running"])
+    lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
+    guest.check(["sh", "-c", f"echo {int(not over_dirty)} > {directory}/writeback_running"])
+    if over_dirty:
+        dwell(checker, READS, READS_S)
+    else:
+        checker.pace("slow")
+        clean = ["grep", "-q", "clean", f"{directory}/state"]
+        lab.wait_until(lambda: lab.succeeds(*clean), PHASE_S, "the cache to be clean")
     before = checker.counts()["wrong"]
-    say(f"{mode} by hand")
+    guest.check(["sh", "-c", f"echo {mode} > {directory}/cache_mode"])
+    checker.pace("full")
+    say(f"{mode} by hand{', over dirty data' if over_dirty else ''}")
     dwell(checker, 2 * READS, 2 * READS_S)
     wrong = checker.counts()["wrong"] - before
     checker.pace("slow")
