@@ -114,8 +114,8 @@ def _reverse(lab: Lab, checker: Checker, say: Say) -> bool:
 def by_hand(lab: Lab, checker: Checker, mode: str, say: Say, *, over_dirty: bool = False) -> int:
     """Wrong reads with the cache in `mode`, which is set while the agent is stopped; then all goes on.
 
-    `none` over a clean cache is what the agent uses. `writearound`, and `none` over dirty data, are what it must not use,
-    and what a checker has to see.
+    `none` over a clean cache is what the agent uses. `writearound`, and `none` over dirty data, it must not use: those
+    are what a checker has to see.
     """
     guest = lab.guest
     checker.burst()
