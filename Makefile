@@ -112,7 +112,7 @@ bench: setup ## What the daemon costs at rest
 	$(BIN)/elastio-testbed bench --json out/bench/result.json
 
 faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
-	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --json out/faults/result.json
+	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
 evaluation: setup ## Write the tables of docs/evaluation.md anew, from the results in docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
