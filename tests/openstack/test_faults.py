@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from elastio_testbed.image import build_guest_image
 from elastio_testbed.openstack.faults import KINDS, Kind, Runner
-from elastio_testbed.openstack.lab import open_lab
 
 pytestmark = pytest.mark.guest
-
-SEED = 1
-
-
-@pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    """One guest for all runs, replaced only where a run has left it unfit."""
-    lab = open_lab(print)
-    lab.up(print)
-    with Runner(lab, build_guest_image(), SEED, print) as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))

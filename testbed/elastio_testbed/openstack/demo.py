@@ -190,8 +190,15 @@ class NovaGuest(Guest):
 
     def write_config(self, endpoint: Any, **overrides: str) -> None:
         """The agent's configuration; `overrides` replaces lines of [cache]."""
-        cache = {**self._config.get("cache", {}), **overrides}
-        text = config_text(self.backing_uuid, self.scaled, {**self._config, "cache": cache})
+        self.configure({"cache": overrides})
+
+    def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
+        """The agent's configuration with these changes, by their tables."""
+        tables: dict[str, dict[str, object]] = {}
+        for wanted in (self._config, changes):
+            for name, table in wanted.items():
+                tables[name] = {**tables.get(name, {}), **table}
+        text = config_text(self.backing_uuid, self.scaled, tables)
         self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode(), 0o640)
 
 

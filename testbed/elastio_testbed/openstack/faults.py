@@ -208,13 +208,17 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._discard()
 
+    def subject(self) -> NovaSubject:
+        """The guest that is fit for the next run. Raises LabError or HypervisorError when none comes up."""
+        if self._subject is None:
+            self._subject = self._stack.enter_context(booted(self._lab, self._image, self._say))
+        return self._subject
+
     def carry_out(self, kinds: Sequence[Kind]) -> Iterator[Story]:
         """The story of each run as soon as it is known. Raises LabError or HypervisorError when no guest comes up."""
         for kind in kinds:
             self._say(kind.name)
-            if self._subject is None:
-                self._subject = self._stack.enter_context(booted(self._lab, self._image, self._say))
-            story = self._story(kind, self._subject)
+            story = self._story(kind, self.subject())
             self._say(_told(story))
             if not story.is_sound:
                 self._discard()

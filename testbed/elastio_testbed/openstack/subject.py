@@ -121,6 +121,15 @@ class NovaSubject(Subject):
             time.sleep(POLL_S)
         return False
 
+    @contextmanager
+    def configured(self, changes: Mapping[str, Mapping[str, object]]) -> Iterator[None]:
+        """The configuration file with these changes for a while; the agent goes on with what it has read."""
+        self.guest.configure(changes)
+        try:
+            yield
+        finally:
+            self.guest.configure({})
+
     def failed_checks(self) -> dict[str, str]:
         """What `elastio doctor` finds wrong with the cloud: name and sentence of each."""
         done = self.guest.vm.agent.run(["elastio", "doctor", "--json"], timeout_s=DOCTOR_S)
