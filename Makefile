@@ -84,14 +84,15 @@ faults-short: setup ## One fault of each group, and the test for stale reads, in
 WITH_OPENSTACK = set -e; trap '$(BIN)/elastio-testbed cloud openstack down' EXIT; \
   $(BIN)/elastio-testbed cloud openstack up
 
-test-openstack: setup ## A real OpenStack on this machine: contract suite and demo, then stopped
+test-openstack: setup ## A real OpenStack on this machine: contract suite, demo and faults, then stopped
 	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=live $(BIN)/pytest -q tests/contract -k openstack; \
 	  $(BIN)/elastio-testbed cloud openstack status; \
 	  $(BIN)/elastio-testbed run demo --cloud openstack --scale 0.12 --bandwidth 0.5 \
-	    --json out/openstack/result.json --png out/openstack/result.png
+	    --json out/openstack/result.json --png out/openstack/result.png; \
+	  $(BIN)/pytest -q tests/openstack
 
 record-openstack: setup ## Record anew what the provider's tests play back
-	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=record $(BIN)/pytest -q tests/contract -k openstack_cloud
+	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=record $(BIN)/pytest -q tests/contract -k openstack
 
 wheel-test: setup ## Build the wheel and use it from a clean virtual environment
 	rm -rf build/wheel && mkdir -p build/wheel

@@ -53,6 +53,11 @@ def _identity(provider: OpenstackProvider) -> str:
 def _credential(provider: OpenstackProvider) -> str:
     login = provider.cloud().login()
     roles = sorted(login["roles"])
+    if not login["project"]:
+        raise AuthError(
+            f"Keystone accepts {login['user']}, but for no project; name this server's project in clouds.yaml, or use "
+            "an application credential of it."
+        )
     if roles and set(roles) <= {"reader"}:
         raise AuthError("The credential has the role reader only, which buys nothing; make one with the role member.")
     kind = (
@@ -74,6 +79,13 @@ def _volumes(provider: OpenstackProvider) -> str:
 
 
 def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
+    names = sorted(str(row["name"]) for row in provider.shown_types())
+    strange = sorted(set(provider.settings.types) - set(names))
+    if strange:
+        raise RefusedError(
+            f"Cinder shows no volume type {', '.join(strange)}, only {', '.join(names) or 'none'}; correct the name in "
+            f"[provider.openstack.types.{strange[0]}]."
+        )
     quoted = provider.quote(wanted)
     if not quoted.price_per_hour:
         raise RefusedError(

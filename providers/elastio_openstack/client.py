@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from keystoneauth1.adapter import Adapter
 from openstack.config import OpenStackConfig
@@ -19,9 +20,15 @@ MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
 MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
 _FAILED = 400
 
+# Inode, size and time of change of a file; None while there is none.
+Stamp: TypeAlias = tuple[int, int, int] | None
+
 
 class Cloud:
     """One project in one region. Safe to use from several threads.
+
+    A clouds.yaml that has changed is read anew before the next call: who replaces a revoked credential need not
+    restart the agent.
 
     A call is bounded by `timeout_s` of the settings for each of its requests: one, and where the token or the
     version of a service is not known yet three more.
@@ -31,6 +38,8 @@ class Cloud:
         self._settings = settings
         self._lock = threading.Lock()
         self._region: Any = None
+        self._file: Path | None = None  # clouds.yaml, where one was found
+        self._stamp: Stamp = None
         self._adapters: dict[str, Any] = {}
 
     def call(self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -77,10 +86,13 @@ class Cloud:
     def close(self) -> None:
         """Drop connections and token. The next call begins anew."""
         with self._lock:
-            if self._region is not None:
-                self._region.get_session().session.close()
-            self._region = None
-            self._adapters = {}
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._region is not None:
+            self._region.get_session().session.close()
+        self._region = None
+        self._adapters = {}
 
     def _adapter(self, service: str) -> Any:
         region = self._cloud_region()
@@ -100,6 +112,10 @@ class Cloud:
 
     def _cloud_region(self) -> Any:
         with self._lock:
+            stamp = _stamp(self._file)
+            # None: an editor is about to put the new one there, and the old credential may still be good.
+            if stamp is not None and stamp != self._stamp:
+                self._drop()
             if self._region is None:
                 self._region = self._made()
             return self._region
@@ -108,10 +124,20 @@ class Cloud:
         settings = self._settings
         files = {"config_files": [settings.clouds_file], "load_envvars": False} if settings.clouds_file else {}
         config = OpenStackConfig(app_name="elastio", app_version=elastio.__version__, **files)
+        self._file = Path(config.config_filename) if config.config_filename else None
+        self._stamp = _stamp(self._file)
         chosen = {"cloud": settings.cloud} if settings.cloud else {}
         if settings.region:
             chosen["region_name"] = settings.region
         return config.get_one(api_timeout=settings.timeout_s, **chosen)
+
+
+def _stamp(path: Path | None) -> Stamp:
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if found is not None else None
 
 
 def _content(response: Any) -> dict[str, Any]:

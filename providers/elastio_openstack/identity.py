@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from elastio.errors import RefusedError, TransientError
 from elastio_openstack import configdrive
@@ -41,15 +42,25 @@ class Who:
 
 
 def who(settings: Settings, places: Places | None = None) -> Who:
-    """From the settings, else cloud-init's instance data, else the config drive, else the metadata service.
+    """From the settings, cloud-init's instance data, the config drive, the firmware, or the metadata service.
+
+    The first that knows is believed. The firmware comes before the service: a kernel without a driver for the config
+    drive's CD-ROM is common, and the firmware needs neither driver nor network.
 
     Bounded by twice TIMEOUT_S. Raises TransientError when the metadata service is the last hope and does not
-    answer, RefusedError when it answers with something else.
+    answer, RefusedError when it answers with something else, or when the settings name another server than the
+    firmware does.
     """
-    if settings.instance_id:
-        return Who(settings.instance_id, "")
     places = places or Places()
-    return _from_cloud_init(places.cloud_init) or _from_drive(places.config_drive) or _from_service(settings)
+    if settings.instance_id:
+        _require_own(settings.instance_id, places.dmi)
+        return Who(settings.instance_id, "")
+    return (
+        _from_cloud_init(places.cloud_init)
+        or _from_drive(places.config_drive)
+        or _from_firmware(places.dmi)
+        or _from_service(settings)
+    )
 
 
 def detect(places: Places | None = None) -> bool:
@@ -57,7 +68,32 @@ def detect(places: Places | None = None) -> bool:
     places = places or Places()
     if _cloud_init_facts(places.cloud_init).get("cloud_name") == "openstack":
         return True
-    return any("openstack" in _text(places.dmi / name).lower() for name in ("sys_vendor", "product_name"))
+    return _is_novas(places.dmi)
+
+
+def _is_novas(dmi: Path) -> bool:
+    return any("openstack" in _text(dmi / name).lower() for name in ("sys_vendor", "product_name"))
+
+
+def _firmware_id(dmi: Path) -> UUID | None:
+    """Nova's libvirt driver gives a server's id to its firmware as the UUID. Only root may read it."""
+    try:
+        return UUID(_text(dmi / "product_uuid").strip()) if _is_novas(dmi) else None
+    except ValueError:
+        return None
+
+
+def _require_own(server_id: str, dmi: Path) -> None:
+    """A disk that is copied to another server takes a configured id along, and with it the other server's volumes.
+
+    Old machine types show the UUID in the other byte order. Where the firmware knows nothing, nothing is refused.
+    """
+    told = _firmware_id(dmi)
+    if told is not None and server_id.lower() not in (str(told), str(UUID(bytes=told.bytes_le))):
+        raise RefusedError(
+            f"provider.openstack.instance_id names the server {server_id}, but the firmware of this one says {told}; "
+            "remove the setting, and the server is found out."
+        )
 
 
 def _from_cloud_init(path: Path) -> Who | None:
@@ -73,6 +109,11 @@ def _from_drive(device: Path) -> Who | None:
         return _who_of(json.loads(configdrive.read_file(device, DOCUMENT)))
     except (OSError, ValueError):
         return None
+
+
+def _from_firmware(dmi: Path) -> Who | None:
+    told = _firmware_id(dmi)
+    return Who(str(told), "") if told is not None else None
 
 
 def _from_service(settings: Settings) -> Who:

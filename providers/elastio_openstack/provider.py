@@ -12,8 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
@@ -21,6 +22,7 @@ from elastio.errors import AuthError, ConfigError, ProviderError, RefusedError, 
 from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio_openstack import identity, speeds, volumes
 from elastio_openstack.settings import Declared, Settings, parse
+from elastio_openstack.stuck import Detaches
 
 if TYPE_CHECKING:
     from elastio_openstack.client import Cloud
@@ -37,10 +39,18 @@ _log = logging.getLogger(__name__)
 class OpenstackProvider:
     """The `elastio.ports.VolumeProvider` of one Nova server and one backing device."""
 
-    def __init__(self, settings: Settings, backing_uuid: str, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        backing_uuid: str,
+        wall: Callable[[], float] = time.time,
+        places: identity.Places | None = None,
+    ) -> None:
+        """`wall` and `places` are other than the defaults only for tests."""
         self.settings = settings
         self._backing_uuid = backing_uuid
-        self._wall = wall
+        self._wall, self._places = wall, places
+        self._detaches = Detaches(settings.detach_deadline_s)
         self._lock = threading.Lock()
         self._cloud: Cloud | None = None
         self._who: identity.Who | None = None
@@ -160,7 +170,7 @@ class OpenstackProvider:
         """This server, asked once and remembered."""
         with self._lock:
             if self._who is None:
-                self._who = identity.who(self.settings)
+                self._who = identity.who(self.settings, self._places)
             return self._who
 
     def cloud(self) -> Cloud:
@@ -186,8 +196,11 @@ class OpenstackProvider:
         return found
 
     def types(self) -> list[speeds.Speed]:
-        """Every volume type whose bandwidth is known, or the one the settings name."""
-        shown = self.cloud().call(CINDER, "GET", "/types")["volume_types"]
+        """Every volume type whose bandwidth is known, or the one the settings name.
+
+        RefusedError when Cinder has no type of that name.
+        """
+        shown = self.shown_types()
         specs = self._qos_specs(shown)
         found = []
         for row in shown:
@@ -196,6 +209,17 @@ class OpenstackProvider:
                 declared = self.settings.types.get(name, Declared())
                 speed = speeds.speed_of(name, declared, specs.get(str(row.get("qos_specs_id"))))
                 found += [speed] if speed is not None else []
+        return found
+
+    def shown_types(self) -> list[dict[str, Any]]:
+        """The volume types that Cinder shows this credential. RefusedError when the settings want another one."""
+        found: list[dict[str, Any]] = self.cloud().call(CINDER, "GET", "/types")["volume_types"]
+        names = sorted(str(row["name"]) for row in found)
+        if self.settings.volume_type and self.settings.volume_type not in names:
+            raise RefusedError(
+                f"Cinder shows no volume type {self.settings.volume_type}, only {', '.join(names) or 'none'}; "
+                "correct provider.openstack.volume_type."
+            )
         return found
 
     def limits(self) -> dict[str, Any]:
@@ -269,7 +293,9 @@ class OpenstackProvider:
     def _volume(self, shown: dict[str, Any]) -> Volume:
         incomplete = volumes.is_taken(shown) and not shown.get("attachments")
         records = self._records(str(shown["id"])) if incomplete else []
-        return volumes.volume_of(shown, self.who().server_id, records)
+        seen = volumes.volume_of(shown, self.who().server_id, records)
+        # Shown as what it is to Nova, so that the agent asks for the detach again.
+        return replace(seen, state=VolumeState.ATTACHED) if self._detaches.is_stuck(seen) else seen
 
     def _records(self, volume_id: str) -> list[dict[str, Any]]:
         """Cinder's attachment records of a volume, begun ones included."""
@@ -300,6 +326,8 @@ class OpenstackProvider:
         if shown is None:
             return
         seen = self._volume(shown)
+        if seen.state is VolumeState.ATTACHED and shown["status"] == "detaching":
+            self._take_back(volume_id, error)
         if seen.state in _ON_ITS_WAY or seen.state in (VolumeState.CREATING, VolumeState.ELSEWHERE):
             return
         if seen.state is VolumeState.ERROR and status_of(error) == 404:
@@ -310,6 +338,13 @@ class OpenstackProvider:
         if seen.state is VolumeState.ATTACHING:
             raise TransientError(f"{volume_id} is still {shown['status']}, so Nova does not detach it yet.") from error
         raise error
+
+    def _take_back(self, volume_id: VolumeId, error: ProviderError) -> NoReturn:
+        """Cinder's mark of a detach that Nova has lost: see `stuck`."""
+        _log.warning("%s: has been detaching for too long, which is taken back", volume_id)
+        self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/action", {"os-roll_detaching": {}})
+        self._detaches.forget(volume_id)
+        raise TransientError(f"{volume_id} stood still in detaching; Nova is asked again.") from error
 
     def _give_back(self, volume_id: VolumeId, error: ProviderError) -> None:
         """Nova knows nothing of the attachment: delete Cinder's records, which then is a tenant's right."""

@@ -27,6 +27,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "minimum_s": _NUMBER,
     "timeout_s": _NUMBER,
     "lifetime_s": _NUMBER,
+    "detach_deadline_s": _NUMBER,
     "bandwidth_limit_mb_s": _NUMBER,
     "extra_metadata": Mapping,
     "types": Mapping,
@@ -76,6 +77,7 @@ class Settings:
     minimum_s: float = 0.0
     timeout_s: float = 10.0
     lifetime_s: float = 86400.0
+    detach_deadline_s: float = 300.0  # longer than Nova itself tries (8 times 20 s, [libvirt] of its configuration)
     bandwidth_limit_mb_s: float | None = None  # of this instance to all its volumes, where the operator knows it
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Declared] = field(default_factory=dict)
@@ -104,7 +106,7 @@ def _check_kind(place: str, kinds: Mapping[str, type | tuple[type, ...]], key: s
 
 
 def _check_values(settings: Settings) -> None:
-    for key in ("timeout_s", "lifetime_s", "bandwidth_limit_mb_s"):
+    for key in ("timeout_s", "lifetime_s", "detach_deadline_s", "bandwidth_limit_mb_s"):
         value = getattr(settings, key)
         if value is not None and not 0 < value < float("inf"):
             raise ConfigError(f"provider.openstack.{key} must be above 0.")

@@ -59,10 +59,10 @@ def _at_login(operation: str, error: ksa.HttpError) -> ProviderError:
     """Only Keystone's refusals are raised: the services' answers are judged by their status."""
     status = int(error.http_status or 0)
     if status >= 500 or status in (408, 413, 429):
-        return TransientError(f"{operation} cannot log in now: Keystone answers {status}; it is asked again.")
+        return TransientError(f"{operation} needs a login, and Keystone answers {status}; it is asked again.")
     # a deleted application credential is 404 to Keystone, an expired or wrong one 401
     return AuthError(
-        f"{operation} cannot log in: Keystone answers {status} ({_short(str(error))}); "
+        f"{operation} is refused at login, Keystone answers {status} ({_short(str(error))}); "
         "make a new application credential and put it into clouds.yaml."
     )
 

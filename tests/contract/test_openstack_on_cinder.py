@@ -10,6 +10,7 @@ from elastio.errors import AuthError, QuotaError, RefusedError, TransientError
 from elastio.model import VolumeSpec, VolumeState
 from elastio.units import GIB
 from elastio_openstack import checks
+from elastio_testbed.openstack.hands import TYPES
 
 OTHER_SERVER = "22222222-2222-4222-8222-222222222222"
 
@@ -42,6 +43,24 @@ def test_attachment_that_nova_has_forgotten_is_given_back(openstack_cloud: Any) 
         openstack_cloud.provider.delete(volume.id)
     openstack_cloud.provider.detach(volume.id)
     assert _state(openstack_cloud, volume.id) is VolumeState.AVAILABLE
+
+
+def test_detach_that_nova_has_lost_is_begun_anew_after_its_deadline(openstack_cloud: Any) -> None:
+    volume = _bought(openstack_cloud)
+    openstack_cloud.provider.attach(volume.id)
+    openstack_cloud.settle()
+    openstack_cloud.mark(volume.id, "detaching")
+    patient = openstack_cloud.provider
+    assert patient.describe(volume.id).state is VolumeState.DETACHING
+    patient.detach(volume.id)  # as if it were on its way
+    assert patient.describe(volume.id).state is VolumeState.DETACHING
+    hasty = openstack_cloud.open(detach_deadline_s=1e-9)
+    assert [hasty.describe(volume.id).state for _ in range(2)] == [VolumeState.DETACHING, VolumeState.ATTACHED]
+    with pytest.raises(TransientError, match="Nova is asked again"):
+        hasty.detach(volume.id)
+    assert hasty.describe(volume.id).state is VolumeState.ATTACHED
+    hasty.close()
+    _released(openstack_cloud, volume.id)
 
 
 def test_volume_kept_for_another_server_is_left_there(openstack_cloud: Any) -> None:
@@ -84,6 +103,16 @@ def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(open
     with pytest.raises(AuthError, match="make a new application credential"):
         openstack_cloud.provider.describe(volume.id)
     assert [v.id for v in openstack_cloud.renew().list_owned()] == [volume.id]
+
+
+def test_credential_that_is_replaced_in_clouds_yaml_is_taken_up_by_the_running_provider(openstack_cloud: Any) -> None:
+    volume = _bought(openstack_cloud)
+    openstack_cloud.revoke()
+    openstack_cloud.provider.close()
+    with pytest.raises(AuthError, match=r"put it into clouds\.yaml"):
+        openstack_cloud.provider.describe(volume.id)
+    openstack_cloud.replace_credential()
+    assert [v.id for v in openstack_cloud.provider.list_owned()] == [volume.id]
 
 
 def test_stopped_api_is_transient_and_nothing_is_bought_twice(openstack_cloud: Any) -> None:
@@ -135,6 +164,35 @@ def test_checks_find_a_type_without_a_speed(openstack_cloud: Any) -> None:
     assert list(failed) == ["OpenStack volume types"]
     assert "declare one as [provider.openstack.types.NAME]" in failed["OpenStack volume types"]
     plain.close()
+
+
+def test_checks_find_a_type_that_cinder_does_not_show(openstack_cloud: Any) -> None:
+    for settings, said in (
+        ({"types": {**TYPES, "fsat": {"bandwidth_mb_s": 64}}}, "[provider.openstack.types.fsat]"),
+        ({"volume_type": "fsat"}, "correct provider.openstack.volume_type"),
+    ):
+        other = openstack_cloud.open(**settings)
+        failed = {name: text for name, ok, text in checks.run(other, openstack_cloud.spec) if not ok}
+        assert list(failed) == ["OpenStack volume types"]
+        assert "Cinder shows no volume type fsat, only __DEFAULT__, fast, slow;" in failed["OpenStack volume types"]
+        assert said in failed["OpenStack volume types"]
+        other.close()
+
+
+def test_checks_find_a_credential_that_may_only_read(openstack_cloud: Any) -> None:
+    reader = openstack_cloud.open_reader()
+    failed = {name: text for name, ok, text in checks.run(reader, openstack_cloud.spec) if not ok}
+    assert list(failed) == ["OpenStack credential"]
+    assert "make one with the role member" in failed["OpenStack credential"]
+    reader.close()
+
+
+def test_checks_find_a_credential_without_a_project(openstack_cloud: Any) -> None:
+    user = openstack_cloud.open_without_project()
+    failed = {name: text for name, ok, text in checks.run(user, openstack_cloud.spec) if not ok}
+    assert list(failed) == ["OpenStack credential"]
+    assert "name this server's project in clouds.yaml" in failed["OpenStack credential"]
+    user.close()
 
 
 def test_checks_find_a_server_of_another_project(openstack_cloud: Any) -> None:

@@ -7,7 +7,8 @@ import time
 from importlib import resources
 from typing import Any
 
-from elastio_testbed.faults.lab import CALL_S, NOISE, NOISE_MIB, Lab
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.faults.subject import CALL_S, NOISE, NOISE_MIB
 from elastio_testbed.hypervisor import GuestError, GuestTimeout
 from elastio_testbed.machine import DATA, PROGRAMS
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults.kinds import Deed
-from elastio_testbed.faults.lab import CALL_S, Lab
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 
 OFF_S, STOP_S = 240.0, 120.0

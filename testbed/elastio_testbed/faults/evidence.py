@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from elastio_testbed.faults.lab import CALL_S, Lab
+from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import HypervisorError
 
 # Asked of the guest, as far as it still answers.

@@ -1,38 +1,25 @@
-"""The guest of a campaign: an agent that boosts, a writer of records, and a cloud of its own."""
+"""The guest of a campaign: an agent that boosts, a writer of records, and an EC2-compatible cloud of its own."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
-from elastio_testbed.faults import acks
-from elastio_testbed.faults.kinds import Moment
-from elastio_testbed.hypervisor import GuestError, GuestTimeout
+from elastio_testbed.faults.subject import CALL_S, DEADLINE_S, MOMENTS_PORT, RECORDS_PORT, Subject
+from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
-from elastio_testbed.machine import DATA, PROGRAMS, SMALL_MIB, Guest
-from elastio_testbed.trial import JOURNAL, Plan, open_endpoint
+from elastio_testbed.machine import DATA, SMALL_MIB, Guest
+from elastio_testbed.trial import Plan, open_endpoint
 
-RECORDS_PORT, MOMENTS_PORT = "org.elastio.records", "org.elastio.moments"
-RECORDS = f"{DATA}/records"
-RECORDS_SPEC, MOMENTS_SPEC = "/var/tmp/records.json", "/var/tmp/moments.json"
-NOISE, NOISE_MIB = "/var/tmp/noise", 20
-BURST_MIB = 180  # what a boost and a flush of some seconds each take
-PAUSE_S = 0.05  # between two records: well below what keeps a boost alive
-BOOT_S, CALL_S, REST_S, POLL_S = 300.0, 60.0, 600.0, 0.5
-# A stuck attachment is given up after this long; the packaged 180 s only make a run longer.
-DEADLINE_S = 45
+BOOT_S = 300.0
 
 
-class Lab:
-    """One guest and its cloud, replaced together. Every method is bounded and raises GuestError or a kin of it."""
+class Lab(Subject):
+    """One guest and its cloud, replaced together."""
 
     def __init__(self, image: GuestImage, folder: Path, seed: int) -> None:
         """Describe it; `prepare` boots."""
@@ -42,18 +29,18 @@ class Lab:
         self.scaled = self.plan.scaled()
         self._stack = ExitStack()
         self.cloud: Ec2Endpoint = open_endpoint(self.plan, self.scaled, folder / "cloud")
-        self.records, self.moments = folder / "records.port", folder / "moments.port"
-        ports = {RECORDS_PORT: self.records, MOMENTS_PORT: self.moments}
-        self.guest = Guest(
+        records, moments = folder / "records.port", folder / "moments.port"
+        guest = Guest(
             image,
             folder / "vm",
             "vm0",
             Setup.ADAPTIVE,
             self.scaled,
             sample_interval_s=1.0,
-            ports=ports,
+            ports={RECORDS_PORT: records, MOMENTS_PORT: moments},
             memory_mib=SMALL_MIB,
         )
+        super().__init__(guest, records, moments)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.cloud)
@@ -68,102 +55,24 @@ class Lab:
     def prepare(self) -> None:
         """Boot, and put agent, programs and noise in place, safe from a power cut."""
         self.guest.prepare(self.cloud, boot_s=BOOT_S)
-        self.guest.check(["systemctl", "stop", "recorder"])
         # One more line under the same heading.
         self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
-        for name in ("records", "moments"):
-            program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
-            self.guest.vm.agent.write_file(f"{PROGRAMS}/{name}.py", program)
-        self.guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=CALL_S)
+        self.install()
         self.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
         self.guest.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
         self.guest.check(["sync"], timeout_s=CALL_S)
 
-    # --- load and records --------------------------------------------------------------------------------------
+    def settle(self, seconds: float) -> None:
+        """See `Subject`."""
+        self.cloud.settle(seconds)
 
-    def start_writer(self, name: str, seed: int) -> None:
-        """Records of a new name from now on, until `stop_writer` or the end of the device."""
-        port = f"/dev/virtio-ports/{RECORDS_PORT}"
-        spec = {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": PAUSE_S}
-        self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
-        self._start("records", "python3", f"{PROGRAMS}/records.py", "write", RECORDS_SPEC)
-        self.wait_until(lambda: name in acks.read(self.records), 120, f"the first record of {name}")
+    def leaked(self) -> tuple[str, ...]:
+        """See `Subject`."""
+        volumes = {volume.serial: volume.id for volume in self.cloud.live_volumes()}
+        disks = [serial for serial in self.guest.vm.disks() if serial != self.guest.serial]
+        return tuple(sorted({*volumes.values(), *(volumes.get(serial, serial) for serial in disks)}))
 
-    def writer_runs(self) -> bool:
-        return self.succeeds("systemctl", "is-active", "--quiet", "records")
-
-    def stop_writer(self) -> None:
-        self.stop("records")
-
-    def burst(self) -> None:
-        """As much load as the device takes, in the background, over what the last burst has left."""
-        self.stop("burst")
-        cats = f"for i in $(seq {BURST_MIB // NOISE_MIB}); do cat {NOISE}; done"
-        sink = f"dd of={DATA}/burst bs=1M iflag=fullblock conv=fsync status=none"
-        self._start("burst", "sh", "-c", f"({cats}) | {sink}")
-
-    def burst_runs(self) -> bool:
-        return self.succeeds("systemctl", "is-active", "--quiet", "burst")
-
-    def verify(self, name: str, seed: int, acknowledged: int) -> dict[str, Any]:
-        """Read the records of a writer back from the device, with the agent told to start no boost for it."""
-        spec = {"directory": RECORDS, "name": name, "seed": seed, "acknowledged": acknowledged}
-        self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
-        self.guest.check(["sync"], timeout_s=120)
-        self.guest.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=CALL_S)
-        text = self.guest.check(["python3", f"{PROGRAMS}/records.py", "verify", RECORDS_SPEC], timeout_s=600)
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    def forget_records(self) -> None:
-        """Make room: what was verified is not needed any more."""
-        self.guest.check(["rm", "-rf", RECORDS], timeout_s=CALL_S)
-
-    def _start(self, unit: str, *command: str) -> None:
-        self.guest.check(["systemd-run", "--collect", f"--unit={unit}", *command], timeout_s=CALL_S)
-
-    def stop(self, unit: str) -> None:
-        """End a unit that may run or not."""
-        self.guest.vm.agent.run(["systemctl", "stop", unit], timeout_s=120)
-        self.guest.vm.agent.run(["systemctl", "reset-failed", unit], timeout_s=CALL_S)
-
-    # --- moments -----------------------------------------------------------------------------------------------
-
-    def arm(self, moment: Moment, *, kill: bool) -> int:
-        """Have the guest watch for the moment; returns what `wait_for_moment` wants."""
-        self.stop("moments")
-        seen, ready = acks.told(self.moments, "moment"), acks.told(self.moments, "ready")
-        port = f"/dev/virtio-ports/{MOMENTS_PORT}"
-        spec = {"journal": JOURNAL, "port": port, "kind": moment.kind, "what": moment.what}
-        spec["do"] = "kill" if kill else "tell"
-        self.guest.vm.agent.write_file(MOMENTS_SPEC, json.dumps(spec).encode())
-        self._start("moments", "python3", f"{PROGRAMS}/moments.py", MOMENTS_SPEC)
-        self.wait_until(lambda: acks.told(self.moments, "ready") > ready, 120, "the watch for a moment")
-        return seen
-
-    def wait_for_moment(self, seen: int, seconds: float) -> bool:
-        """Whether the armed moment came in time. Looks at a file of the host: the guest is not disturbed."""
-        end = time.monotonic() + seconds
-        while acks.told(self.moments, "moment") <= seen:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
-
-    # --- the device ----------------------------------------------------------------------------------------------
-
-    def device(self) -> str:
-        """The adaptive device's name, empty while there is none."""
-        script = f"basename $(readlink /sys/block/{self.guest.disk_name()}/bcache/dev) 2>/dev/null; true"
-        return self.guest.check(["sh", "-c", script])
-
-    def takes_writes(self) -> bool:
-        """Whether the mounted device takes a durable write within a minute."""
-        script = f"mountpoint -q {DATA} && echo x > {DATA}/probe && sync {DATA}/probe"
-        try:
-            return self.succeeds("sh", "-c", script)
-        except GuestTimeout:
-            return False
+    # --- power -------------------------------------------------------------------------------------------------
 
     def mount(self) -> None:
         """Mount the adaptive device once it is there; the filesystem repairs itself from its journal."""
@@ -182,35 +91,3 @@ class Lab:
         if len(here) != 1:
             raise GuestError(f"{len(here)} cache volumes are plugged, not one")
         return here[0]
-
-    # --- waiting -------------------------------------------------------------------------------------------------
-
-    def succeeds(self, *argv: str) -> bool:
-        return self.guest.vm.agent.run(list(argv), timeout_s=CALL_S).returncode == 0
-
-    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Poll. Raises GuestTimeout when it does not hold in time."""
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                raise GuestTimeout(f"waited {seconds:.0f} s for {what}\n{self.guest.vm.console_tail()}")
-            time.sleep(POLL_S)
-
-    def wait_for_agent(self, seconds: float = 240.0) -> None:
-        """Until the agent has read its phase off the kernel and sees no fault."""
-        self.guest.wait_for(lambda s: s["recovered"] and s["phase"] != "faulted", seconds, "the agent to recover")
-
-    def wait_for_rest(self, seconds: float = REST_S) -> None:
-        """Until no cycle is open, no burst runs, and the cloud has come to rest."""
-        self.wait_until(lambda: not self.burst_runs(), seconds, "the burst to end")
-        at_rest = "the agent to rest"
-        self.guest.wait_for(
-            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], seconds, at_rest
-        )
-        self.cloud.settle(60)
-
-    def leaked(self) -> tuple[str, ...]:
-        """Volumes at the cloud, and disks in the machine beside its own, that should not be there any more."""
-        volumes = {volume.serial: volume.id for volume in self.cloud.live_volumes()}
-        disks = [serial for serial in self.guest.vm.disks() if serial != self.guest.serial]
-        return tuple(sorted({*volumes.values(), *(volumes.get(serial, serial) for serial in disks)}))

@@ -25,7 +25,9 @@ _AUTHTOKEN = f"""\
 {_SERVICE_AUTH}
 www_authenticate_uri = {KEYSTONE_URL}
 service_token_roles = service
-service_token_roles_required = true"""
+service_token_roles_required = true
+# By default a service believes a token for five minutes after it was revoked: as long would every test of that take.
+token_cache_time = 10"""
 # The broker's built-in user, which it admits from loopback only.
 _COMMON = """\
 transport_url = rabbit://guest:guest@127.0.0.1:5672/

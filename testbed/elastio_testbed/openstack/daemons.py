@@ -105,6 +105,13 @@ class Daemons:
             return None
         return process if same and alive else None
 
+    def family(self, name: str) -> list[psutil.Process]:
+        """A daemon's process and its children. Raises LabError where it does not run."""
+        process = self.process(name)
+        if process is None:
+            raise LabError(f"{name} does not run")
+        return [process, *_children(process)]
+
     def memory_bytes(self, name: str) -> int:
         """What a daemon and its children hold in memory, pages they share counted once for each."""
         process = self.process(name)

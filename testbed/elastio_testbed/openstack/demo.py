@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -40,6 +41,8 @@ LEAST_GIB, MOST_CACHES = 1, 4
 _VIRSH = ("virsh", "-c", "qemu:///system")
 _VIRSH_S = 60.0
 _VOLUME_S = 120.0
+
+Say = Callable[[str], None]
 
 
 def check(plan: Plan) -> None:
@@ -80,6 +83,14 @@ class NovaMachine:
             self.server.delete()
         finally:
             self.tenant.clear()
+
+    def console_tail(self) -> str:
+        """The last lines on the serial console."""
+        return self.server.console_tail()
+
+    def port(self, name: str) -> Path:
+        """Where what the guest writes to /dev/virtio-ports/NAME ends: see the emulator of the overlay."""
+        return self._lab.root / "run/lab" / f"{self.server.domain}.{name}"
 
     def start(self, timeout_s: float) -> None:
         """Nova has started it; wait for the guest."""
@@ -123,9 +134,17 @@ class NovaMachine:
 class NovaGuest(Guest):
     """A guest of an experiment that Nova booted. Its agent knows the cloud by clouds.yaml and its config drive."""
 
-    def __init__(self, machine: NovaMachine, front: Front, setup: Setup, scaled: Scaled) -> None:
+    def __init__(
+        self,
+        machine: NovaMachine,
+        front: Front,
+        setup: Setup,
+        scaled: Scaled,
+        config: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
+        """`config` replaces or adds settings of the agent, by their tables."""
         self.name, self.setup, self.scaled = "vm0", setup, scaled
-        self.machine, self._front = machine, front
+        self.machine, self._front, self._config = machine, front, config or {}
         self.vm = machine  # type: ignore[assignment]  # what an experiment asks of a machine, it answers
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
@@ -158,16 +177,28 @@ class NovaGuest(Guest):
             time.sleep(0.5)
 
     def _start_agent(self, endpoint: Any) -> None:
-        credential = self.machine.tenant.credential
-        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
-        self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
+        self.write_clouds()
         self.write_config(endpoint)
         self.check(["systemctl", "start", "elastiod"], timeout_s=90)
         self.wait_for(lambda status: status["owned"] is not None, 240, "the cloud to be asked")
 
+    def write_clouds(self) -> None:
+        """The tenant's present credential, for root only."""
+        credential = self.machine.tenant.credential
+        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
+        self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
+
     def write_config(self, endpoint: Any, **overrides: str) -> None:
         """The agent's configuration; `overrides` replaces lines of [cache]."""
-        text = config_text(self.backing_uuid, self.scaled, overrides)
+        self.configure({"cache": overrides})
+
+    def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
+        """The agent's configuration with these changes, by their tables."""
+        tables: dict[str, dict[str, object]] = {}
+        for wanted in (self._config, changes):
+            for name, table in wanted.items():
+                tables[name] = {**tables.get(name, {}), **table}
+        text = config_text(self.backing_uuid, self.scaled, tables)
         self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode(), 0o640)
 
 
@@ -205,8 +236,8 @@ class OpenstackTrial(Trial):
             super().__exit__(kind, error, trace)
 
 
-def config_text(backing_uuid: str, scaled: Scaled, cache: Mapping[str, str]) -> str:
-    """The agent's configuration: sizes in whole GiB, the rest as in every experiment.
+def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping[str, object]]) -> str:
+    """The agent's configuration: sizes in whole GiB, the rest as in every experiment, but for `changes`.
 
     Nothing is bought on top to drain: no volume type carries more than the fast one, which static-fast has, too.
     """
@@ -221,7 +252,6 @@ def config_text(backing_uuid: str, scaled: Scaled, cache: Mapping[str, str]) -> 
             "min_size_gib": LEAST_GIB,
             "max_size_gib": MOST_CACHES * first_gib,
             "size_step_gib": 1,
-            **cache,
         },
         "policy": {"inactivity_delay_s": scaled.inactivity_delay_s, "cool_down_s": 1},
         "agent": {"sample_interval_s": scaled.sample_interval_s},
@@ -230,6 +260,8 @@ def config_text(backing_uuid: str, scaled: Scaled, cache: Mapping[str, str]) -> 
     }
     for kind, table in TYPES.items():
         tables[f"provider.openstack.types.{kind}"] = dict(table)  # type: ignore[call-overload]  # numbers only
+    for name, more in changes.items():
+        tables[name] = {**tables.get(name, {}), **more}
     return "\n".join(
         f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()) for name, table in tables.items()
     )

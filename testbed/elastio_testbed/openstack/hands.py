@@ -17,6 +17,7 @@ import yaml
 
 from elastio.model import Serial, VolumeId, VolumeSpec
 from elastio.units import GIB
+from elastio_openstack.identity import Places
 from elastio_openstack.provider import OpenstackProvider
 from elastio_openstack.settings import parse
 from elastio_openstack.volumes import serial_of
@@ -49,6 +50,7 @@ _ANSWERS: Mapping[str, tuple[int, dict[str, Any]]] = {
 }
 _MOVING = ("creating", "downloading", "reserved", "attaching", "detaching", "deleting")
 _SETTLE_S = 90.0
+_HIDDEN = "hidden"  # in the place of a secret, where recordings are played
 
 
 class Tenant:
@@ -60,11 +62,11 @@ class Tenant:
         self.cloud = content.connect(lab.password, content.USER, project)
         self.credential = self.new_credential()
 
-    def new_credential(self) -> Any:
-        """An application credential with the role member and nothing more."""
+    def new_credential(self, role: str = "member") -> Any:
+        """An application credential with this role and nothing more."""
         user = self.cloud.current_user_id
         name = f"elastio-{time.time():.3f}"
-        return self.cloud.identity.create_application_credential(user, name=name, roles=[{"name": "member"}])
+        return self.cloud.identity.create_application_credential(user, name=name, roles=[{"name": role}])
 
     def volumes(self) -> list[dict[str, Any]]:
         """Every volume of the project, as Cinder shows them."""
@@ -130,18 +132,47 @@ class OpenstackCloud:
 
     def open(self, **settings: object) -> OpenstackProvider:
         """A provider that asks through the front with the tenant's application credential."""
-        path = self._folder / "clouds.yaml"
-        secret = self._tenant.credential.secret if self._tenant else "hidden"
-        path.touch(mode=0o600)
-        path.write_text(clouds_text(self.front.auth_url(), self._facts["credential"], secret), encoding="utf-8")
+        return self._open(self._write("clouds.yaml", self._clouds_text()), settings)
+
+    def open_reader(self) -> OpenstackProvider:
+        """One whose credential may only read."""
+        made = self._tenant.new_credential("reader") if self._tenant else None
+        known = self._noted(lambda _: made.id if made else "")
+        text = clouds_text(self.front.auth_url(), known, made.secret if made else _HIDDEN)
+        return self._open(self._write("reader.yaml", text), {})
+
+    def open_without_project(self) -> OpenstackProvider:
+        """One that logs in as the user and names no project."""
+        password = self._tenant.lab.password if self._tenant else _HIDDEN
+        auth = {"username": content.USER, "password": password, "user_domain_name": "Default"}
+        text = _clouds("password", {"auth_url": self.front.auth_url(), **auth})
+        return self._open(self._write("user.yaml", text), {})
+
+    def _open(self, clouds_file: Path, settings: Mapping[str, object]) -> OpenstackProvider:
         known: dict[str, object] = {
             "cloud": "lab",
-            "clouds_file": str(path),
+            "clouds_file": str(clouds_file),
             "instance_id": self._facts["server"],
             "types": TYPES,
             "price_source": "the laboratory's price list",
         }
-        return OpenstackProvider(parse({**known, **settings}), BACKING, wall=lambda: WALL)
+        # Nothing is read of the machine that the test runs on, which may be a server of some cloud itself.
+        nowhere = Places(*(self._folder / name for name in ("cloud-init", "drive", "dmi")))
+        return OpenstackProvider(parse({**known, **settings}), BACKING, lambda: WALL, nowhere)
+
+    def _clouds_text(self) -> str:
+        secret = self._tenant.credential.secret if self._tenant else _HIDDEN
+        return clouds_text(self.front.auth_url(), self._facts["credential"], secret)
+
+    def _write(self, name: str, text: str) -> Path:
+        """A new file each time, as an operator's editor makes it; left alone where it says so already."""
+        path = self._folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            fresh = path.with_suffix(".new")
+            fresh.touch(mode=0o600)
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(path)
+        return path
 
     def settle(self) -> None:
         if self._tenant is not None:
@@ -173,9 +204,10 @@ class OpenstackCloud:
 
     def freeze(self, service: str) -> None:
         """One service stands still until `settle`, as on a machine that hangs."""
-        for member in self._family(service):
-            member.suspend()
-        self._frozen.append(service)
+        if self._tenant is not None:
+            for member in self._tenant.lab.daemons.family(service):
+                member.suspend()
+            self._frozen.append(service)
 
     def kill(self, service: str) -> None:
         """One service ends at once; `revive` starts it again."""
@@ -202,32 +234,28 @@ class OpenstackCloud:
             self._tenant.admin.block_storage.post(f"/volumes/{volume_id}/action", json=action)
 
     def revoke(self) -> None:
-        """The application credential is deleted; `renew` makes another."""
+        """The application credential is deleted; `renew` and `replace_credential` make another."""
         if self._tenant is not None:
             credential = self._tenant.credential
             self._tenant.cloud.identity.delete_application_credential(self._tenant.cloud.current_user_id, credential)
 
     def renew(self) -> OpenstackProvider:
         """A provider with a new application credential."""
-        if self._tenant is not None:
-            self._tenant.credential = self._tenant.new_credential()
-        self._facts["credential"] = self._noted(lambda t: t.credential.id)
+        self.replace_credential()
         self.provider.close()
         self.provider = self.open()
         return self.provider
 
+    def replace_credential(self) -> None:
+        """A new application credential in the clouds.yaml that the provider has read."""
+        if self._tenant is not None:
+            self._tenant.credential = self._tenant.new_credential()
+        self._facts["credential"] = self._noted(lambda t: t.credential.id)
+        self._write("clouds.yaml", self._clouds_text())
+
     def await_status(self, volume_id: VolumeId, *wanted: str, seconds: float = 180.0) -> str:
         """Wait until Cinder shows one of these; what it shows then. Raises LabError."""
         return str(self._noted(lambda t: t.await_status(volume_id, wanted, seconds)))
-
-    def _family(self, service: str) -> list[Any]:
-        """The service's processes; none where recordings are played."""
-        if self._tenant is None:
-            return []
-        process = self._tenant.lab.daemons.process(service)
-        if process is None:
-            raise LabError(f"{service} does not run")
-        return [process, *process.children(recursive=True)]
 
     def paid(self) -> set[VolumeId]:
         return set(self._noted(lambda t: sorted(row["id"] for row in t.volumes() if row["status"] != "deleting")))
@@ -239,8 +267,8 @@ class OpenstackCloud:
             self._tenant.clear()
 
     def _thaw(self) -> None:
-        while self._frozen:
-            for member in self._family(self._frozen.pop()):
+        while self._tenant is not None and self._frozen:
+            for member in self._tenant.lab.daemons.family(self._frozen.pop()):
                 with contextlib.suppress(ProcessLookupError):
                     member.resume()
 
@@ -254,16 +282,16 @@ class OpenstackCloud:
 
 def clouds_text(auth_url: str, credential_id: str, secret: str) -> str:
     """A clouds.yaml with the one entry `lab`; whoever writes it keeps it from others."""
-    entry = {
-        "auth_type": "v3applicationcredential",
-        "auth": {
-            "auth_url": auth_url,
-            "application_credential_id": credential_id,
-            "application_credential_secret": secret,
-        },
-        "region_name": REGION,
-        "interface": "public",
+    auth = {
+        "auth_url": auth_url,
+        "application_credential_id": credential_id,
+        "application_credential_secret": secret,
     }
+    return _clouds("v3applicationcredential", auth)
+
+
+def _clouds(kind: str, auth: Mapping[str, str]) -> str:
+    entry = {"auth_type": kind, "auth": dict(auth), "region_name": REGION, "interface": "public"}
     return str(yaml.safe_dump({"clouds": {"lab": entry}}))
 
 

@@ -18,6 +18,7 @@ from elastio_openstack.settings import parse
 
 ID = "5d0b4a0c-7f1c-4f3e-9a55-6f3a4b1c2d3e"
 DOCUMENT = json.dumps({"uuid": ID, "availability_zone": "nova"}).encode()
+OTHER_ID = "22222222-2222-4222-8222-222222222222"
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 
@@ -71,8 +72,36 @@ def iso(document: bytes) -> bytes:
     return b"".join(sectors.get(n, b"").ljust(size, b"\0") for n in range(24))
 
 
-def test_settings_come_first() -> None:
-    assert who(parse({"instance_id": ID, "metadata_url": NOWHERE})) == Who(ID, "")
+def firmware(places: Places, vendor: str, uuid: str) -> None:
+    (places.dmi / "sys_vendor").write_text(f"{vendor}\n")
+    (places.dmi / "product_uuid").write_text(f"{uuid}\n")
+
+
+def test_settings_come_first(places: Places) -> None:
+    assert who(parse({"instance_id": ID, "metadata_url": NOWHERE}), places) == Who(ID, "")
+
+
+@pytest.mark.parametrize("shown", [ID, "0c4a0b5d-1c7f-3e4f-9a55-6f3a4b1c2d3e"], ids=["as it is", "first bytes swapped"])
+def test_setting_that_the_firmware_confirms_is_believed(places: Places, shown: str) -> None:
+    firmware(places, "OpenStack Foundation", shown)
+    assert who(parse({"instance_id": ID.upper()}), places) == Who(ID.upper(), "")
+
+
+def test_setting_of_another_server_is_refused_with_a_way_out(places: Places) -> None:
+    firmware(places, "OpenStack Foundation", OTHER_ID)
+    with pytest.raises(RefusedError, match=rf"names the server {ID}, but .* {OTHER_ID}; remove the setting"):
+        who(parse({"instance_id": ID}), places)
+
+
+def test_firmware_is_asked_before_the_network(places: Places) -> None:
+    firmware(places, "OpenStack Foundation", ID.upper())
+    assert who(parse({"metadata_url": NOWHERE}), places) == Who(ID, "")
+
+
+@pytest.mark.parametrize(("vendor", "uuid"), [("Bochs", "2" * 8 + ID[8:]), ("OpenStack Foundation", "not readable")])
+def test_firmware_that_knows_no_server_says_nothing_of_the_setting(places: Places, vendor: str, uuid: str) -> None:
+    firmware(places, vendor, uuid)
+    assert who(parse({"instance_id": ID}), places) == Who(ID, "")
 
 
 def test_cloud_init_is_asked_next(places: Places) -> None:

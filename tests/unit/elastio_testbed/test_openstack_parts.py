@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.faults.subject import MOMENTS_PORT, RECORDS_PORT
 from elastio_testbed.openstack import configure, content, services
 from elastio_testbed.openstack.cassette import Cassette, CassetteError, Exchange, looks_secret
+from elastio_testbed.openstack.daemons import Daemons
+from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.front import Front
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
@@ -52,6 +55,18 @@ def test_every_listener_of_the_services_is_on_loopback(tmp_path: Path) -> None:
     binds = re.findall(r"(?:bind_host|_listen) = (\S+)", texts)
     assert len(binds) == 4
     assert set(binds) == {"127.0.0.1"}
+
+
+def test_daemon_that_does_not_run_has_no_processes(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="nova-compute does not run"):
+        Daemons(tmp_path).family("nova-compute")
+
+
+def test_guest_has_the_ports_of_the_fault_runs_and_their_files_are_where_they_are_looked_for() -> None:
+    wrapper = (configure._OVERLAY / "usr/bin/qemu-system-x86_64").read_text()
+    for port in (RECORDS_PORT, MOMENTS_PORT):
+        assert f",name={port}" in wrapper
+        assert f"path=/run/lab/$name.{port}," in wrapper
 
 
 def test_volume_types_are_those_of_the_demo_under_emulation() -> None:

@@ -65,6 +65,14 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
     assert policy.caps.max_size_bytes == 20 * GIB
 
 
+def test_changed_settings_replace_and_complete_the_others() -> None:
+    changes = {"policy": {"attach_deadline_s": 45}, "cache": {"max_size_gib": 8}}
+    document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
+    policy = config.parse(document).policy()
+    assert policy.attach_deadline_s == 45
+    assert (policy.caps.max_size_bytes, policy.cool_down_s) == (8 * GIB, 1)
+
+
 def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[str, str | None]:
     """As Nova lists it."""
     day = "2026-01-01T"

@@ -1,0 +1,169 @@
+"""A guest that is broken on purpose, whichever cloud it lives in: load, acknowledged records, moments, waiting."""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from elastio_testbed.faults import acks
+from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.hypervisor import GuestTimeout
+from elastio_testbed.machine import DATA, PROGRAMS, Guest
+from elastio_testbed.trial import JOURNAL
+
+RECORDS_PORT, MOMENTS_PORT = "org.elastio.records", "org.elastio.moments"
+RECORDS = f"{DATA}/records"
+RECORDS_SPEC, MOMENTS_SPEC = "/var/tmp/records.json", "/var/tmp/moments.json"
+NOISE, NOISE_MIB = "/var/tmp/noise", 20
+BURST_MIB = 180  # what a boost and a flush of some seconds each take
+PAUSE_S = 0.05  # between two records: well below what keeps a boost alive
+CALL_S, REST_S, POLL_S = 60.0, 600.0, 0.5
+# A stuck attachment is given up after this long; the packaged 180 s only make a run longer.
+DEADLINE_S = 45
+
+
+class Subject(ABC):
+    """`records` and `moments` are the host's ends of the guest's two ports.
+
+    Every method is bounded and raises GuestError or a kin of it.
+    """
+
+    def __init__(self, guest: Guest, records: Path, moments: Path, *, burst_mib: int = BURST_MIB) -> None:
+        self.guest, self.records, self.moments, self.burst_mib = guest, records, moments, burst_mib
+
+    @abstractmethod
+    def settle(self, seconds: float) -> None:
+        """Wait until the cloud has come to rest."""
+
+    @abstractmethod
+    def leaked(self) -> tuple[str, ...]:
+        """Volumes at the cloud, and disks in the machine beside its own, that should not be there any more."""
+
+    def install(self) -> None:
+        """Put programs and noise in place; the recorder of experiments has no part in this."""
+        self.guest.check(["systemctl", "stop", "recorder"])
+        for name in ("records", "moments"):
+            program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
+            self.guest.vm.agent.write_file(f"{PROGRAMS}/{name}.py", program)
+        self.guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=CALL_S)
+
+    # --- load and records --------------------------------------------------------------------------------------
+
+    def start_writer(self, name: str, seed: int) -> None:
+        """Records of a new name from now on, until `stop_writer` or the end of the device."""
+        port = f"/dev/virtio-ports/{RECORDS_PORT}"
+        spec = {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": PAUSE_S}
+        self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
+        self._start("records", "python3", f"{PROGRAMS}/records.py", "write", RECORDS_SPEC)
+        self.wait_until(lambda: name in acks.read(self.records), 120, f"the first record of {name}")
+
+    def writer_runs(self) -> bool:
+        return self.succeeds("systemctl", "is-active", "--quiet", "records")
+
+    def stop_writer(self) -> None:
+        self.stop("records")
+
+    def burst(self) -> None:
+        """As much load as the device takes, in the background, over what the last burst has left."""
+        self.stop("burst")
+        cats = f"for i in $(seq {self.burst_mib // NOISE_MIB}); do cat {NOISE}; done"
+        sink = f"dd of={DATA}/burst bs=1M iflag=fullblock conv=fsync status=none"
+        self._start("burst", "sh", "-c", f"({cats}) | {sink}")
+
+    def burst_runs(self) -> bool:
+        return self.succeeds("systemctl", "is-active", "--quiet", "burst")
+
+    def verify(self, name: str, seed: int, acknowledged: int) -> dict[str, Any]:
+        """Read the records of a writer back from the device, with the agent told to start no boost for it."""
+        spec = {"directory": RECORDS, "name": name, "seed": seed, "acknowledged": acknowledged}
+        self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
+        self.guest.check(["sync"], timeout_s=120)
+        self.guest.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=CALL_S)
+        text = self.guest.check(["python3", f"{PROGRAMS}/records.py", "verify", RECORDS_SPEC], timeout_s=600)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def forget_records(self) -> None:
+        """Make room: what was verified is not needed any more."""
+        self.guest.check(["rm", "-rf", RECORDS], timeout_s=CALL_S)
+
+    def _start(self, unit: str, *command: str) -> None:
+        self.guest.check(["systemd-run", "--collect", f"--unit={unit}", *command], timeout_s=CALL_S)
+
+    def stop(self, unit: str) -> None:
+        """End a unit that may run or not."""
+        self.guest.vm.agent.run(["systemctl", "stop", unit], timeout_s=120)
+        self.guest.vm.agent.run(["systemctl", "reset-failed", unit], timeout_s=CALL_S)
+
+    # --- moments -----------------------------------------------------------------------------------------------
+
+    def arm(self, moment: Moment, *, kill: bool) -> int:
+        """Have the guest watch for the moment; returns what `wait_for_moment` wants."""
+        self.stop("moments")
+        seen, ready = acks.told(self.moments, "moment"), acks.told(self.moments, "ready")
+        port = f"/dev/virtio-ports/{MOMENTS_PORT}"
+        spec = {"journal": JOURNAL, "port": port, "kind": moment.kind, "what": moment.what}
+        spec["do"] = "kill" if kill else "tell"
+        self.guest.vm.agent.write_file(MOMENTS_SPEC, json.dumps(spec).encode())
+        self._start("moments", "python3", f"{PROGRAMS}/moments.py", MOMENTS_SPEC)
+        self.wait_until(lambda: acks.told(self.moments, "ready") > ready, 120, "the watch for a moment")
+        return seen
+
+    def wait_for_moment(self, seen: int, seconds: float) -> bool:
+        """Whether the armed moment came in time. Looks at a file of the host: the guest is not disturbed."""
+        end = time.monotonic() + seconds
+        while acks.told(self.moments, "moment") <= seen:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    # --- the device ----------------------------------------------------------------------------------------------
+
+    def device(self) -> str:
+        """The adaptive device's name, empty while there is none."""
+        script = f"basename $(readlink /sys/block/{self.guest.disk_name()}/bcache/dev) 2>/dev/null; true"
+        return self.guest.check(["sh", "-c", script])
+
+    def takes_writes(self) -> bool:
+        """Whether the mounted device takes a durable write within a minute."""
+        script = f"mountpoint -q {DATA} && echo x > {DATA}/probe && sync {DATA}/probe"
+        try:
+            return self.succeeds("sh", "-c", script)
+        except GuestTimeout:
+            return False
+
+    # --- waiting -------------------------------------------------------------------------------------------------
+
+    def succeeds(self, *argv: str) -> bool:
+        return self.guest.vm.agent.run(list(argv), timeout_s=CALL_S).returncode == 0
+
+    def console_tail(self) -> str:
+        """The last lines on the guest's console."""
+        return self.guest.vm.console_tail()
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Poll. Raises GuestTimeout when it does not hold in time."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise GuestTimeout(f"waited {seconds:.0f} s for {what}\n{self.console_tail()}")
+            time.sleep(POLL_S)
+
+    def wait_for_agent(self, seconds: float = 240.0) -> None:
+        """Until the agent has read its phase off the kernel and sees no fault."""
+        self.guest.wait_for(lambda s: s["recovered"] and s["phase"] != "faulted", seconds, "the agent to recover")
+
+    def wait_for_rest(self, seconds: float = REST_S) -> None:
+        """Until no cycle is open, no burst runs, and the cloud has come to rest."""
+        self.wait_until(lambda: not self.burst_runs(), seconds, "the burst to end")
+        at_rest = "the agent to rest"
+        self.guest.wait_for(
+            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], seconds, at_rest
+        )
+        self.settle(60)

@@ -1,0 +1,97 @@
+"""The fault runs on OpenStack, as far as they show without one: the table, what counts as sound, the command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from elastio_testbed.cli import main
+from elastio_testbed.faults.kinds import PHASES, STEPS
+from elastio_testbed.openstack import services
+from elastio_testbed.openstack.faults import KINDS, Story, summary
+from elastio_testbed.openstack.subject import errors_in, open_intents
+
+SOUND = Story("quota-reached", acknowledged_records=100, came=True, met=True, fault_s=20.0, rest_s=40.0)
+
+
+def test_moments_are_records_of_the_journal() -> None:
+    assert {kind.moment for kind in KINDS.values()} <= {*STEPS, *PHASES}
+
+
+def test_both_apis_the_volume_service_the_credential_and_the_quota_are_taken_away() -> None:
+    names = " ".join(KINDS)
+    for daemon in (services.CINDER_API, services.NOVA_API, services.CINDER_VOLUME):
+        assert f"{daemon.name}-stopped" in names
+    assert {"credential-revoked", "quota-reached"} <= set(KINDS)
+
+
+def test_fault_is_seen_only_where_doctor_and_cinder_show_it() -> None:
+    attach, credential = KINDS["cinder-volume-stopped-at-attach"], KINDS["credential-revoked"]
+    assert attach.is_seen_in("", ["attaching"])
+    assert not attach.is_seen_in("", ["in-use"])
+    assert not attach.is_seen_in("", [])
+    assert credential.is_seen_in("...; make a new application credential and put it into clouds.yaml.", [])
+    assert not credential.is_seen_in("", [])
+
+
+def test_run_is_sound_when_nothing_was_lost_or_left() -> None:
+    assert SOUND.is_sound
+    assert summary([SOUND])["sound"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lost_records": 1},
+        {"left_volumes": ("3f2b",)},
+        {"open_intents": ("DeleteVolume",)},
+        {"felt": True},
+        {"stuck": "GuestTimeout"},
+        {"came": False},
+        {"met": False},
+        {"acknowledged_records": 0},
+    ],
+)
+def test_run_is_not_sound_otherwise(changes: dict[str, object]) -> None:
+    spoiled = replace(SOUND, **changes)  # type: ignore[arg-type]
+    assert not spoiled.is_sound
+    assert not summary([SOUND, spoiled])["sound"]
+
+
+def test_no_runs_are_not_sound() -> None:
+    assert not summary([])["sound"]
+
+
+def record(kind: str, action: str, error: str = "") -> dict[str, object]:
+    return {"kind": kind, "action": action, "error": error}
+
+
+def test_intent_without_an_outcome_is_open() -> None:
+    journal = [
+        record("intent", "CreateVolume"),
+        record("outcome", "CreateVolume", "no answer"),
+        record("intent", "CreateVolume"),
+        record("intent", "DetachCacheSet"),
+        record("outcome", "DetachCacheSet"),
+    ]
+    assert open_intents(journal) == ("CreateVolume",)
+    assert open_intents([*journal, record("outcome", "CreateVolume")]) == ()
+
+
+def test_each_error_is_told_once() -> None:
+    journal = [record("outcome", "CreateVolume", text) for text in ("no answer", "", "no answer", "beyond a quota")]
+    assert errors_in(journal) == ("no answer", "beyond a quota")
+
+
+def test_command_lists_what_it_would_do_and_runs_nothing() -> None:
+    done = CliRunner().invoke(main, ["cloud", "openstack", "faults", "--list"])
+    assert done.exit_code == 0
+    assert [line.split(":")[0] for line in done.output.splitlines()] == list(KINDS)
+
+
+def test_command_refuses_an_unknown_kind_in_one_sentence() -> None:
+    done = CliRunner().invoke(main, ["cloud", "openstack", "faults", "--kind", "flood"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: no such fault: flood; known are cinder-api-stopped-at-purchase")
