@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, cache_format, overflow, superblock, throttle, tuning, wounded
+from elastio.host import blockdev, cache_format, nodelock, overflow, superblock, throttle, tuning, wounded
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.host.view import SETS, Backing, find_backing, look
@@ -215,10 +215,13 @@ class BcacheHost:
 
     def _attach(self, backing: Backing, cache_set: CacheSetUuid) -> None:
         """At a moment without a write in flight, where that can be had: see `throttle`."""
-        if backing.adaptive is None:
+        if backing.adaptive is None or backing.adaptive_node is None:
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
             return
-        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NO_WRITES, self._wait):
+        with (
+            nodelock.locked(backing.adaptive_node, self._wait),
+            throttle.quiet(self.sysfs, backing.adaptive, throttle.NO_WRITES, self._wait),
+        ):
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- taking it away ------------------------------------------------------------------------------------
