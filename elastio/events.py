@@ -207,8 +207,13 @@ def is_bypassed(obs: Observation) -> bool:
 
 
 def is_drained(backing: BackingView) -> bool:
-    """Nothing dirty and nothing can become dirty: all three, because each alone may lag."""
-    return backing.state is CacheState.CLEAN and backing.dirty_bytes == 0 and backing.cache_mode is CacheMode.NONE
+    """The writeback thread has nothing to do, and nothing can become dirty.
+
+    `dirty_bytes` is no condition. After a power cut the index may call dirty again what was flushed just before it, or
+    the superblock may still say clean over data that was not. The thread then sees no work and waits for a write, which
+    does not come in this mode. A detach does not ask it: the kernel flushes all that the index calls dirty first.
+    """
+    return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:

@@ -235,7 +235,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return Plan(wake_at=obs.now + 1.0, waiting_for=waiting)
     left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
     bypass = BypassCache()
-    if left_s <= LAST_S:
+    if left_s <= LAST_S or backing.state is CacheState.CLEAN:
         return _ask(bypass, cycle.paced(bypass), obs, "the last dirty data to reach the backing device")
     look = Plan(wake_at=obs.now + min(1.0, max(LOOK_S, left_s - LAST_S)), waiting_for=waiting)
     if backing.write_limit_mb_s is None and must_end(state, cycle, obs.now, policy):

@@ -122,14 +122,11 @@ class BcacheHost:
             self._bypass_if_clean(backing, CLEAN_S if is_quiet else 0.0)
 
     def _bypass_if_clean(self, backing: Backing, seconds: float) -> None:
-        if not self._wait(lambda: self._is_clean(backing), seconds):
+        # Not `dirty_data`: after a power cut it may count what nobody flushes but a detach (see `events.is_drained`).
+        state = f"{backing.directory}/state"
+        if not self._wait(lambda: self.sysfs.read(state) == CacheState.CLEAN, seconds):
             raise DeviceBusyError(f"{backing.device} is still dirty: writes do not bypass its cache yet")
         tuning.bypass(self.sysfs, backing.directory)
-
-    def _is_clean(self, backing: Backing) -> bool:
-        """After a crash `clean` may lag behind; `dirty_data` tells then."""
-        state = self.sysfs.read(f"{backing.directory}/state")
-        return state == CacheState.CLEAN and parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0
 
     def set_flush(self, mb_s: float | None) -> None:
         tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
@@ -236,15 +233,22 @@ class BcacheHost:
         directory = backing.directory
         state = self.sysfs.read(f"{directory}/state")
         mode = self.sysfs.shown(f"{directory}/cache_mode")
-        # After a crash `clean` may lag behind; `dirty_data` tells then.
-        dirty = parse_size(self.sysfs.read(f"{directory}/dirty_data")) or state not in (
-            CacheState.CLEAN,
-            CacheState.NO_CACHE,
-        )
-        if dirty or mode != CacheMode.NONE:
+        if state not in (CacheState.CLEAN, CacheState.NO_CACHE) or mode != CacheMode.NONE:
             raise DeviceBusyError(f"{backing.device} is {state} in mode {mode}: it must be drained before a detach")
         self._make_durable(backing)
-        self.sysfs.write(f"{directory}/detach", 1)
+        self._detach(backing)
+
+    def _detach(self, backing: Backing) -> None:
+        """The kernel flushes first what its index calls dirty, which may be something after a power cut.
+
+        No write may bypass that: see `throttle`. The instant without a request that a detach ends at is there, too.
+        """
+        if backing.adaptive is None:
+            self.sysfs.write(f"{backing.directory}/detach", 1)
+            return
+        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait):
+            self.sysfs.write(f"{backing.directory}/detach", 1)
+            self._wait(lambda: self._attached(backing) is None, throttle.MOST_S)
 
     def help_detach(self) -> None:
         backing = self._require_attached()

