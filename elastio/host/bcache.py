@@ -14,7 +14,7 @@ from functools import partial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, cache_format, nodelock, overflow, superblock, throttle, tuning, wounded
 from elastio.host.commands import Run, run
-from elastio.host.sysfs import Sysfs, parse_size
+from elastio.host.sysfs import Sysfs
 from elastio.host.view import SETS, Backing, find_backing, look
 from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
 from elastio.units import KIB
