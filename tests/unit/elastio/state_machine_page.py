@@ -34,7 +34,7 @@ EVENTS = {
     Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
     "bypass the cache yet.",
     Event.CACHE_LEFT: "The kernel shows no cache set any more.",
-    Event.DRAINED: "Clean, nothing dirty, and mode `none`: all three.",
+    Event.DRAINED: "Clean, and mode `none`.",
     Event.DIRTIED: "The cache set is attached and not drained after all.",
     Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
     Event.ENDANGERED: "The cache is missing while the device is dirty, the device is inconsistent, a strange cache set "
