@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__, registry
-from elastio.actions import Action, AttachCacheSet, BypassCache, HelpDetach, Outcome
+from elastio.actions import Action, AttachCacheSet, BypassCache, DetachCacheSet, HelpDetach, Outcome
 from elastio.books import LedgerBooks, NoBooks, open_books
 from elastio.config import DEFAULT_PATH, Config, load
 from elastio.control import ControlServer
@@ -81,12 +81,15 @@ def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
 
 
 def free_applications(sysfs: Sysfs) -> None:
-    """Whoever was killed while it attached or bypassed a cache, or helped a detach, has left applications held back."""
+    """Who was killed while it held applications back, or ends while a flush slows them down, has left them so."""
     try:
         for group in throttle.release(sysfs):
-            _log.warning("applications in %s were still held back by a helper that was killed", group)
+            _log.warning("applications in %s were still held back or slowed down; they are not any more", group)
     except HostError as error:
         _log.warning("%s", error)
+
+
+HOLDS_BACK = (AttachCacheSet, BypassCache, DetachCacheSet, HelpDetach)
 
 
 def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
@@ -97,7 +100,7 @@ def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
         free_applications(sysfs)
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
-        if isinstance(action, AttachCacheSet | BypassCache | HelpDetach):
+        if isinstance(action, HOLDS_BACK):
             multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
         return lost(action, seconds)
 
@@ -147,6 +150,7 @@ class Daemon:
                 for lane in forked:
                     lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
                 self._journal.close()
+                free_applications(self._sysfs)  # nobody watches over a slowed flush any more
 
     def _marked_journal(self) -> MarkedJournal:
         marker = Marker(self.config.agent.state_dir, self.config.device.backing_uuid)

@@ -11,16 +11,17 @@
 - a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
   then come so far apart that there is.
 
-But for the last one a limit is taken back before the call returns, whatever happens; only a kill in between leaves it.
-The agent takes it back when it gives up the child that held it, and when it starts. Kernel threads are in the root
-cgroup, which cannot be limited. Freezing cgroups would do as well, but a kill would leave everything frozen.
+But for a flush a limit is taken back before the call returns, whatever happens; only a kill in between leaves it. The
+agent takes all back when it gives up the child that held requests back, when it ends and when it starts. A cgroup that
+cannot be limited (it is just leaving, or the unit may not) is passed over: less is held back then. Kernel threads are
+in the root cgroup, which cannot be limited. Freezing cgroups would do as well, but a kill would leave all frozen.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
@@ -74,13 +75,20 @@ def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
 @contextmanager
 def limited(sysfs: Sysfs, number: str, limit: str) -> Iterator[tuple[str, ...]]:
     """The cgroups that have the limit inside."""
-    groups = _free(sysfs, number)
     try:
-        for group in groups:
-            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
-        yield groups
+        yield _put(sysfs, number, limit)
     finally:
         release(sysfs)
+
+
+def _put(sysfs: Sysfs, number: str, limit: str) -> tuple[str, ...]:
+    """The cgroups that took the limit."""
+    took = []
+    for group in _free(sysfs, number):
+        with suppress(HostError):
+            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
+            took.append(group)
+    return tuple(took)
 
 
 def release(sysfs: Sysfs) -> tuple[str, ...]:
@@ -102,11 +110,8 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
 def limit_writes(sysfs: Sysfs, number: str, mb_s: float) -> None:
     """Until `release`. Raises HostError where no cgroup can be limited."""
-    groups = _free(sysfs, number)
-    if not groups:
+    if not _put(sysfs, number, f"wbps={max(1, round(mb_s * MB / 1000))}111"):
         raise HostError("no cgroup below the root offers io.max: applications cannot be slowed down")
-    for group in groups:
-        sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} wbps={max(1, round(mb_s * MB / 1000))}111")
 
 
 def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
@@ -126,7 +131,9 @@ def _free(sysfs: Sysfs, number: str) -> tuple[str, ...]:
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:
-    return tuple(g for g in sysfs.names(CGROUPS) if sysfs.exists(f"{CGROUPS}/{g}/io.max"))
+    """Those that may have processes; systemd's cgroups of mounts have none."""
+    names = (name for name in sysfs.names(CGROUPS) if not name.endswith(".mount"))
+    return tuple(name for name in names if sysfs.exists(f"{CGROUPS}/{name}/io.max"))
 
 
 def _limits(sysfs: Sysfs, group: str) -> dict[str, str]:

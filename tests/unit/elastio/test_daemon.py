@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from elastio.actions import Action, AttachCacheSet, BypassCache, HelpDetach, ListVolumes, Outcome, TuneBacking, Verdict
+from elastio.actions import (
+    Action,
+    AttachCacheSet,
+    BypassCache,
+    DetachCacheSet,
+    HelpDetach,
+    ListVolumes,
+    Outcome,
+    TuneBacking,
+    Verdict,
+)
 from elastio.config import Config, parse
 from elastio.daemon import CloudDoor, lost_on
 from elastio.errors import ConfigError
@@ -66,11 +76,13 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
 
 
 ATTACH = AttachCacheSet(CacheSetUuid("set"), Serial("vol-1"), flush_mb_s=None)
+DETACH = DetachCacheSet(CacheSetUuid("set"))
 
 
 @pytest.mark.parametrize("held", sorted(throttle.MOMENTARY))
 @pytest.mark.parametrize(
-    ("action", "freed"), [(ATTACH, True), (BypassCache(), True), (HelpDetach(), True), (TuneBacking(), False)]
+    ("action", "freed"),
+    [(ATTACH, True), (BypassCache(), True), (DETACH, True), (HelpDetach(), True), (TuneBacking(), False)],
 )
 def test_an_action_that_was_lost_leaves_no_application_held_back(
     action: Action, freed: bool, held: str, tmp_path: Path

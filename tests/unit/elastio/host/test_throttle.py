@@ -123,6 +123,14 @@ def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> Non
     assert written(groups)[-1] == ("user.slice", FREE)
 
 
+def test_a_cgroup_that_takes_no_limit_is_passed_over(groups: Tree) -> None:
+    groups.kernel.refuses.add("io.max")
+    with throttle.quiet(groups.kernel, "bcache0", throttle.NOTHING, waiting(groups, [])) as is_settled:
+        assert is_settled is False
+    with pytest.raises(HostError, match="cannot be slowed down"):
+        throttle.limit_writes(groups.kernel, NUMBER, 8.0)
+
+
 def test_writes_that_cannot_be_held_back_stop_nothing(tree: Tree) -> None:
     tree.kernel.lay("sys/block/bcache0/dev", NUMBER)
     with throttle.quiet(tree.kernel, "bcache0", throttle.NO_WRITES, waiting(tree, [])) as is_settled:
