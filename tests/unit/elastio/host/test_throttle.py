@@ -29,6 +29,7 @@ def groups(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
     kernel.lay("sys/block/bcache0/dev", NUMBER)
     kernel.lay("sys/block/bcache0/inflight", "       3        2")
     kernel.lay("sys/fs/cgroup/io.stat", "")
+    kernel.lay("sys/fs/cgroup/sys-kernel-debug.mount/io.max", "")  # a cgroup without processes
     for group, text in (("system.slice", ""), ("user.slice", ""), ("machine.slice", f"{NUMBER} rbps=1000 wiops=5")):
         kernel.lay(f"sys/fs/cgroup/{group}/io.max", text)
 
