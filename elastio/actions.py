@@ -191,9 +191,12 @@ class RegisterCache:
 
 @dataclass(frozen=True, slots=True)
 class StartWithoutCache:
-    """Start the backing device and give up what only its cache holds. An operator has decided so."""
+    """Start the backing device and give up what only its cache holds.
 
-    volume: str
+    `given_up`: the volume, where an operator has decided so; or the cache set, where the device has outlived it.
+    """
+
+    given_up: str
 
 
 CloudAction: TypeAlias = (

@@ -51,7 +51,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             Event.ENDANGERED,
             "the backing device was started by force without its dirty cache: it is inconsistent",
         )
-    if backing.waits_for_cache:
+    if backing.waits_for_cache and not needs_no_cache(state, backing):
         return Seen(
             Event.ENDANGERED,
             f"the cache of the backing device is missing and the device is {backing.state}: "
@@ -67,6 +67,11 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
+
+
+def needs_no_cache(state: AgentState, backing: BackingView) -> bool:
+    """It waits for a cache that it has outlived: nothing is lost by starting it without."""
+    return state.outlived != "" and backing.waits_for_cache and backing.state is CacheState.CLEAN
 
 
 def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
@@ -138,6 +143,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     if cycle.failure:
         kind = Event.BOOST_ABANDONED if cycle.volume_id or cycle.doubt_at is not None else Event.BOOST_REFUSED
         return Seen(kind, cycle.failure)
+    if cycle.cache_set is not None and obs.host is not None and obs.host.disk(cycle.serial) is None:
+        return Seen(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE):
         return Seen(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
     if obs.now - cycle.started_at > policy.attach_deadline_s:
@@ -171,7 +178,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
     cycle = _cycle(state)
     if why := _why_stop(state, obs):
         return Seen(Event.WENT_QUIET, f"{why} flush")
-    if _has_left(cycle, obs):
+    if _has_left(obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     if is_bypassed(obs):
         return Seen(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
@@ -187,7 +194,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
     cycle = _cycle(state)
-    if _has_left(cycle, obs):
+    if _has_left(obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
@@ -216,9 +223,11 @@ def is_drained(backing: BackingView) -> bool:
     return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
 
 
-def _has_left(cycle: Cycle, obs: Observation) -> bool:
+def _has_left(obs: Observation) -> bool:
     backing = obs.host.backing if obs.host else None
-    return backing is not None and backing.cache_set is None and backing.state is CacheState.NO_CACHE
+    if backing is None or backing.cache_set is not None:
+        return False
+    return backing.state is CacheState.NO_CACHE or backing.outlives_cache
 
 
 def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:

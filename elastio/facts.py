@@ -24,6 +24,7 @@ from elastio.actions import (
     MarkVolume,
     Outcome,
     ReleaseCacheDisk,
+    StartWithoutCache,
     TuneBacking,
     Verdict,
     is_read,
@@ -71,9 +72,11 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         state = _fold_outcome(state, outcome, obs, policy)
     if obs.sample is not None:
         state = _fold_sample(state, obs.sample, obs.host, policy)
-    if state.cycle is not None and obs.host is not None:
+    if obs.host is None:
+        return state
+    if state.cycle is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase, obs.wall))
-    return state
+    return state if obs.host.backing is None else _fold_outlived(state, obs.host.backing)
 
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
@@ -105,7 +108,7 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_identity(state, outcome, obs)
     if isinstance(outcome.action, LookForNotice):
         return _fold_notice(state, outcome, obs, policy)
-    if isinstance(outcome.action, TuneBacking):
+    if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
         return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
     if outcome.action == LimitWrites(None):
         return replace(state, limit_pace=_next_pace(state.limit_pace, outcome, obs))
@@ -269,7 +272,21 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
 
 def _needs_no_cache(backing: BackingView | None) -> bool:
     """Not only without a cache: at a boot it may be the cache that comes late."""
-    return backing is not None and backing.state is CacheState.NO_CACHE
+    return backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
+
+
+def _fold_outlived(state: AgentState, backing: BackingView) -> AgentState:
+    """Remember what the kernel shows until the next cache only, and forgets at a boot."""
+    cycle = state.cycle
+    if backing.outlives_cache and cycle is not None and cycle.cache_set is not None:
+        # It may have gone before it was seen attached; while it is being attached the kernel shows the same.
+        unseen = state.phase is Phase.DETACHING and not state.outlived
+        return replace(state, outlived=cycle.cache_set) if unseen or cycle.marks.boosted is not None else state
+    started = state.outlived != "" and backing.state is CacheState.INCONSISTENT
+    renewed = backing.cache_set is not None and backing.cache_set != state.outlived
+    if not (started or renewed or backing.state is CacheState.NO_CACHE):
+        return state
+    return replace(state, outlived="", is_stale_accepted=state.is_stale_accepted or started)
 
 
 def _based(cycle: Cycle, host: HostView) -> Cycle:

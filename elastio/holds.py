@@ -71,7 +71,9 @@ def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
     wait for it for ever. The release of the cache disk makes "no cache" durable.
     """
     backing = host.backing if host else None
-    if backing is None or backing.cache_set is not None or not backing.running or backing.waits_for_cache:
+    if backing is None or backing.cache_set is not None or not backing.running:
+        return False
+    if backing.waits_for_cache or backing.outlives_cache:
         return False
     return cycle is None or cycle.cache_set is None or cycle.marks.released is not None
 
@@ -96,6 +98,9 @@ def _quiesce(state: AgentState, request: Request, obs: Observation) -> tuple[Age
         return state, Answer(request, False, f"the agent is faulted: {state.fault}")
     if state.hold is not None and state.hold.reason is not HoldReason.SNAPSHOT:
         return state, Answer(request, False, f"the agent is held already ({state.hold.reason})")
+    if state.outlived:
+        text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush before"
+        return state, Answer(request, False, text)
     seconds = request.seconds or 0.0
     until = max(obs.now + seconds, state.hold.until if state.hold is not None else 0.0)
     hold = Hold(HoldReason.SNAPSHOT, until)  # never shorter than what somebody else was promised

@@ -25,7 +25,7 @@ from elastio.actions import (
     StartWithoutCache,
 )
 from elastio.errors import InvariantError
-from elastio.events import is_drained
+from elastio.events import is_drained, needs_no_cache
 from elastio.model import BackingView, CacheMode, HostView, Serial, VolumeMark
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
@@ -76,7 +76,8 @@ def _loss(action: Action, state: AgentState, obs: Observation) -> str:
     cycle = state.cycle
     if isinstance(action, StartWithoutCache):
         backing = _backing(obs)
-        if not state.is_loss_accepted or action.volume != state.accepted:
+        outlived = backing is not None and needs_no_cache(state, backing) and action.given_up == state.outlived
+        if not outlived and not (state.is_loss_accepted and action.given_up == state.accepted):
             return "no operator gave up what the missing cache holds"
         return "" if backing is not None and not backing.running else "the device runs, or its state is unknown"
     if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:

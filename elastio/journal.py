@@ -46,6 +46,7 @@ class Memory:
     accepted: str = ""
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
+    outlived: str = ""
     boot_id: str = ""
 
     def state(self, *, learned_size_bytes: int | None) -> AgentState:
@@ -60,6 +61,7 @@ class Memory:
             accepted=self.accepted,
             given_up=self.given_up,
             is_stale_accepted=self.is_stale_accepted,
+            outlived=self.outlived,
             boot_id=self.boot_id,
             learned_size_bytes=learned_size_bytes,
         )
@@ -206,6 +208,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "accepted": state.accepted,
         "given_up": encode(state.given_up),
         "is_stale_accepted": state.is_stale_accepted,
+        "outlived": state.outlived,
     }
 
 
@@ -272,6 +275,7 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
             hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
             **_given_up(last),
+            outlived=str(last.get("outlived", "")),
             boot_id=str(last.get("boot", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:

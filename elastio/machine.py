@@ -64,7 +64,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, reason = recovered
         state = _after_change(state)
     state, held = holds.update(state, obs, policy)
-    reason = held or reason
+    reason = held or reason or _why_outlived(before, state)
     seen = _event(state, obs, policy)
     if seen is not None:
         state, reason = _transition(state, seen, obs, policy), seen.reason
@@ -79,6 +79,13 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     decision = Decision(state, actions, reason, _changed_cycles(before, folded, state, obs), answers, plan.wake_at)
     invariants.check(decision, obs, policy)
     return decision
+
+
+def _why_outlived(before: AgentState, state: AgentState) -> str:
+    """A record of its own: no look after a boot shows it."""
+    if state.outlived and state.outlived != before.outlived:
+        return f"cache set {state.outlived} failed while it was clean: the device goes on without it"
+    return ""
 
 
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
@@ -196,7 +203,8 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
     backing = obs.host.backing if obs.host else None
     if backing is None or not backing.running:
         return "the adaptive device is not running"
-    if backing.cache_set is not None or backing.state not in (CacheState.NO_CACHE, CacheState.INCONSISTENT):
+    is_bare = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.outlives_cache
+    if backing.cache_set is not None or not is_bare:
         return "the backing device has a cache already"
     if state.hold is not None:
         return f"no boost may begin now ({state.hold.reason})"

@@ -167,7 +167,17 @@ class BackingView:
     @property
     def waits_for_cache(self) -> bool:
         """Its superblock names a cache set that is not there: it may hold the last minutes of the data."""
-        return self.cache_set is None and self.state in (CacheState.CLEAN, CacheState.DIRTY)
+        lacks_it = self.state is CacheState.DIRTY or (self.state is CacheState.CLEAN and not self.running)
+        return self.cache_set is None and lacks_it
+
+    @property
+    def outlives_cache(self) -> bool:
+        """The cache failed, or was torn off, while it was clean: the kernel goes on without it.
+
+        Its superblock keeps the name of the set, so that it will wait for the set at the next boot; should the set come
+        back, the kernel would serve what is on it, although writes have gone past it.
+        """
+        return self.cache_set is None and self.state is CacheState.CLEAN and self.running
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,9 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
+    if backing.cache_set == state.outlived:
+        # Writes have gone past it: what is clean on it may be old, and is read until it is off again.
+        phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)
     cycle = _attached(cycle, backing, phase).marked(boosted=obs.now)
     if phase is Phase.FLUSHING and cycle.marks.quiet is None:
         cycle = replace(cycle.marked(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)

@@ -202,6 +202,9 @@ class AgentState:
     empty: none. It is used up once it was carried out or the cache came back. What remains of it: `given_up`, the
     volumes that are left to the operator while they exist, and `is_stale_accepted`, the mark "inconsistent" that the
     kernel leaves on the backing device.
+
+    `outlived` is the cache set that the superblock of the backing device still names, although it was clean when it
+    failed and the device has gone on without it; empty: none. The device needs it no more, and it must not come back.
     """
 
     phase: Phase = Phase.IDLE
@@ -215,6 +218,7 @@ class AgentState:
     accepted: str = ""
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
+    outlived: str = ""
     fault: str = ""
     stopped: bool = False
     cool_until: float = 0.0

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastio.errors import ControlError
-from elastio.events import is_kept
+from elastio.events import is_kept, needs_no_cache
 from elastio.holds import is_safe_to_copy
 from elastio.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
 from elastio.observation import Observation
@@ -308,7 +308,9 @@ def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | No
     """Also while the kernel has let go of the backing device: it does so when its cache dies."""
     cycle = state.cycle
     disputed = cycle is not None and cycle.is_disputed and not (backing is not None and backing.waits_for_cache)
-    waits = backing.waits_for_cache if backing else state.phase is Phase.FAULTED and cycle is not None
+    waits = state.phase is Phase.FAULTED and cycle is not None
+    if backing is not None:
+        waits = backing.waits_for_cache and not needs_no_cache(state, backing)
     if not (waits or disputed):
         return None
     return MissingPart(

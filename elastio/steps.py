@@ -35,7 +35,7 @@ from elastio.actions import (
     TuneBacking,
     lane_of,
 )
-from elastio.events import is_drained
+from elastio.events import is_drained, needs_no_cache
 from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeMark, VolumeState
 from elastio.observation import Observation
 from elastio.policy import Policy
@@ -86,6 +86,10 @@ def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
         action = RegisterBacking()
         pace = state.cycle.paced(action) if state.cycle else state.tune_pace
         return _ask(action, pace, obs, f"{obs.host.dropped}, the backing device, to be registered again")
+    if backing is not None and needs_no_cache(state, backing):
+        start = StartWithoutCache(state.outlived)
+        pace = state.cycle.paced(start) if state.cycle else state.tune_pace
+        return _ask(start, pace, obs, "the device to start without the cache that it has outlived")
     if backing is not None and backing.write_limit_mb_s is not None and state.phase is not Phase.FLUSHING:
         return _first(
             _ask(LimitWrites(None), state.limit_pace, obs, "applications to be let go"), _tuned_step(state, obs, policy)

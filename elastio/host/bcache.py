@@ -158,9 +158,11 @@ class BcacheHost:
         return cache_set
 
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
-        """Never write on what the backing device still waits for."""
+        """Never write on what the backing device still waits for. One that runs and is clean has outlived its cache."""
         state = self.sysfs.read(f"{backing.directory}/state")
-        if state in (CacheState.CLEAN, CacheState.DIRTY) and self._attached(backing) is None:
+        runs = self.sysfs.read(f"{backing.directory}/running") == "1"
+        waits = state == CacheState.DIRTY or (state == CacheState.CLEAN and not runs)
+        if waits and self._attached(backing) is None:
             raise NotOursError(f"{backing.device} is {state} and disk {disk.name} may be its cache: not touched")
 
     def _block_size(self, backing: Backing) -> int:

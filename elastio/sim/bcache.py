@@ -57,6 +57,8 @@ class Bcache:
     sb_set: CacheSetUuid | None = None
     sb_dirty: bool = False
     stale: bool = False  # it was started by force without its dirty cache
+    passed: CacheSetUuid | None = None  # the set that the superblock names, where writes have gone past it
+    stale_links: int = 0  # how often such a set was put in front again: reads show what was there before
     absorbed_bytes: int = 0
     overflow_bytes: int = 0
     bypassed_bytes: int = 0
@@ -87,6 +89,9 @@ class Bcache:
             # A set that served before is attached as a new one: what it held is worth nothing.
             cache.dirty.clear()
             cache.clean.clear()
+        elif self.passed == cache_set:
+            self.stale_links += 1
+        self.passed = None
         self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
         self.writeback_running, self.detaching, self.stale = True, False, False
 
@@ -121,6 +126,7 @@ class Bcache:
         self.unsettled.discard(block)
         self.bypassed_bytes += self.block_bytes
         if cache is None:
+            self.passed = self.sb_set
             return
         cache.drop(block)
         if route is not Route.BYPASS and cache.can_store:

@@ -271,7 +271,8 @@ class SimHost:
     def _require_not_the_last_cache(self, disk: SimDisk) -> None:
         """Never write on what the backing device may still wait for."""
         bcache = self._backing_device()
-        if bcache.cache_set is None and bcache.state in (CacheState.CLEAN, CacheState.DIRTY):
+        waits = bcache.state is CacheState.DIRTY or (bcache.state is CacheState.CLEAN and not bcache.running)
+        if bcache.cache_set is None and waits:
             raise NotOursError(f"the backing device is {bcache.state} and disk {disk.name} may be its cache")
 
     def _attached_device(self) -> Bcache:

@@ -191,7 +191,7 @@ class SimKernel:
             if dirty:
                 self.bcache.running = False
             else:
-                self.bcache.sb_set, self.bcache.sb_dirty = None, False
+                # The device goes on, and its superblock keeps the name of the set.
                 # Nobody had a chance to sync: losing flushed blocks at a power cut after this proves nothing.
                 self.bcache.fsync()
         if self._attaching is not None and self._attaching[0] == disk.superblock:
@@ -256,7 +256,7 @@ class SimKernel:
             return max(0.0, self._attaching[1] - now)
         if self.bcache.cache_set is not None or self._attaching is not None:
             raise HostError("a cache set is attached already, or is still detaching")
-        if self.bcache.sb_set is not None and self.bcache.sb_set != cache_set:
+        if self.bcache.sb_dirty and self.bcache.sb_set != cache_set:
             raise HostError("the backing device waits for another cache set")
         if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):
             raise HostError(f"no cache set {cache_set} is registered")
@@ -305,6 +305,7 @@ class SimKernel:
         """`echo 1 > running`: what only the cache holds is lost."""
         if not self.bcache.running:
             self.bcache.sb_set, self.bcache.sb_dirty, self.bcache.stale = None, False, True
+            self.bcache.passed = None
             self.bcache.running = True
 
     def unregister(self, serial: Serial) -> None:

@@ -162,6 +162,7 @@ class Play:
 
     def check(self) -> None:
         assert not self.world.lost(), self.sim.standing()
+        assert not self.world.kernel.bcache.stale_links, f"an outlived cache was put in front: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
         assert self.most_volumes <= self.story.volumes, self.sim.standing()
@@ -196,7 +197,7 @@ class Play:
         """Nothing is left, nothing is lost, and the bill is known: too late by at most `late_s`, never too small."""
         assert self.world.volumes_left() == 0
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
-        assert self.world.kernel.bcache.sb_set is None
+        assert self.world.kernel.bcache.sb_set in (None, self.sim.state.outlived)
         wall = self.world.clock.wall()
         ends = [cycle.closed_wall for cycle in self.ledger.cycles(0.0, wall + TOMORROW_S) if cycle.opened_wall]
         assert None not in ends, "a bill runs on for ever"

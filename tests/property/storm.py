@@ -76,6 +76,7 @@ class Storm:
         """What must never happen, after every step."""
         left = self.world.volumes_left()
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
+        assert not self.world.kernel.bcache.stale_links, f"an outlived cache was put in front: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"

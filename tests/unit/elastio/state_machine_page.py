@@ -33,11 +33,11 @@ EVENTS = {
     "has its chance left, or an operator asked, or a hold began, or somebody else made writes bypass the cache.",
     Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
     "bypass the cache yet.",
-    Event.CACHE_LEFT: "The kernel shows no cache set any more.",
+    Event.CACHE_LEFT: "The kernel shows no cache set any more: somebody detached it, or it failed while it was clean.",
     Event.DRAINED: "Clean, and mode `none`.",
     Event.DIRTIED: "The cache set is attached and not drained after all.",
     Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
-    Event.ENDANGERED: "The cache is missing while the device is dirty, the device is inconsistent, a strange cache set "
+    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a strange cache set "
     "is attached, the volume hangs on another machine, or no cache shows although one took writes or was dirty "
     "before a boot, or before it was torn off.",
     Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "

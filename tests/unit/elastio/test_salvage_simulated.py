@@ -146,7 +146,7 @@ def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(reboo
 
 
 def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
-    """It looks like an older copy: the agent asks, and keeps the volume."""
+    """It looks like one that is missing: the agent asks, and keeps the volume."""
     sim = machine((Stretch(2, 0), Stretch(9, 60), QUIET), inactivity_delay_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
@@ -160,7 +160,7 @@ def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_lo
     assert not sim.world.lost(power_cut=True)
     sim.run_for(700)
     assert [v.id for v in sim.world.provider.existing()] == [volume_id]
-    assert intents(sim, "StartWithoutCache") == 0
+    assert intents(sim, "StartWithoutCache") == 1
 
 
 def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:

@@ -222,6 +222,12 @@ def test_a_device_that_waits_for_its_own_cache_gets_no_other(ready: Tree, host: 
     assert ready.kernel.writes == []
 
 
+def test_a_device_that_has_outlived_its_cache_gets_another(ready: Tree, host: BcacheHost) -> None:
+    ready.knob("state", "clean")
+    host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
+    assert any(path.endswith("/attach") for path, _ in ready.kernel.writes)
+
+
 # --- a whole cycle, and waiting --------------------------------------------------------------------------
 
 

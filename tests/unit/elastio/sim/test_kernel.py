@@ -288,15 +288,33 @@ def test_a_write_that_was_in_flight_at_a_power_cut_is_made_again(machine: Any) -
     assert machine.app.acknowledged == list(range(40))
 
 
-def test_a_pulled_clean_cache_just_ends_caching(machine: Any) -> None:
-    machine.boost()
+def test_a_pulled_clean_cache_ends_caching_and_stays_in_the_superblock(machine: Any) -> None:
+    cache_set = machine.boost()
     machine.write(range(30), 1.0)
     machine.drain()
     machine.kernel.pull(CACHE)
     backing = machine.host.look(()).backing
-    assert (backing.running, backing.state) == (True, CacheState.NO_CACHE)
+    assert (backing.running, backing.state, backing.cache_set) == (True, CacheState.CLEAN, None)
+    assert backing.outlives_cache
+    assert machine.kernel.bcache.sb_set == cache_set
     machine.write(range(30, 40), 2.0)
     assert len(machine.app.acknowledged) == 40
+    machine.kernel.power_cut()
+    assert machine.host.look(()).backing.waits_for_cache
+
+
+@pytest.mark.parametrize(("written", "stale"), [(True, 1), (False, 0)])
+def test_a_clean_cache_that_returns_serves_what_was_there_before(machine: Any, written: bool, stale: int) -> None:
+    machine.boost()
+    machine.write(range(30), 1.0)
+    machine.drain()
+    disk = machine.kernel.disk(CACHE)
+    machine.kernel.pull(CACHE)
+    if written:
+        machine.write(range(10), 1.0)
+    machine.kernel.plug(disk)
+    assert machine.host.look(()).backing.cache_set is not None
+    assert machine.kernel.bcache.stale_links == stale
 
 
 def test_a_disk_in_use_is_not_unplugged(machine: Any) -> None:

@@ -1,0 +1,176 @@
+"""A cache that fails while it is clean: the device goes on without it, and the cache must not come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastio import holds
+from elastio.actions import StartWithoutCache
+from elastio.errors import InvariantError
+from elastio.events import Event, danger, in_attaching, in_boosting, in_flushing
+from elastio.facts import fold
+from elastio.invariants import check
+from elastio.model import CacheState, Request, RequestKind
+from elastio.observation import Decision
+from elastio.recovery import recover
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Stretch
+from elastio.state import Marks, Phase
+from elastio.status import Status, Surroundings
+from elastio.steps import next_step
+
+from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
+from .values import OTHER_SET, POLICY, SET, backing, boosted, cached, cycle, host, seen, state
+
+OUTLIVED = backing(state=CacheState.CLEAN)
+WAITING = backing(state=CacheState.CLEAN, running=False)
+LATER = Stretch(3, 60), Stretch(60, 0), Stretch(12, 60), QUIET
+
+
+def clean_and_boosting(*load: Stretch) -> Simulation:
+    """A boost whose cache has become clean, with nothing to end it."""
+    sim = machine((Stretch(2, 0), Stretch(9, 60), Stretch(80, 0), *(load or (QUIET,))), inactivity_delay_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 300)
+    return sim
+
+
+def torn_off_clean(*load: Stretch) -> Simulation:
+    sim = clean_and_boosting(*load)
+    sim.world.vanish()
+    sim.run_until(lambda: bool(sim.state.outlived), 30)
+    return sim
+
+
+# --- on the simulator --------------------------------------------------------------------------------------
+
+
+def test_the_device_goes_on_and_the_volume_is_released() -> None:
+    sim = torn_off_clean()
+    assert_at_rest(sim)
+    assert Phase.FAULTED not in {r["to"] for r in sim.journal.records() if r["kind"] == "decision"}
+    assert intents(sim, "AttachVolume") == 1
+    assert sim.world.kernel.bcache.running
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_after_a_boot_the_device_is_started_without_it(is_released: bool) -> None:
+    sim = torn_off_clean(*LATER)
+    if is_released:
+        sim.run_until_settled(300)
+    sim.power_cut()
+    assert not sim.world.kernel.bcache.running
+    sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
+    assert intents(sim, "StartWithoutCache") == 1
+    assert not any("faulted" in line for line in decisions(sim))
+    assert_at_rest(sim)
+
+
+def test_the_next_boost_ends_it() -> None:
+    sim = torn_off_clean(*LATER)
+    in_phase(sim, Phase.IDLE)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 300)
+    assert sim.state.outlived == ""
+    sim.ask(RequestKind.FLUSH)
+    assert_at_rest(sim)
+    assert sim.world.kernel.bcache.state is CacheState.NO_CACHE
+    sim.power_cut()
+    assert sim.world.kernel.bcache.running
+    assert sim.world.kernel.bcache.stale_links == 0
+
+
+def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
+    sim = clean_and_boosting(*LATER)
+    disk = sim.world.kernel.cache_disk()
+    assert disk is not None
+    sim.world.kernel.pull(disk.serial)
+    sim.run_until(lambda: bool(sim.state.outlived), 30)
+    sim.kill_agent()
+    sim.world.kernel.disks[disk.serial] = disk
+    sim.power_cut()
+    assert sim.world.kernel.bcache.cache_set == disk.superblock
+    sim.run_until(lambda: sim.phase is Phase.DETACHING, 60)
+    assert_at_rest(sim)
+
+
+# --- the rules, one by one ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_it_is_the_end_of_the_boost_and_no_danger(phase: Phase) -> None:
+    of = state(phase, boosted())
+    assert danger(of, seen(host(OUTLIVED))) is None
+    found = (in_boosting if phase is Phase.BOOSTING else in_flushing)(of, seen(host(OUTLIVED)), POLICY)
+    assert found is not None
+    assert found.event is Event.CACHE_LEFT
+
+
+def test_it_is_remembered_until_the_superblock_names_another_or_none() -> None:
+    of = fold(state(Phase.BOOSTING, boosted()), seen(host(OUTLIVED)), POLICY)
+    assert of.outlived == SET
+    assert fold(of, seen(host(WAITING)), POLICY).outlived == SET
+    assert fold(of, seen(host(cached())), POLICY).outlived == SET
+    assert fold(of, seen(host(backing())), POLICY).outlived == ""
+    assert fold(of, seen(host(cached(cache_set=OTHER_SET))), POLICY).outlived == ""
+    started = fold(of, seen(host(backing(state=CacheState.INCONSISTENT))), POLICY)
+    assert (started.outlived, started.is_stale_accepted) == ("", True)
+
+
+def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
+    of = state(Phase.ATTACHING, cycle(marks=Marks()))
+    assert fold(of, seen(host(OUTLIVED)), POLICY).outlived == ""
+    assert fold(state(Phase.DETACHING, cycle(marks=Marks())), seen(host(OUTLIVED)), POLICY).outlived == SET
+
+
+@pytest.mark.parametrize(
+    ("view", "outlived", "starts"),
+    [
+        (WAITING, SET, True),
+        (WAITING, "", False),
+        (backing(state=CacheState.DIRTY, running=False), SET, False),
+        (OUTLIVED, SET, False),
+    ],
+)
+def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outlived: str, starts: bool) -> None:
+    of = state(Phase.IDLE, outlived=outlived)
+    start = StartWithoutCache(outlived)
+    assert (next_step(of, seen(host(view)), POLICY).action == start) is starts
+    assert (danger(of, seen(host(view))) is None) is (starts or view is OUTLIVED)
+    if starts:
+        check(Decision(of, (start,)), seen(host(view)), POLICY)
+    else:
+        with pytest.raises(InvariantError):
+            check(Decision(of, (start,)), seen(host(view)), POLICY)
+
+
+def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None:
+    of = state(Phase.ATTACHING, cycle(marks=Marks()))
+    found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
+    assert found is not None
+    assert found.event is Event.BOOST_ABANDONED
+
+
+def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
+    found = recover(state(Phase.BOOSTING, boosted(), recovered=False, outlived=SET), seen(host(cached())), POLICY)
+    assert found is not None
+    after = found[0]
+    assert after.phase is Phase.FLUSHING
+    assert after.cycle is not None
+    assert after.cycle.forced
+
+
+def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
+    of = state(Phase.IDLE, outlived=SET)
+    _, answer = holds.answer(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)), POLICY)
+    assert not answer.accepted
+    assert not holds.is_safe_to_copy(None, host(OUTLIVED))
+
+
+def test_nothing_is_shown_as_missing_while_it_starts() -> None:
+    shown = [
+        Status.of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
+        for of in (state(Phase.IDLE, outlived=SET), state(Phase.IDLE))
+    ]
+    assert [status.missing is None for status in shown] == [True, False]
