@@ -54,6 +54,7 @@ def examine(app: App) -> Iterator[Finding]:
     yield kernel_checks.module(machine)
     yield kernel_checks.cutoffs(machine)
     yield kernel_checks.tools(machine)
+    yield kernel_checks.holding_back(machine)
     yield kernel_checks.rules(machine)
     yield kernel_checks.units(machine)
     yield agent_checks.clock(machine)

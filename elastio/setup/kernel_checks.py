@@ -6,6 +6,7 @@ import re
 from datetime import date
 
 from elastio.errors import HostError
+from elastio.host.throttle import CGROUPS
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 
 Version = tuple[int, ...]
@@ -148,6 +149,22 @@ def rules(machine: Machine) -> Finding:
             f"install {GUARD}",
         )
     return ok("udev", "the backing device is registered, made safe and guarded at boot")
+
+
+def holding_back(machine: Machine) -> Finding:
+    """Whether writes can wait for the moment in which a cache is attached: io.max, of cgroup v2."""
+    sysfs, name = machine.sysfs, "cgroups"
+    groups = [g for g in sysfs.names(CGROUPS) if sysfs.exists(f"{CGROUPS}/{g}/io.stat")]
+    offered = "io" in sysfs.read_or(f"{CGROUPS}/cgroup.controllers", "").split()
+    # Without the agent nobody may have asked for the controller yet: its unit does.
+    if offered and (not groups or any(sysfs.exists(f"{CGROUPS}/{g}/io.max") for g in groups)):
+        return ok(name, "writes can be held back while a cache is attached (io.max)")
+    why = "the kernel was built without I/O throttling" if offered else "cgroup v2 has no io controller here"
+    return warn(
+        name,
+        f"writes cannot be held back while a cache is attached ({why}): a direct read may return older data",
+        "boot with systemd.unified_cgroup_hierarchy=1, on a kernel with CONFIG_BLK_DEV_THROTTLING",
+    )
 
 
 def units(machine: Machine) -> Finding:

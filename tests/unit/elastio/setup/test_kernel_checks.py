@@ -126,3 +126,22 @@ def test_an_installation_without_the_shutdown_unit_is_told_so(folder: str, tmp_p
     assert "elastio-shutdown.service" in found.way_out
     (tmp_path / folder / "elastio-shutdown.service").touch()
     assert kernel_checks.units(machine(tmp_path)).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("controllers", "files", "verdict"),
+    [
+        ("cpuset cpu io memory", ("io.stat", "io.max"), Verdict.OK),
+        ("cpuset cpu io memory", (), Verdict.OK),  # nobody has asked for the controller yet
+        ("cpuset cpu io memory", ("io.stat",), Verdict.WARN),
+        ("cpuset cpu memory", (), Verdict.WARN),
+        (None, (), Verdict.WARN),
+    ],
+)
+def test_tells_whether_writes_can_be_held_back(
+    controllers: str | None, files: tuple[str, ...], verdict: Verdict, tmp_path: Path
+) -> None:
+    shown = {f"sys__fs__cgroup__system.slice__{file}": "" for file in files}
+    if controllers is not None:
+        shown["sys__fs__cgroup__cgroup.controllers"] = controllers
+    assert kernel_checks.holding_back(machine(tmp_path, **shown)).verdict is verdict
