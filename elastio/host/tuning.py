@@ -48,9 +48,13 @@ def is_tuned(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> 
 
 
 def cache_disk(sysfs: Sysfs, cache_set: str) -> str | None:
-    """The disk of an attached cache set, or None while it comes or goes."""
+    """The disk of an attached cache set, or None while it comes or goes.
+
+    One that was torn off is gone although the set is still attached: bcache notices at its next request.
+    """
     device = sysfs.target(f"sys/fs/bcache/{cache_set}/cache0")
-    return device.rsplit("/", 2)[-2] if device is not None and device.count("/") > 1 else None
+    name = device.rsplit("/", 2)[-2] if device is not None and device.count("/") > 1 else ""
+    return name if name and sysfs.exists(f"sys/block/{name}") else None
 
 
 def _is_cache_queue_tuned(sysfs: Sysfs, cache_set: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(tree
 def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
     tree.cache_missing("dirty")
     assert (backing(tree).state, backing(tree).cache_set) == (CacheState.DIRTY, None)
+
+
+def test_a_cache_whose_disk_was_torn_off_is_attached_until_the_kernel_notices(tree: Tree) -> None:
+    tree.attached()
+    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
+    shutil.rmtree(tree.kernel.path("sys/block/vdc"))
+    seen = backing(tree)
+    assert (seen.cache_set, seen.tuned) == (SET_UUID, True)
 
 
 def test_overflow_is_shown_with_and_without_a_cache(tree: Tree) -> None:
