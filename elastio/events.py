@@ -44,7 +44,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     """What only an operator may decide, whatever the phase."""
     backing = obs.host.backing if obs.host else None
     if backing is None:
-        return None
+        return _let_go_of(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
         return Seen(
@@ -67,6 +67,19 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
+
+
+def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
+    """With its cache the kernel lets go of the backing device, too; a look may come too late to see why."""
+    cycle = state.cycle
+    is_ours = cycle is not None and cycle.marks.boosted is not None and cycle.marks.detached is None
+    if host is None or not is_ours or not state.recovered:
+        return None
+    return Seen(
+        Event.ENDANGERED,
+        f"bcache has let go of the backing device while volume {_volume_name(cycle)} was its cache: that failed, or "
+        "somebody stopped the device (`elastio recover`)",
+    )
 
 
 def needs_no_cache(state: AgentState, backing: BackingView) -> bool:

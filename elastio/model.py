@@ -200,7 +200,8 @@ class DiskView:
 class HostView:
     """One look at the kernel. `backing` None: the backing device is not registered with bcache.
 
-    `dropped` names the one unused device that carries the backing device's superblock while none is registered.
+    `dropped` names the one unused device that carries the backing device's superblock while none is registered,
+    `wounded` the adaptive device that bcache has let go of and that is still in use: it goes at its last close.
     """
 
     at: float
@@ -209,6 +210,7 @@ class HostView:
     disks: tuple[DiskView, ...] = ()
     cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
     dropped: str = ""
+    wounded: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
         """The disk with this serial, or None."""

@@ -189,7 +189,7 @@ class Status:
             owned=None if state.owned is None else tuple(_volume(v, state) for v in state.owned),
             listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
             hold=_hold(state, obs, host),
-            missing=_missing(state, backing),
+            missing=_missing(state, host),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -304,11 +304,11 @@ def _hold(state: AgentState, obs: Observation, host: HostView | None) -> HoldPar
     return HoldPart(hold.reason.value, max(0.0, hold.until - obs.now), hold.flush, safe)
 
 
-def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | None:
+def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
     """Also while the kernel has let go of the backing device: it does so when its cache dies."""
-    cycle = state.cycle
+    cycle, backing, wounded = state.cycle, host.backing if host else None, host.wounded if host else ""
     disputed = cycle is not None and cycle.is_disputed and not (backing is not None and backing.waits_for_cache)
-    waits = state.phase is Phase.FAULTED and cycle is not None
+    waits = cycle is not None and (state.phase is Phase.FAULTED or bool(wounded))
     if backing is not None:
         waits = backing.waits_for_cache and not needs_no_cache(state, backing)
     if not (waits or disputed):
@@ -320,8 +320,8 @@ def _missing(state: AgentState, backing: BackingView | None) -> MissingPart | No
         dirty_bytes=cycle.dirty_bytes if cycle else 0,
         peak_dirty_bytes=cycle.peak_dirty_bytes if cycle else 0,
         seen_wall=cycle.dirty_wall if cycle else None,
-        adaptive=backing.adaptive_name if backing else "",
-        waits_for_umount=backing is not None and backing.running and not disputed,
+        adaptive=backing.adaptive_name if backing else wounded,
+        waits_for_umount=(backing.running if backing else bool(wounded)) and not disputed,
         disputed=disputed,
     )
 

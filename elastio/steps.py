@@ -346,10 +346,10 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     """
     host = obs.host
     backing = host.backing if host else None
+    if (host is not None and host.wounded) or (backing is not None and backing.waits_for_cache and backing.running):
+        return Plan(waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that")
     if host is None or backing is None or not backing.waits_for_cache:
         return Plan(waiting_for="an operator")
-    if backing.running:
-        return Plan(waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that")
     if state.is_loss_accepted:
         start = StartWithoutCache(state.accepted)
         return _ask(start, cycle.paced(start), obs, "the device to start without its cache")

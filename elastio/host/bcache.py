@@ -64,7 +64,8 @@ class BcacheHost:
         view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
         if view.backing is not None:
             return view
-        return replace(view, dropped=wounded.find_dropped(self.sysfs, self.backing_uuid))
+        dropped = wounded.find_dropped(self.sysfs, self.backing_uuid)
+        return replace(view, dropped=dropped, wounded=wounded.find_wounded(self.sysfs, self.backing_uuid))
 
     # --- the backing device ------------------------------------------------------------------------------
 

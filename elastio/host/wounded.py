@@ -32,6 +32,15 @@ def find_dropped(sysfs: Sysfs, uuid: str) -> str:
     return "" if used else found[0]
 
 
+def find_wounded(sysfs: Sysfs, uuid: str) -> str:
+    """The adaptive device on the device with this UUID that is still in use after bcache let go of both; or nothing."""
+    for disk, name in _devices(sysfs):
+        held_by = [h for h in sysfs.names(f"{_directory(disk, name)}/holders") if h.startswith("bcache")]
+        if held_by and _carries(sysfs, name, uuid):
+            return held_by[0]
+    return ""
+
+
 def _devices(sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     """Every disk and partition, each with its disk; bcache's own devices and memory disks cannot be one."""
     for disk in sysfs.names("sys/block"):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from elastio_testbed.ec2.client import open_client
+from elastio_testbed.faults import acks
+from elastio_testbed.guest.records import verify
 from elastio_testbed.machine import DATA
-from tests.faults.conftest import Patient
+from tests.faults.conftest import SEED, Patient
 
 pytestmark = pytest.mark.guest
+
+# Where bcache's own superblock ends and the filesystem begins (`make-bcache`'s default).
+BCACHE_DATA_OFFSET = 8192
 
 
 def test_a_cache_torn_off_while_clean_is_not_missed_not_even_at_the_next_boot(patient: Patient) -> None:
@@ -121,6 +128,35 @@ def test_at_a_shutdown_the_agent_is_asked_before_it_is_stopped(patient: Patient)
     lab.guest.check(["sh", "-c", f"sed -i '/^\\[shutdown\\]/,$d' {config} && sync"])
     lab.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
     lab.wait_for_agent()
+
+
+def test_a_copy_made_while_quiesced_is_whole_by_itself(patient: Patient, tmp_path: Path) -> None:
+    lab = patient.lab
+    patient.start_writer()
+    name = patient.names[-1]
+    patient.make_dirty()
+    lab.guest.check(["elastio", "quiesce", "--hold", "900"], timeout_s=400)
+    assert patient.state() == "no cache"
+    lab.stop_writer()
+    lab.wait_until(lambda: not lab.burst_runs(), 120, "the burst to end")
+    lab.guest.check(["sync"], timeout_s=60)
+    copy, records = tmp_path / "copy.img", tmp_path / "records"
+    records.mkdir()
+    with (lab.folder / "vm" / f"{lab.guest.serial}.img").open("rb") as volume, copy.open("wb") as copied:
+        volume.seek(BCACHE_DATA_OFFSET)
+        shutil.copyfileobj(volume, copied, 1 << 20)
+    assert lab.guest.status()["phase"] == "idle"
+    lab.guest.check(["elastio", "unquiesce"])
+
+    # The journal is replayed, as at a mount; nothing else may be wrong.
+    assert subprocess.run(["e2fsck", "-f", "-y", str(copy)], capture_output=True, check=False).returncode in (0, 1)
+    for file in (f"{name}.log", f"{name}.table"):
+        script = f"dump /records/{file} {records / file}"
+        subprocess.run(["debugfs", "-R", script, str(copy)], capture_output=True, check=True)
+    known = acks.read(lab.records)[name]
+    found = verify({"directory": str(records), "name": name, "seed": SEED, "acknowledged": known}, flags=0)
+    assert (found["checked"], found["lost"]) == (known, 0)
+    assert patient.records_lost() == 0
 
 
 def test_a_cache_that_is_lost_for_good_is_given_up_by_order_only(patient: Patient) -> None:

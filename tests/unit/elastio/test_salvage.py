@@ -17,6 +17,7 @@ from elastio.model import CacheState, HostView, Request, RequestKind, VolumeId, 
 from elastio.observation import Answer, Decision
 from elastio.recovery import recover
 from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
+from elastio.status import Status, Surroundings
 from elastio.steps import next_step
 
 from .simulated import STEADY, in_phase, intents, machine
@@ -145,6 +146,25 @@ def test_a_volume_that_is_gone_may_be_given_up_without_a_name() -> None:
     assert answer.accepted
     assert after.accepted == VOLUME_ID
     assert "1.0 GiB" in answer.text
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phase: Phase) -> None:
+    wounded_host = replace(host(None), wounded="bcache0")
+    after = decide(state(phase, boosted()), seen(wounded_host), POLICY).state
+    assert after.phase is Phase.FAULTED
+    assert VOLUME_ID in after.fault
+    assert "unmounted" in after.waiting_for
+    missing = Status.of(after, seen(wounded_host), POLICY, Surroundings("0.1.0", 0.0)).missing
+    assert missing is not None
+    assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
+
+
+def test_a_device_that_is_let_go_of_without_a_cache_of_ours_is_no_fault() -> None:
+    detached = cycle(marks=replace(BOOSTED, detached=NOW))
+    for of in (None, detached):
+        phase = Phase.IDLE if of is None else Phase.DETACHING
+        assert decide(state(phase, of), seen(host(None)), POLICY).state.phase is phase
 
 
 def test_nothing_is_given_up_under_a_mount() -> None:

@@ -36,6 +36,12 @@ def test_names_the_device_that_the_kernel_let_go_of(dropped: Tree, host: BcacheH
     assert (view.backing, view.dropped) == (None, "vdb")
 
 
+def test_names_the_adaptive_device_that_is_still_in_use(dropped: Tree, host: BcacheHost) -> None:
+    dropped.kernel.lay("sys/block/vdb/holders/bcache0", "")
+    view = host.look(())
+    assert (view.backing, view.dropped, view.wounded) == (None, "", "bcache0")
+
+
 def test_names_nothing_while_the_backing_device_is_registered(tree: Tree, host: BcacheHost) -> None:
     assert host.look(()).dropped == ""
 
