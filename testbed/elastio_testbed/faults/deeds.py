@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults.kinds import Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import GuestError, HypervisorError
+from elastio_testbed.machine import DATA
 
 OFF_S, STOP_S = 240.0, 120.0
 # For how long the cloud refuses everything, and the agent stays stopped.
@@ -83,8 +85,15 @@ def _put_together(lab: Lab) -> None:
         lab.stop(unit)
     if lab.takes_writes():
         return  # the cache was clean: the kernel went on without it
-    lab.guest.wait_for(lambda s: s["missing"] is not None, MISSED_S, "the agent to miss its cache")
+    seen = lab.guest.wait_for(_is_missed_or_over, MISSED_S, "the agent to miss its cache, or to need none")
+    if seen["missing"] is None:
+        lab.guest.check(["umount", DATA], timeout_s=CALL_S)  # clean as well, but the filesystem met an error
+        return
     lab.guest.check(["elastio", "recover", "--umount", "--timeout", str(RECOVER_S)], timeout_s=RECOVER_S + CALL_S)
+
+
+def _is_missed_or_over(status: dict[str, Any]) -> bool:
+    return status["missing"] is not None or (status["phase"] == "idle" and status["cycle"] is None)
 
 
 def revoke(lab: Lab) -> None:
