@@ -10,6 +10,7 @@ import pytest
 
 from elastio_testbed.ec2.client import open_client
 from elastio_testbed.faults import acks
+from elastio_testbed.faults.deeds import reboot
 from elastio_testbed.guest.records import verify
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Patient
@@ -116,9 +117,7 @@ def test_at_a_shutdown_the_agent_is_asked_before_it_is_stopped(patient: Patient)
     lab.wait_for_agent()
     patient.start_writer()
     patient.make_dirty()
-    lab.guest.check(["systemctl", "--no-block", "reboot"])
-    assert lab.guest.vm.await_off(300)
-    lab.boot()
+    reboot(lab)
     # Flushed and taken off before the machine went down: the kernel waited for nothing.
     assert patient.state() == "no cache"
     assert any("asked to shutdown" in each["reason"] for each in lab.guest.decisions())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from elastio_testbed.ec2 import Quota
@@ -48,7 +49,8 @@ def power_off(lab: Lab) -> None:
 
 
 def _end_orderly(lab: Lab, how: str) -> None:
-    lab.guest.check(["systemctl", "--no-block", how], timeout_s=CALL_S)
+    with suppress(GuestError):  # it may be gone before it has answered
+        lab.guest.check(["systemctl", "--no-block", how], timeout_s=CALL_S)
     if not lab.guest.vm.await_off(OFF_S):
         raise GuestError(f"{how}: still on after {OFF_S:.0f} s, and killed\n{lab.guest.vm.console_tail()}")
     lab.boot()
