@@ -44,7 +44,7 @@ from elastio.model import (
 )
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
-from elastio.state import AgentState, Cycle, Pace, Phase, verb
+from elastio.state import AgentState, Cycle, LoadWatch, Pace, Phase, verb
 from elastio.units import MB
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
@@ -74,6 +74,8 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         state = _fold_sample(state, obs.sample, obs.host, policy)
     if obs.host is None:
         return state
+    if obs.host.backing is None or not obs.host.backing.running:
+        state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
     if state.cycle is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase, obs.wall))
     return state if obs.host.backing is None else _fold_outlived(state, obs.host.backing)

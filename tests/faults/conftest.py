@@ -34,13 +34,6 @@ class Patient:
         """Until a cache is attached, without a load of its own."""
         self.lab.guest.check(["elastio", "boost", "--wait"], timeout_s=300)
 
-    def make_dirty(self) -> None:
-        """A burst, until some of it is on the cache alone."""
-        self.lab.burst()
-        self.lab.guest.wait_for(
-            lambda s: s["phase"] == "boosting" and s["backing"] and s["backing"]["dirty_bytes"] > 0, 180, "dirty data"
-        )
-
     def tear_off(self) -> str:
         """The id of the volume that is no longer a disk of the guest."""
         volume = self.lab.attached_volume()

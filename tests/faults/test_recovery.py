@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from elastio.host.blockdev import SECTOR
+from elastio.setup.blank import DATA_OFFSET_SECTORS
 from elastio_testbed.ec2.client import open_client
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import reboot
+from elastio_testbed.faults.deeds import make_dirty, reboot
 from elastio_testbed.guest.records import verify
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Patient
 
 pytestmark = pytest.mark.guest
-
-# Where bcache's own superblock ends and the filesystem begins (`make-bcache`'s default).
-BCACHE_DATA_OFFSET = 8192
 
 
 def test_a_cache_torn_off_while_clean_is_not_missed_not_even_at_the_next_boot(patient: Patient) -> None:
@@ -51,7 +50,7 @@ def test_a_dirty_cache_torn_off_comes_back_under_the_same_boot(patient: Patient)
     lab = patient.lab
     boot = lab.guest.check(["cat", "/proc/sys/kernel/random/boot_id"])
     patient.start_writer()
-    patient.make_dirty()
+    make_dirty(lab)
     volume = patient.tear_off()
     for unit in ("records", "burst"):
         lab.stop(unit)
@@ -84,7 +83,7 @@ def test_an_older_copy_of_the_backing_volume_is_not_mounted_and_the_right_one_br
     lab.wait_until(lambda: lab.succeeds("mountpoint", "-q", DATA), 120, "the device to be mounted")
 
     patient.start_writer()
-    patient.make_dirty()
+    make_dirty(lab)
     lab.guest.vm.kill()
     image.rename(right)
     older.rename(image)
@@ -116,7 +115,7 @@ def test_at_a_shutdown_the_agent_is_asked_before_it_is_stopped(patient: Patient)
     lab.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
     lab.wait_for_agent()
     patient.start_writer()
-    patient.make_dirty()
+    make_dirty(lab)
     reboot(lab)
     # Flushed and taken off before the machine went down: the kernel waited for nothing.
     assert patient.state() == "no cache"
@@ -133,7 +132,7 @@ def test_a_copy_made_while_quiesced_is_whole_by_itself(patient: Patient, tmp_pat
     lab = patient.lab
     patient.start_writer()
     name = patient.names[-1]
-    patient.make_dirty()
+    make_dirty(lab)
     lab.guest.check(["elastio", "quiesce", "--hold", "900"], timeout_s=400)
     assert patient.state() == "no cache"
     lab.stop_writer()
@@ -142,7 +141,7 @@ def test_a_copy_made_while_quiesced_is_whole_by_itself(patient: Patient, tmp_pat
     copy, records = tmp_path / "copy.img", tmp_path / "records"
     records.mkdir()
     with (lab.folder / "vm" / f"{lab.guest.serial}.img").open("rb") as volume, copy.open("wb") as copied:
-        volume.seek(BCACHE_DATA_OFFSET)
+        volume.seek(DATA_OFFSET_SECTORS * SECTOR)
         shutil.copyfileobj(volume, copied, 1 << 20)
     assert lab.guest.status()["phase"] == "idle"
     lab.guest.check(["elastio", "unquiesce"])
@@ -160,7 +159,7 @@ def test_a_copy_made_while_quiesced_is_whole_by_itself(patient: Patient, tmp_pat
 
 def test_a_cache_that_is_lost_for_good_is_given_up_by_order_only(patient: Patient) -> None:
     lab = patient.lab
-    patient.make_dirty()
+    make_dirty(lab)
     volume = patient.tear_off()
     lab.stop("burst")
     patient.wait_for(lambda s: s["missing"] is not None, "the agent to miss its cache")

@@ -58,8 +58,13 @@ def _end_orderly(lab: Lab, how: str) -> None:
 
 def pull_dirty(lab: Lab) -> None:
     """Not before there is something to lose: a cloud that was slow may have brought the cache after the load's end."""
-    lab.wait_until(lambda: _is_dirty_under_load(lab), DIRTY_S, "dirty data in the cache")
+    make_dirty(lab)
     pull(lab)
+
+
+def make_dirty(lab: Lab) -> None:
+    """Load, for as long as it takes until some of it is on the cache alone."""
+    lab.wait_until(lambda: _is_dirty_under_load(lab), DIRTY_S, "dirty data in the cache")
 
 
 def _is_dirty_under_load(lab: Lab) -> bool:

@@ -11,9 +11,9 @@ from elastio.facts import adopt, fold
 from elastio.governor import NOTHING
 from elastio.model import BackingView, CacheState, Rates, Sample
 from elastio.observation import Observation
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import AgentState, Cycle, LoadWatch, Phase
 
-from .values import NOW, POLICY, WALL, backing, cached, cycle, disk, host
+from .values import HIGH, NOW, POLICY, WALL, backing, cached, cycle, disk, host
 
 MB = 10**6
 
@@ -121,3 +121,11 @@ def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(create
     assert decided.volume is not None
     adopted = adopt(decided, replace(decided.volume, created_wall=created_wall), Observation(NOW + 3.0, WALL + 3.0))
     assert adopted.opened_wall == WALL
+
+
+@pytest.mark.parametrize(
+    ("view", "load"), [(None, LoadWatch()), (backing(running=False), LoadWatch()), (backing(), HIGH)]
+)
+def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
+    before = AgentState(phase=Phase.FAULTED, load=HIGH)
+    assert fold(before, Observation(now=NOW, wall=WALL, host=host(view)), POLICY).load == load
