@@ -12,6 +12,7 @@ import pytest
 
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.lab import Lab
+from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.trial import JOURNAL
@@ -69,7 +70,12 @@ class Patient:
         return self.lab.guest.check(["cat", f"/sys/block/{self.lab.guest.disk_name()}/bcache/state"])
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], what: str, seconds: float = 240) -> dict[str, Any]:
-        return self.lab.guest.wait_for(condition, seconds, what)
+        """As the guest's own, and a failure shows where the agent stands."""
+        try:
+            return self.lab.guest.wait_for(condition, seconds, what)
+        except GuestError as error:
+            stands = self.lab.guest.status()
+            raise GuestError(f"{error}\n{json.dumps(stands)}\n{self.lab.console_tail()}") from error
 
 
 @pytest.fixture(scope="module")

@@ -163,8 +163,10 @@ def test_a_cache_that_is_lost_for_good_is_given_up_by_order_only(patient: Patien
     volume = patient.tear_off()
     lab.stop("burst")
     patient.wait_for(lambda s: s["missing"] is not None, "the agent to miss its cache")
-    lab.guest.check(["umount", DATA], timeout_s=120)
+    # Before the umount: as soon as the dead device is gone the agent brings a volume back that there is.
+    lab.cloud.wait_for(volume, "available", 120)
     open_client(lab.cloud).delete_volume(VolumeId=volume)
+    lab.guest.check(["umount", DATA], timeout_s=120)
     patient.wait_for(lambda s: s["missing"] and s["missing"]["volume_state"] in ("gone", "deleting"), "the loss")
     assert lab.device() == ""
     code, said = patient.run("elastio", "recover", "--accept-data-loss", "--yes", "--timeout", "240", timeout_s=300)
