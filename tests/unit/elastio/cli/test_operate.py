@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +96,15 @@ def test_quiesce_fails_when_the_agent_becomes_faulted(agent: FakeAgent, elastio:
     assert commands(agent)[-1] == "unquiesce"
 
 
+@pytest.fixture
+def heeds_interrupts() -> Iterator[None]:
+    """Python ignores SIGINT where it was started to ignore it, as in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_interrupts")
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)],
