@@ -8,11 +8,11 @@ BIN := $(VENV)/bin
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
             util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
-SLOW_TESTS := tests/e2e tests/faults/test_faults.py
+SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-long test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,7 +66,7 @@ unit: $(VENV)/.installed
 
 check: setup lint types contracts unit ## Lint, types, import contracts, unit and contract tests
 
-test: check ## Everything: checks, property and crash tests, the elastic cycle and a fault of each group in a guest
+test: check ## Everything: checks, property and crash tests, and the elastic cycle in a guest
 	$(BIN)/pytest -q $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
 
@@ -74,11 +74,11 @@ storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 ran
 	$(BIN)/python -m tests.crash.campaign
 	$(BIN)/python -m tests.property.campaign 10000
 
-e2e: setup ## The elastic cycle on real bcache in a guest, and a fault of each group
+e2e: setup ## The elastic cycle on real bcache in a guest
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
-faults-long: setup ## The ways back after the worst, and the test for stale reads, in guests (a quarter of an hour)
-	$(BIN)/pytest -q tests/faults/test_recovery.py tests/faults/test_consistency.py
+faults-short: setup ## A fault of each group, the ways back, and the test for stale reads, in guests (half an hour)
+	$(BIN)/pytest -q tests/faults
 
 # Services of the real cloud run only as long as the target does.
 WITH_OPENSTACK = set -e; trap '$(BIN)/elastio-testbed cloud openstack down' EXIT; \
