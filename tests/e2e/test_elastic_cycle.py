@@ -37,11 +37,11 @@ def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: L
     bought = len(lab.cloud.volumes())
     lab.burst("before", MIB)
     lab.wait_for_phase("boosting")
-    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 3)  # a flush that lasts
+    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 8)  # a flush that lasts until the load is back
     lab.wait_for_phase("flushing")
-    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s)
     lab.burst("during", MIB)
     lab.wait_for_phase("boosting")
+    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s)
     assert len(lab.cloud.volumes()) == bought + 1
     lab.wait_for_rest()
 
