@@ -72,8 +72,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
 def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
     """With its cache the kernel lets go of the backing device, too; a look may come too late to see why."""
     cycle = state.cycle
-    is_ours = cycle is not None and cycle.marks.boosted is not None and cycle.marks.detached is None
-    if host is None or not is_ours or not state.recovered:
+    if host is None or cycle is None or not cycle.is_in_front or not state.recovered:
         return None
     return Seen(
         Event.ENDANGERED,

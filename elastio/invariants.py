@@ -30,7 +30,7 @@ from elastio.model import BackingView, CacheMode, HostView, Serial, VolumeMark
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle
-from elastio.steps import is_backing_ours, is_in_use
+from elastio.steps import is_in_use
 
 
 def check(decision: Decision, obs: Observation, policy: Policy) -> None:
@@ -83,7 +83,7 @@ def _loss(action: Action, state: AgentState, obs: Observation) -> str:
     if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:
         released = cycle is not None and cycle.volume_id == action.volume_id and cycle.marks.released is not None
         return "" if released else "its disk was not proven to be empty"
-    if isinstance(action, RegisterBacking) and not is_backing_ours(cycle):
+    if isinstance(action, RegisterBacking) and not (cycle is not None and cycle.is_in_front):
         return "no cache of this agent was on the backing device"
     return ""
 

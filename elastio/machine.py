@@ -21,7 +21,7 @@ from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, learn_size, next_size, refusal
 from elastio.recovery import cycle_of, recover
 from elastio.state import NEVER_ASKED, AgentState, Cycle, Marks, Pace, Phase, Trigger
-from elastio.steps import is_backing_ours, next_step
+from elastio.steps import next_step
 from elastio.units import format_duration, format_size
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
@@ -94,7 +94,7 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
     if obs.host is None or (obs.host.backing is None and not obs.host.dropped):
         text = "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
-    lost_its_cache = obs.host.dropped and is_backing_ours(state.cycle)
+    lost_its_cache = obs.host.dropped and state.cycle is not None and state.cycle.is_in_front
     cycle = state.cycle if lost_its_cache else None
     plan = next_step(replace(state, cycle=cycle, listed_at=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)

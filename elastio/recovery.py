@@ -13,7 +13,6 @@ from elastio.model import BackingView, CacheMode, CacheState, DiskView, Volume, 
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Phase, Trigger
-from elastio.steps import is_backing_ours
 
 
 def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
@@ -80,7 +79,7 @@ def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: Bac
             return booted and (cycle.dirty_bytes > 0 or cycle.marks.bypassed is None)
         case Phase.FAULTED:
             is_dirty = cycle.dirty_bytes > 0 or (booted and cycle.marks.clean is None)
-            return is_dirty and is_backing_ours(cycle)
+            return is_dirty and cycle.is_in_front
     return False
 
 

@@ -12,7 +12,6 @@ from elastio.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.observation import Answer, Observation
 from elastio.recovery import cycle_of
 from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
-from elastio.steps import is_backing_ours
 from elastio.units import format_duration, format_size
 
 _GONE = (VolumeState.GONE, VolumeState.DELETING)
@@ -38,9 +37,9 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
 
     What is lost is decided only while the device shows what it lacks.
     """
-    lost_its_cache = state.phase is Phase.FAULTED and not state.stopped and is_backing_ours(state.cycle)
-    lost_its_cache = lost_its_cache and not (state.cycle is not None and state.cycle.is_disputed)
-    if lost_its_cache and not request.accepts_loss:
+    is_shut_out = state.phase is Phase.FAULTED and not state.stopped
+    lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.is_disputed
+    if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _look_for_it(state, request, obs)
     text = "the backing device is not registered with bcache, or not looked at yet: ask again in a moment"
     return state, Answer(request, False, text)

@@ -156,6 +156,11 @@ class Cycle:
         return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
 
     @property
+    def is_in_front(self) -> bool:
+        """Its cache was put on the backing device and has not left it in order: the device has to come back with it."""
+        return self.marks.boosted is not None and self.marks.detached is None
+
+    @property
     def missing_bytes(self) -> int:
         """What a cache that was large enough would have held besides."""
         return self.evicted_bytes + self.pressed_bytes

@@ -82,10 +82,11 @@ def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     backing = obs.host.backing if obs.host else None
     if state.stopped:
         return Plan(waiting_for="an operator")
-    if obs.host is not None and obs.host.dropped and is_backing_ours(state.cycle):
+    # Otherwise somebody may have taken the device down on purpose, and it is left alone.
+    if obs.host is not None and obs.host.dropped and state.cycle is not None and state.cycle.is_in_front:
         action = RegisterBacking()
-        pace = state.cycle.paced(action) if state.cycle else state.tune_pace
-        return _ask(action, pace, obs, f"{obs.host.dropped}, the backing device, to be registered again")
+        waiting = f"{obs.host.dropped}, the backing device, to be registered again"
+        return _ask(action, state.cycle.paced(action), obs, waiting)
     if backing is not None and needs_no_cache(state, backing):
         start = StartWithoutCache(state.outlived)
         pace = state.cycle.paced(start) if state.cycle else state.tune_pace
@@ -105,14 +106,6 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     # Without them nothing is written to a cache; but what is there can be flushed, released and listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else _first(tune, _step(state, obs, policy))
-
-
-def is_backing_ours(cycle: Cycle | None) -> bool:
-    """A cache of this cycle was on the backing device and has not left it in order: it has to come back.
-
-    Otherwise somebody may have taken the device down on purpose, and it is left alone.
-    """
-    return cycle is not None and cycle.marks.boosted is not None and cycle.marks.detached is None
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
