@@ -51,7 +51,9 @@ class CacheSection:
         Number("bought on top, to flush while applications write; without it device.bandwidth_mb_s", least=0), None
     )
     initial_size_gib: float = _key(Number("size of the first cache, before anything was learned", above=0), 10.0)
-    min_size_gib: float = _key(Number("no cache is smaller than this; bcache needs more than 256 MiB", above=0.25), 1.0)
+    min_size_gib: float = _key(
+        Number("no cache is smaller than this; bcache works badly below 128 MiB", above=0.125), 1.0
+    )
     max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
     size_step_gib: float = _key(Number("learned sizes are rounded up to a multiple of this", above=0), 1.0)
     iops: int | None = _key(Whole("IOPS to buy; without it the least that carries the bandwidth", least=1), None)
