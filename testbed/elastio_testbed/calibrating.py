@@ -32,8 +32,9 @@ ENDED = "ended with code "
 POLL_S = 5.0
 # A measurement that hangs is given up after so much longer than it should take.
 PATIENCE_S = 900.0
-# Between two dumps of the fast volume's calibration.
-PAUSE_S = 2.0
+# Between two dumps of the fast volume's calibration: right after a dump the next one takes longer, for what the first
+# has left to the kernel's threads.
+PAUSE_S = 10.0
 # Caches as shares of a checkpoint, beside the first cache. Just above 1 lies what the agent learns for checkpoints, and
 # just below it a cache becomes too small: the curve bends there. The first dump gets the first cache, and another one
 # only where a smaller size is planned: fewer points carry its curve.
