@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,26 @@ from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run
+from elastio_testbed.stolen import processor_time
 from elastio_testbed.trial import Plan, Trial
 
 # Bandwidths and times of a profile and of an experiment are the same when they differ by less.
 SAME = 0.01
+# A guest that dumps wants all processors: with a larger share of them stolen, its figures say little about storage.
+DISTURBING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `predict` does beside the plan. `profile_path`: where the calibration is kept, and taken from if it is."""
+    """What `predict` does beside the plan.
+
+    `profile_path`: where the calibration is kept, and taken from if it is. `in_turn`: no two guests at a time.
+    """
 
     repeats: int
     max_time_s: float | None = None
     profile_path: Path | None = None
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +95,17 @@ def _choice_row(choice: Choice) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was predicted, from what, and what then happened. `time_ratio`, `agbs_ratio`: predicted over real."""
+    """What was predicted, from what, and what then happened. `time_ratio`, `agbs_ratio`: predicted over real.
+
+    `stolen`: of each stage, the share of processor time that this machine's hypervisor gave to others.
+    """
 
     plan: Plan
     profile: Profile
     forecasts: tuple[Forecast, ...]
     result: Result
     verified: Verified | None = None
+    stolen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_sound(self) -> bool:
@@ -130,6 +141,8 @@ class Prediction:
             "scale": self.plan.scale,
             "bandwidth": self.plan.bandwidth,
             "accelerator": accelerator(),
+            "side_by_side": self.plan.side_by_side,
+            "processor_time_stolen": dict(self.stolen),
             "setups": self.setups(),
             "plan": None if self.verified is None else self.verified.to_json(),
             "throughput_noise": solution.throughput_noise,
@@ -152,19 +165,25 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     scaled = plan.scaled()
     application = application_of(scaled)
     # Guests that sleep instead of computing do not disturb each other, as long as their dumps do not meet.
-    plan = replace(plan, side_by_side=not plan.needs_tools)
+    plan = replace(plan, side_by_side=not (plan.needs_tools or asked.in_turn))
     image = build_guest_image(tools=plan.needs_tools)
+    began = processor_time()
     predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
+    calibrated = processor_time()
     forecasts = predictor.all_setups(application, CacheSizes(round(scaled.initial_cache_gib * GIB)))
     for f in forecasts:
         say("; ".join([f"predicted {f.setup}: {f.completion_s.value:.1f} s, {f.agbs.value:.0f} AGBs", *f.notes]))
     wanted = None if asked.max_time_s is None else recommend(predictor, application, asked.max_time_s)
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
-    prediction = Prediction(plan, predictor.profile, forecasts, _real(plan, say), wanted)
+    real, ran = _real(plan, say), processor_time()
+    stolen = {"calibrated": calibrated.stolen_since(began), "real": ran.stolen_since(calibrated)}
+    prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, stolen)
     keep(prediction)
     if wanted is not None and wanted.chosen is not None:
-        prediction = replace(prediction, verified=_verified(plan, wanted, wanted.chosen, image, say))
+        verified = _verified(plan, wanted, wanted.chosen, image, say)
+        stolen["deadline"] = processor_time().stolen_since(ran)
+        prediction = replace(prediction, verified=verified, stolen=stolen)
         keep(prediction)
     return prediction
 
@@ -260,6 +279,8 @@ def to_text(prediction: Prediction) -> str:
         )
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
+    if (most := max(prediction.stolen.values(), default=0.0)) > DISTURBING:
+        lines.append(f"disturbed: up to {most:.0%} of a stage's processor time went to others than this machine")
     return "\n".join(lines)
 
 

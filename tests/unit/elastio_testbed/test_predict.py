@@ -162,6 +162,14 @@ def test_ratios_are_predicted_over_real() -> None:
     assert prediction().is_sound
 
 
+def test_a_result_says_how_much_of_the_machine_others_took() -> None:
+    quiet = replace(prediction(), stolen={"calibrated": 0.003, "real": 0.004})
+    busy = replace(prediction(), stolen={"calibrated": 0.003, "real": 0.31})
+    assert "disturbed" not in to_text(quiet)
+    assert "disturbed: up to 31%" in to_text(busy)
+    assert busy.to_json()["processor_time_stolen"] == {"calibrated": 0.003, "real": 0.31}
+
+
 @pytest.mark.parametrize(("real_s", "met"), [(350.0, True), (360.0, False)])
 def test_a_deadline_is_met_by_the_real_run_and_by_nothing_else(real_s: float, met: bool) -> None:
     wanted = recommend(*predicted(), 355.0)
