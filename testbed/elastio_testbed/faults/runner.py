@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import DEEDS
+from elastio_testbed.faults.deeds import DEEDS, READY, nothing
 from elastio_testbed.faults.evidence import keep
 from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
 from elastio_testbed.faults.lab import Lab
@@ -123,8 +123,11 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     missed = not lab.wait_for_moment(seen, MOMENT_S)
     if not missed:
         time.sleep(run.delay_s)
+    is_left = not is_done(run, missed=missed)
+    if is_left:
+        READY.get(run.deed, nothing)(lab)
     at = time.monotonic()
-    if not is_done(run, missed=missed):
+    if is_left:
         DEEDS[run.deed](lab)
     rebooted = bring_back(lab)
     recovered_s = time.monotonic() - at
