@@ -172,6 +172,11 @@ class ReleaseCacheDisk:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeDurable:
+    """Make the backing device durable: its cache is gone, and the disk that would be released with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class HelpDetach:
     """Hold the applications' requests back for a moment, so that a detach finds its instant without any."""
 
@@ -221,6 +226,7 @@ HostAction: TypeAlias = (
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk
+    | MakeDurable
     | HelpDetach
     | RegisterBacking
     | RegisterCache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastio import holds
@@ -49,7 +49,8 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
         return Seen(
             Event.ENDANGERED,
-            "the backing device was started by force without its dirty cache: it is inconsistent",
+            "the backing device was started by force without its cache: it is inconsistent "
+            "(`elastio resume` takes it as it is)",
         )
     if backing.waits_for_cache and not needs_no_cache(state, backing):
         return Seen(
@@ -82,8 +83,10 @@ def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
 
 
 def needs_no_cache(state: AgentState, backing: BackingView) -> bool:
-    """It waits for a cache that it has outlived: nothing is lost by starting it without."""
-    return state.outlived != "" and backing.waits_for_cache and backing.state is CacheState.CLEAN
+    """It waits for a cache that it has outlived, and for no other: nothing is lost by starting it without."""
+    waits_for_it = backing.waits_for_cache and state.outlived != "" and backing.named_set == state.outlived
+    is_disputed = state.cycle is not None and state.cycle.is_disputed
+    return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed
 
 
 def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
@@ -95,7 +98,8 @@ def disputed(cycle: Cycle) -> str:
     """What is wrong with a device that came up although the journal knows of a cache that may be dirty."""
     return (
         f"the kernel shows no cache, but volume {_volume_name(cycle)} was one when it was last seen, with "
-        f"{format_size(cycle.dirty_bytes)} dirty: the backing device may be an older copy (`elastio recover`)"
+        f"{format_size(cycle.dirty_bytes)} dirty: the backing device may be an older copy, or lack them "
+        "(`elastio recover`)"
     )
 
 
@@ -192,6 +196,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
         return Seen(Event.WENT_QUIET, f"{why} flush")
     if _has_left(obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
+    if state.is_cache_outlived:
+        return Seen(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
     if is_bypassed(obs):
         return Seen(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
@@ -210,7 +216,7 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
-    if wanted and not holds.wants_flush(state) and not is_bypassed(obs):
+    if wanted and not holds.wants_flush(state) and not is_bypassed(obs) and not state.is_cache_outlived:
         return Seen(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and is_drained(backing):
@@ -256,7 +262,8 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
             Event.ENDANGERED,
             f"volume {cycle.volume_id} is ours and attached to another instance: detach it there, then resume",
         )
-    if cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING):
+    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
+    if is_gone and not (cycle.needs_sync and backing is not None):
         return Seen(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None
 
@@ -274,7 +281,7 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
     """Leaves when an operator says so, or when the missing cache is back; what then is, is read off the kernel."""
     if obs.host is None or obs.host.backing is None:
         return None
-    if danger(state, obs) is not None:
+    if danger(resumed(state, obs), obs) is not None:
         return None
     if is_asked(obs, RequestKind.RESUME):
         return Seen(Event.REPAIRED, "an operator asked to go on")
@@ -284,6 +291,16 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
     if not state.stopped and obs.host.backing.running and _is_cache_back(state, obs.host, obs.host.backing):
         return Seen(Event.REPAIRED, "the cache is back")
     return None
+
+
+def resumed(state: AgentState, obs: Observation) -> AgentState:
+    """An operator who resumes takes an inconsistent device as it is: the kernel's mark stays until the next cache.
+
+    Not while a volume is left that may hold what is missing: that is given up by its name, or not at all.
+    """
+    backing = obs.host.backing if obs.host else None
+    is_marked = backing is not None and backing.state is CacheState.INCONSISTENT and state.cycle is None
+    return replace(state, is_stale_accepted=True) if is_marked and is_asked(obs, RequestKind.RESUME) else state
 
 
 def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:

@@ -29,6 +29,7 @@ from elastio.actions import (
     LimitWrites,
     ListVolumes,
     LookForNotice,
+    MakeDurable,
     MarkVolume,
     Outcome,
     RegisterBacking,
@@ -61,6 +62,7 @@ PlainHostAction: TypeAlias = (
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk
+    | MakeDurable
     | HelpDetach
     | RegisterBacking
     | RegisterCache
@@ -179,9 +181,13 @@ class Executor:
             case _:
                 self._on_a_wounded_host(action)
 
-    def _on_a_wounded_host(self, action: HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache) -> None:
+    def _on_a_wounded_host(
+        self, action: MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+    ) -> None:
         host = self._host
         match action:
+            case MakeDurable():
+                host.make_durable()
             case HelpDetach():
                 host.help_detach()
             case RegisterBacking():
@@ -204,6 +210,7 @@ TIMEOUTS_S: dict[type[Action], float] = {
     AttachCacheSet: 60.0,
     DetachCacheSet: 60.0,
     ReleaseCacheDisk: 60.0,
+    MakeDurable: 60.0,
 }
 HOST_TIMEOUT_S = 30.0
 CLOUD_TIMEOUT_S = 60.0

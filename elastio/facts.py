@@ -21,6 +21,7 @@ from elastio.actions import (
     LimitWrites,
     ListVolumes,
     LookForNotice,
+    MakeDurable,
     MarkVolume,
     Outcome,
     ReleaseCacheDisk,
@@ -78,7 +79,11 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
     if state.cycle is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase, obs.wall))
-    return state if obs.host.backing is None else _fold_outlived(state, obs.host.backing)
+    if obs.host.backing is None:
+        return state
+    state = _forget_outlived(state, obs.host.backing)
+    # Not before it is known whether this is the device that the cycle was on.
+    return remember_outlived(state, obs.host.backing) if state.recovered else state
 
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
@@ -196,7 +201,9 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
         case MarkVolume():
             return replace(cycle, mark=outcome.action.mark)
         case ReleaseCacheDisk():
-            return cycle.marked(released=obs.now)
+            return cycle.marked(durable=obs.now, released=obs.now)
+        case MakeDurable():
+            return cycle.marked(durable=obs.now)
         case DeleteVolume():
             return cycle.bill_closed(obs.now).marked(deleted=obs.now)
     return cycle
@@ -253,9 +260,11 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
         cycle = cycle.marked(appeared=host.at)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
-        left = phase is Phase.DETACHING and cycle.marks.boosted is not None and _needs_no_cache(backing)
-        return cycle.marked(detached=host.at) if left else cycle
-    if backing.cache_mode is CacheMode.WRITEBACK and phase is Phase.ATTACHING:
+        return _without(cycle, host, phase)
+    if cycle.marks.detached is not None or cycle.marks.durable is not None:
+        # It is there again: whatever said that it had left, or held nothing, is void.
+        cycle = replace(cycle, marks=replace(cycle.marks, detached=None, durable=None, released=None))
+    if backing.cache_mode is CacheMode.WRITEBACK:
         cycle = cycle.marked(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:
         cycle = cycle.marked(bypassed=host.at)
@@ -265,6 +274,7 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
         dirty_bytes=backing.dirty_bytes,
         dirty_wall=wall,
         dirty_boot=host.boot_id,
+        is_index_dirty=backing.state is CacheState.CLEAN and backing.dirty_bytes > 0,
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
@@ -272,18 +282,36 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
     )
 
 
-def _needs_no_cache(backing: BackingView | None) -> bool:
-    """Not only without a cache: at a boot it may be the cache that comes late."""
-    return backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
+def _without(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
+    """Its cache is not in front, or not any more. At a boot it may be the cache that comes late."""
+    backing = host.backing
+    if backing is not None and backing.outlives_cache and cycle.is_index_dirty:
+        # After a power cut: what the superblock calls clean is what the kernel went by when it let the cache go.
+        return replace(cycle, is_disputed=True)
+    needs_none = backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
+    left = phase is Phase.DETACHING and cycle.marks.boosted is not None and needs_none
+    return cycle.marked(detached=host.at) if left else cycle
 
 
-def _fold_outlived(state: AgentState, backing: BackingView) -> AgentState:
-    """Remember what the kernel shows until the next cache only, and forgets at a boot."""
-    cycle = state.cycle
-    if backing.outlives_cache and cycle is not None and cycle.cache_set is not None:
-        # It may have gone before it was seen attached; while it is being attached the kernel shows the same.
-        unseen = state.phase is Phase.DETACHING and not state.outlived
-        return replace(state, outlived=cycle.cache_set) if unseen or cycle.marks.boosted is not None else state
+def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
+    """Remember what the kernel shows until the next cache only, and forgets at a boot.
+
+    While a cache is being attached the kernel shows the same; and what the cache of a disputed device held is not known
+    to be on the device.
+    """
+    cycle, named = state.cycle, backing.named_set
+    is_new = state.phase is Phase.ATTACHING and cycle is not None and named == cycle.cache_set
+    is_disputed = cycle is not None and cycle.is_disputed
+    if not backing.outlives_cache or named is None or is_disputed or (is_new and not _was_boosted(cycle)):
+        return state
+    return replace(state, outlived=named)
+
+
+def _was_boosted(cycle: Cycle | None) -> bool:
+    return cycle is not None and cycle.marks.boosted is not None
+
+
+def _forget_outlived(state: AgentState, backing: BackingView) -> AgentState:
     started = state.outlived != "" and backing.state is CacheState.INCONSISTENT
     renewed = backing.cache_set is not None and backing.cache_set != state.outlived
     if not (started or renewed or backing.state is CacheState.NO_CACHE):

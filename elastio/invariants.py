@@ -72,8 +72,13 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
 
 
 def _loss(action: Action, state: AgentState, obs: Observation) -> str:
-    """Data is given up, and a mark says "clean", only on proof: of a decision, and of an empty disk."""
+    """Data is given up, and a mark says "clean", only on proof: of a decision, and of an empty disk.
+
+    Nor is anything written to a cache that has missed writes.
+    """
     cycle = state.cycle
+    if isinstance(action, EnterPhase1) and state.is_cache_outlived:
+        return "writes have gone past this cache: what is clean on it may be old"
     if isinstance(action, StartWithoutCache):
         backing = _backing(obs)
         outlived = backing is not None and needs_no_cache(state, backing) and action.given_up == state.outlived
@@ -131,7 +136,8 @@ def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
     backing = _backing(obs)
     if backing is not None and _serves(backing, cycle):
         return "its cache set is attached"
-    return why_not_let_go(cycle.serial, obs.host)
+    unsynced = "the backing device has not been made durable since it was its cache" if cycle.needs_sync else ""
+    return why_not_let_go(cycle.serial, obs.host) or unsynced
 
 
 def why_not_let_go(serial: Serial, host: HostView | None) -> str:

@@ -111,7 +111,7 @@ def _event(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
 
 def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy) -> AgentState:
     if seen.event is Event.REPAIRED:
-        repaired = recover(state, obs, policy)
+        repaired = recover(events.resumed(state, obs), obs, policy)
         return _after_change(repaired[0]) if repaired else state
     phase = TRANSITIONS[state.phase, seen.event]
     state = _after_change(replace(state, phase=phase))

@@ -163,6 +163,7 @@ class BackingView:
     available_percent: int | None = None
     cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
+    named_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
 
     @property
     def waits_for_cache(self) -> bool:

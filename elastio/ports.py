@@ -141,6 +141,10 @@ class CacheHost(Protocol):
         """Returns when the disk carries no superblock and nothing holds it."""
         ...
 
+    def make_durable(self) -> None:
+        """Returns when a power cut can take nothing of what the backing device has taken."""
+        ...
+
     def help_detach(self) -> None:
         """Hold back, for a moment, the requests that keep a detach from its end. Refused unless it is one."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.events import disputed
+from elastio.facts import remember_outlived
 from elastio.model import BackingView, CacheMode, CacheState, DiskView, Volume, VolumeId, VolumeSpec
 from elastio.observation import Observation
 from elastio.policy import Policy
@@ -46,7 +47,7 @@ def _at_rest(state: AgentState) -> AgentState:
 def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
     cycle = state.cycle
     if cycle is None:
-        return _at_rest(state), "no cache is attached"
+        return remember_outlived(_at_rest(state), backing), "no cache is attached"
     cycle = replace(cycle, failure="", pace={})
     if not backing.waits_for_cache and _is_disputed(state, cycle, obs, backing):
         cycle, fault = replace(cycle, is_disputed=True), disputed(cycle)
@@ -56,7 +57,8 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
     going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
-    return replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False), text
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    return remember_outlived(state, backing), text
 
 
 def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
@@ -68,7 +70,7 @@ def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: Bac
     """
     if cycle.is_disputed or cycle.marks.boosted is None:
         return cycle.is_disputed
-    if backing.state is CacheState.INCONSISTENT:
+    if backing.state is CacheState.INCONSISTENT and not state.is_stale_accepted:
         return True
     last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
     booted = last_boot not in ("", obs.host.boot_id if obs.host else "")
@@ -116,7 +118,7 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
 
 def _attached(cycle: Cycle, backing: BackingView, phase: Phase) -> Cycle:
     """The cache is there: whatever said that it had left, or held nothing, is void."""
-    marks = replace(cycle.marks, detached=None, released=None, clean=_clean(cycle, phase))
+    marks = replace(cycle.marks, detached=None, durable=None, released=None, clean=_clean(cycle, phase))
     return replace(cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, marks=marks)
 
 

@@ -22,7 +22,8 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _without_backing(state, request, obs)
-    disputed = state.cycle is not None and state.cycle.is_disputed
+    is_inconsistent = backing.state is CacheState.INCONSISTENT
+    disputed = state.cycle is not None and (state.cycle.is_disputed or is_inconsistent)
     if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or disputed):
         return state, Answer(request, False, _nothing_to_recover(state))
     if request.accepts_loss:

@@ -91,6 +91,7 @@ class Marks:
     bypassed: float | None = None  # writes bypass the cache, until it is off
     clean: float | None = None
     detached: float | None = None  # the cache set is off the backing device
+    durable: float | None = None  # the backing device is, with everything that its cache had held
     released: float | None = None  # the disk carries nothing any more
     deleted: float | None = None  # the cloud accepted the deletion
 
@@ -132,6 +133,7 @@ class Cycle:
     dirty_bytes: int = 0  # as last seen, at `dirty_wall`
     dirty_wall: float | None = None
     dirty_boot: str = ""  # the boot in which the cache was last seen attached
+    is_index_dirty: bool = False  # when last seen the kernel called the cache clean, and its index did not
     is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
     mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
     failure: str = ""
@@ -157,8 +159,18 @@ class Cycle:
 
     @property
     def is_in_front(self) -> bool:
-        """Its cache was put on the backing device and has not left it in order: the device has to come back with it."""
-        return self.marks.boosted is not None and self.marks.detached is None
+        """Its cache was put on the backing device and has not left it in order: the device has to come back with it.
+
+        From its registration on: it is attached at once then, and may take writes and die before it is seen there.
+        """
+        was_there = self.marks.registered is not None or self.marks.boosted is not None
+        return was_there and self.marks.detached is None and self.marks.released is None
+
+    @property
+    def needs_sync(self) -> bool:
+        """The backing device may have taken over what its cache held, and nobody has made it durable since."""
+        had_cache = self.marks.boosted is not None or self.trigger is Trigger.ORPHAN
+        return had_cache and self.marks.durable is None and self.marks.released is None
 
     @property
     def missing_bytes(self) -> int:
@@ -239,6 +251,11 @@ class AgentState:
     notice: Notice | None = None
     notice_pace: Pace = NEVER_ASKED
     waiting_for: str = ""  # what stands in the way right now, for people
+
+    @property
+    def is_cache_outlived(self) -> bool:
+        """The cache of this cycle failed and writes have gone past it: should it be in front again, it is stale."""
+        return self.cycle is not None and self.outlived != "" and self.cycle.cache_set == self.outlived
 
     @property
     def is_loss_accepted(self) -> bool:

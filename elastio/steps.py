@@ -26,6 +26,7 @@ from elastio.actions import (
     LimitWrites,
     ListVolumes,
     LookForNotice,
+    MakeDurable,
     MarkVolume,
     RegisterBacking,
     RegisterCache,
@@ -209,7 +210,8 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if governor.is_change(wanted, in_force, policy):
         action = SetFlush(wanted)
         return _ask(action, cycle.paced(action), obs, "the pace of background flushing to be set")
-    return replace(_mark(cycle, VolumeMark.DIRTY, obs, policy), waiting_for="the load to end")
+    waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
+    return replace(_mark(cycle, VolumeMark.DIRTY, obs, policy), waiting_for=waiting)
 
 
 def _mark(cycle: Cycle, mark: VolumeMark, obs: Observation, policy: Policy) -> Plan:
@@ -220,6 +222,13 @@ def _mark(cycle: Cycle, mark: VolumeMark, obs: Observation, policy: Policy) -> P
     return _ask(action, cycle.paced(action), obs, "")
 
 
+def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
+    return cycle.serial is not None and obs.host is not None and obs.host.disk(cycle.serial) is None
+
+
+GONE = "bcache to notice that the disk of its cache is gone: a request to it, or a reboot, ends this"
+
+
 def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
     backing = _attached_backing(cycle, obs.host)
     if backing is None:
@@ -227,7 +236,8 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if not backing.flush_full_speed or not backing.writeback_running:
         action: Action = EnterPhase2()
         return _ask(action, cycle.paced(action), obs, "phase 2 settings")
-    waiting = "the dirty data to reach the backing device"
+    is_gone = _is_disk_gone(cycle, obs)
+    waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
         return Plan(wake_at=obs.now + 1.0, waiting_for=waiting)
     left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
@@ -235,7 +245,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if left_s <= LAST_S or backing.state is CacheState.CLEAN:
         return _ask(bypass, cycle.paced(bypass), obs, "the last dirty data to reach the backing device")
     look = Plan(wake_at=obs.now + min(1.0, max(LOOK_S, left_s - LAST_S)), waiting_for=waiting)
-    if backing.write_limit_mb_s is None and must_end(state, cycle, obs.now, policy):
+    if not is_gone and backing.write_limit_mb_s is None and must_end(state, cycle, obs.now, policy):
         limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
         return _first(_ask(limit, cycle.paced(limit), obs, "applications to be slowed down"), look)
     return look
@@ -243,7 +253,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
 
 def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:
     """Whether a flush comes first even under load: somebody wants the cache away, or it takes far too long."""
-    if cycle.forced or state.paused or holds.wants_flush(state):
+    if cycle.forced or state.paused or holds.wants_flush(state) or state.is_cache_outlived:
         return True
     expected_s = cycle.flush_started_dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
     return cycle.marks.quiet is not None and now - cycle.marks.quiet > OVERDUE * expected_s + SLACK_S
@@ -270,8 +280,11 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
     if disk is not None and is_in_use(disk):
-        action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
+        action: Action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be released")
+    if cycle.needs_sync:
+        action = MakeDurable()
+        return _ask(action, cycle.paced(action), obs, "the backing device to be durable")
     plan = _towards_deleted(cycle, disk, obs)
     if plan.action is not None or cycle.marks.released is None:
         return plan

@@ -271,6 +271,9 @@ class BcacheHost:
 
     # --- durability ----------------------------------------------------------------------------------------
 
+    def make_durable(self) -> None:
+        self._make_durable(self._backing())
+
     def _make_durable(self, backing: Backing) -> None:
         if backing.adaptive_node is not None:
             blockdev.make_durable(backing.adaptive_node)

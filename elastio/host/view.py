@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 from elastio.errors import HostError
 from elastio.host import blockdev, overflow, superblock, throttle, tuning
@@ -17,6 +18,7 @@ from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, Disk
 SETS = "sys/fs/bcache"
 # A view is put together from several files; when the kernel changes in between, it is read again.
 ATTEMPTS = 5
+NO_SET = str(UUID(int=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,16 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         overflow_bytes=overflow.read(sysfs),
+        named_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
     )
+
+
+def _named_set(backing: Backing) -> CacheSetUuid | None:
+    """sysfs shows it only while the set is attached."""
+    written = superblock.read(backing.node)
+    if written is None or written.role is not superblock.Role.BACKING or written.set_uuid == NO_SET:
+        return None
+    return CacheSetUuid(written.set_uuid)
 
 
 def _write_limit_mb_s(sysfs: Sysfs, backing: Backing) -> float | None:

@@ -99,6 +99,7 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "set_flush": HOST_KINDS,
     "detach_cache_set": HOST_KINDS,
     "release_cache_disk": (*HOST_KINDS, Kind.HALF),
+    "make_durable": HOST_KINDS,
 }
 AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
 OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}

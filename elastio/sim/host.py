@@ -105,6 +105,10 @@ class SimHost:
             lambda fault: self._release(serial, size_bytes, cache_set, fault),
         )
 
+    def make_durable(self) -> None:
+        """See `ports.CacheHost`."""
+        self._do("make_durable", self._times.phase, lambda _: self._backing_device().fsync())
+
     def help_detach(self) -> None:
         """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
@@ -159,6 +163,7 @@ class SimHost:
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
+            named_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
         )
 
     def _disk(self, disk: SimDisk) -> DiskView:

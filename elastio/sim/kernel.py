@@ -190,10 +190,7 @@ class SimKernel:
             self._unlink_at = None
             if dirty:
                 self.bcache.running = False
-            else:
-                # The device goes on, and its superblock keeps the name of the set.
-                # Nobody had a chance to sync: losing flushed blocks at a power cut after this proves nothing.
-                self.bcache.fsync()
+            # else the device goes on, and its superblock keeps the name of the set
         if self._attaching is not None and self._attaching[0] == disk.superblock:
             self._attaching = None
         disk.registered = False

@@ -27,7 +27,7 @@ from elastio.errors import InvariantError
 from elastio.invariants import check, why_not_let_go
 from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
 from elastio.observation import Decision
-from elastio.state import Cycle, Marks, Phase
+from elastio.state import Cycle, Marks, Phase, Trigger
 from elastio.units import GIB
 
 from .values import (
@@ -64,12 +64,14 @@ def check_decision(action: Action, of: Cycle | None, view: HostView | None) -> N
 
 
 RELEASED = replace(BOOSTED, marks=replace(BOOSTED.marks, released=NOW))
+DURABLE = replace(BOOSTED, marks=replace(BOOSTED.marks, durable=NOW))
 
 ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (CREATE, UNBOUGHT, None),
-    (DETACH, BOOSTED, host(backing(), disk())),
-    (DETACH, BOOSTED, host(backing())),
-    (DELETE, BOOSTED, host(backing())),
+    (DETACH, RELEASED, host(backing(), disk())),
+    (DETACH, DURABLE, host(backing())),
+    (DELETE, DURABLE, host(backing())),
+    (DELETE, cycle(), host(backing())),  # it was never in front
     (FORMAT, cycle(), host(backing(), disk())),
     (AttachCacheSet(SET, SERIAL, flush_mb_s=0.0), cycle(), host(backing(), REGISTERED)),
     (EnterPhase1(flush_mb_s=0.0), BOOSTED, host(cached(), FORMATTED)),
@@ -95,6 +97,9 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("no cycle bought this", replace(CREATE, token="other"), UNBOUGHT, None),
     ("has its volume already", CREATE, cycle(), None),
     ("larger than the cap", replace(CREATE, spec=LARGER), UNBOUGHT, None),
+    ("not been made durable", DETACH, BOOSTED, host(backing(), disk())),
+    ("not been made durable", DELETE, BOOSTED, host(backing())),
+    ("not been made durable", DELETE, cycle(trigger=Trigger.ORPHAN), host(backing())),
     ("not this cycle's", DETACH, None, host(backing())),
     ("not this cycle's", replace(DELETE, volume_id=VolumeId("vol-other")), BOOSTED, host(backing())),
     ("its cache set is attached", DETACH, BOOSTED, host(cached(), FORMATTED)),

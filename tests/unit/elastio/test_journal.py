@@ -54,6 +54,7 @@ FULL = Cycle(
     dirty_bytes=7,
     dirty_wall=1109.0,
     dirty_boot="boot-1",
+    is_index_dirty=True,
     is_disputed=True,
     mark=VolumeMark.CLEAN,
     failure="no luck",

@@ -59,6 +59,7 @@ from .values import (
 
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 15)
+RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
 FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 MISSING = host(backing(state=CacheState.DIRTY, running=False))
@@ -123,7 +124,7 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
         seen(host(cached(), FORMATTED)),
     ),
     (Phase.DETACHING, Event.RELEASED): (
-        state(Phase.DETACHING, cycle(marks=BOOSTED, volume=volume(VolumeState.GONE))),
+        state(Phase.DETACHING, cycle(marks=RELEASED, volume=volume(VolumeState.GONE))),
         seen(host(backing())),
     ),
     **{
@@ -206,9 +207,19 @@ def test_an_inconsistent_device_is_left_to_an_operator() -> None:
     decision = decide(state(Phase.IDLE), seen(view), POLICY)
     assert decision.state.phase is Phase.FAULTED
     assert "inconsistent" in decision.state.fault
+    assert decide(decision.state, seen(view), POLICY).state.phase is Phase.FAULTED
     again = decide(decision.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
-    assert again.state.phase is Phase.FAULTED
+    assert again.answers[0].accepted
+    assert decide(again.state, seen(view), POLICY).state.phase is Phase.IDLE
+
+
+def test_an_inconsistent_device_whose_cache_volume_is_left_is_not_resumed() -> None:
+    view = host(backing(state=CacheState.INCONSISTENT))
+    faulted = decide(state(Phase.BOOSTING, cycle(marks=BOOSTED)), seen(view), POLICY).state
+    assert faulted.phase is Phase.FAULTED
+    again = decide(faulted, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
     assert not again.answers[0].accepted
+    assert (again.state.phase, again.actions) == (Phase.FAULTED, ())
 
 
 def test_a_strange_cache_set_is_not_touched() -> None:
@@ -332,7 +343,7 @@ def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
 
 def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
     looked = {"DescribeVolume": Pace(1, NOW - 1)}
-    of = cycle(marks=BOOSTED, volume=volume(VolumeState.ERROR), pace=looked)
+    of = cycle(marks=RELEASED, volume=volume(VolumeState.ERROR), pace=looked)
     decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
     assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
 

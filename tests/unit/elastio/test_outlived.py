@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from elastio import holds
-from elastio.actions import StartWithoutCache
+from elastio.actions import EnterPhase1, LimitWrites, StartWithoutCache
 from elastio.errors import InvariantError
 from elastio.events import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.facts import fold
 from elastio.invariants import check
-from elastio.model import CacheState, Request, RequestKind
+from elastio.machine import decide
+from elastio.model import CacheSetUuid, CacheState, HostView, Request, RequestKind
 from elastio.observation import Decision
 from elastio.recovery import recover
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Marks, Phase
 from elastio.status import Status, Surroundings
-from elastio.steps import next_step
+from elastio.steps import must_end, next_step
 
 from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
-from .values import OTHER_SET, POLICY, SET, backing, boosted, cached, cycle, host, seen, state
+from .values import (
+    BOOSTED,
+    HIGH,
+    NOW,
+    OTHER_SET,
+    POLICY,
+    SET,
+    backing,
+    boosted,
+    busy_sample,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+)
 
-OUTLIVED = backing(state=CacheState.CLEAN)
-WAITING = backing(state=CacheState.CLEAN, running=False)
+OUTLIVED = backing(state=CacheState.CLEAN, named_set=SET)
+WAITING = backing(state=CacheState.CLEAN, running=False, named_set=SET)
 LATER = Stretch(3, 60), Stretch(60, 0), Stretch(12, 60), QUIET
 
 
@@ -93,6 +112,43 @@ def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
     assert sim.world.kernel.bcache.cache_set == disk.superblock
     sim.run_until(lambda: sim.phase is Phase.DETACHING, 60)
     assert_at_rest(sim)
+
+
+def test_what_was_flushed_is_durable_before_the_volume_goes() -> None:
+    sim = torn_off_clean()
+    assert_at_rest(sim)
+    assert intents(sim, "MakeDurable") == 1
+    assert not sim.world.lost(power_cut=True)
+
+
+def test_without_a_journal_it_is_remembered_all_the_same() -> None:
+    sim = torn_off_clean(*LATER)
+    sim.kill_agent()
+    sim.lines.clear()
+    sim.start_agent()
+    sim.run_until(lambda: bool(sim.state.outlived), 60)
+    sim.power_cut()
+    sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
+    assert not any("faulted" in line for line in decisions(sim))
+
+
+def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load() -> None:
+    sim = machine((Stretch(2, 0), Stretch(9, 60), Stretch(24, 0), Stretch(60, 60), QUIET), inactivity_delay_s=1e6)
+    kernel = sim.world.kernel
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 34.5 and not kernel.bcache.sb_dirty, 300)
+    torn = kernel.cache_disk()
+    assert torn is not None
+    kernel.pull(torn.serial)
+    sim.run_until(lambda: kernel.bcache.passed is not None and sim.state.load.above_since is not None, 30)
+    sim.run_for(0.5)
+    kernel.plug(torn)
+    assert kernel.bcache.stale_links == 1
+    phases = set()
+    sim.on_step = lambda: phases.add(sim.phase)
+    sim.run_until(lambda: kernel.bcache.cache_set is None, 60)
+    assert Phase.FLUSHING in phases
+    assert Phase.BOOSTING not in phases
 
 
 # --- the rules, one by one ---------------------------------------------------------------------------------
@@ -174,3 +230,95 @@ def test_nothing_is_shown_as_missing_while_it_starts() -> None:
         for of in (state(Phase.IDLE, outlived=SET), state(Phase.IDLE))
     ]
     assert [status.missing is None for status in shown] == [True, False]
+
+
+# --- what only looks like it -------------------------------------------------------------------------------
+
+
+def test_a_cache_that_was_clean_in_name_only_is_kept() -> None:
+    """After a power cut: the superblock that was written last says clean, the index does not."""
+    clean_in_name = host(drained(dirty_bytes=64 * 2**20), disk(cache_set=SET, superblock=SET, held=True))
+    before = decide(state(Phase.DETACHING, boosted()), seen(clean_in_name), POLICY).state
+    decision = decide(before, seen(host(OUTLIVED)), POLICY)
+    assert decision.state.phase is Phase.FAULTED
+    assert (decision.actions, decision.state.outlived) == ((), "")
+    restarted = replace(before, recovered=False, phase=Phase.DETACHING)
+    assert decide(restarted, seen(host(OUTLIVED)), POLICY).state.phase is Phase.FAULTED
+
+
+def test_a_device_in_dispute_is_not_started_without_its_cache() -> None:
+    booted = HostView(NOW, "another boot", OUTLIVED)
+    of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
+    faulted = decide(of, seen(booted), POLICY).state
+    assert (faulted.phase, faulted.outlived) == (Phase.FAULTED, "")
+    even_so = replace(faulted, outlived=SET)
+    assert not isinstance(next_step(even_so, seen(host(WAITING)), POLICY).action, StartWithoutCache)
+    with pytest.raises(InvariantError):
+        check(Decision(even_so, (StartWithoutCache(SET),)), seen(host(WAITING)), POLICY)
+
+
+def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_the_start() -> None:
+    of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
+    after = decide(of, seen(host(OUTLIVED)), POLICY).state
+    assert (after.phase, after.outlived) == (Phase.DETACHING, SET)
+
+
+@pytest.mark.parametrize("named", [OTHER_SET, None])
+def test_a_device_that_waits_for_another_set_is_not_started(named: CacheSetUuid | None) -> None:
+    waiting = replace(WAITING, named_set=named)
+    of = state(Phase.IDLE, outlived=SET)
+    assert not isinstance(next_step(of, seen(host(waiting)), POLICY).action, StartWithoutCache)
+    assert danger(of, seen(host(waiting))) is not None
+
+
+def test_a_start_that_is_over_is_no_dispute() -> None:
+    inconsistent = host(backing(state=CacheState.INCONSISTENT))
+    crashed = state(Phase.DETACHING, boosted(), recovered=False, outlived=SET)
+    assert decide(crashed, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
+    later = state(Phase.DETACHING, boosted(), recovered=False, is_stale_accepted=True)
+    assert decide(later, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
+    foreign = state(Phase.DETACHING, boosted(), recovered=False)
+    assert decide(foreign, seen(inconsistent), POLICY).state.phase is Phase.FAULTED
+
+
+# --- there again -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_boosted_with_it() -> None:
+    boosting, flushing = (state(phase, boosted(), outlived=SET) for phase in (Phase.BOOSTING, Phase.FLUSHING))
+    loaded = replace(flushing, load=HIGH)
+    asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
+    assert in_flushing(replace(loaded, outlived=""), asked, POLICY) is not None
+    assert in_flushing(loaded, asked, POLICY) is None
+    found = in_boosting(boosting, seen(host(cached())), POLICY)
+    assert found is not None
+    assert found.event is Event.WENT_QUIET
+    assert must_end(flushing, boosted(), NOW, POLICY)
+    with pytest.raises(InvariantError, match="gone past this cache"):
+        check(Decision(boosting, (EnterPhase1(flush_mb_s=None),)), seen(host(cached())), POLICY)
+
+
+def test_a_cache_that_is_there_again_is_in_front_again() -> None:
+    gone = replace(boosted(), marks=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
+    assert not gone.is_in_front
+    after = fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle
+    assert after is not None
+    assert (after.is_in_front, after.needs_sync) == (True, True)
+
+
+def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
+    registered = cycle(marks=Marks(registered=NOW - 2))
+    found = danger(state(Phase.ATTACHING, registered), seen(host(None)))
+    assert found is not None
+    assert "bcache has let go" in found.reason
+    never = cycle(marks=Marks(created=NOW - 2))
+    assert danger(state(Phase.ATTACHING, never), seen(host(None))) is None
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) -> None:
+    linked = cached(flush_full_speed=phase is Phase.FLUSHING)
+    of = state(phase, boosted(), flush_mb_s=None)
+    plans = [next_step(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
+    assert ["disk of its cache is gone" in plan.waiting_for for plan in plans] == [True, False]
+    assert not isinstance(plans[0].action, LimitWrites)

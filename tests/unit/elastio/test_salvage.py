@@ -69,7 +69,6 @@ def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
     [
         (state(Phase.BOOSTING, boosted()), host(cached())),
         (state(Phase.IDLE), host(backing())),
-        (wounded(boosted()), host(backing(state=CacheState.INCONSISTENT))),
         (wounded(boosted(), stopped=True), host(None)),
         (wounded(cycle()), host(None)),
     ],
@@ -79,6 +78,18 @@ def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState
         after, answer = ask(of, request, view)
         assert not answer.accepted
         assert after == of
+
+
+def test_what_a_start_by_force_left_behind_is_given_up_by_its_name_alone() -> None:
+    inconsistent = host(backing(state=CacheState.INCONSISTENT))
+    for request in (RECOVER, GIVE_UP):
+        after, answer = ask(wounded(boosted()), request, inconsistent)
+        assert (answer.accepted, after) == (False, wounded(boosted()))
+        assert VOLUME_ID in answer.text
+    ordered, answer = ask(wounded(boosted()), BY_NAME, inconsistent)
+    assert answer.accepted
+    after = decide(ordered, seen(inconsistent), POLICY).state
+    assert (after.phase, after.given_up, after.cycle) == (Phase.IDLE, (VOLUME_ID,), None)
 
 
 @pytest.mark.parametrize("view", [host(None), None])

@@ -151,6 +151,7 @@ def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_lo
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
     sim.kill_agent()
+    sim.world.kernel.fsync()  # the backing disk has had the time to write out what was flushed to it
     sim.world.vanish()
     sim.power_cut()
     in_phase(sim, Phase.FAULTED)

@@ -139,6 +139,15 @@ def test_no_cache_leaves_before_the_backing_device_is_durable(tree: Tree, host: 
     assert_untouched(tree)
 
 
+@pytest.mark.parametrize("node", ["vdb", "bcache0"])
+def test_a_device_without_its_cache_is_made_durable_as_a_whole(tree: Tree, host: BcacheHost, node: str) -> None:
+    host.make_durable()
+    assert_untouched(tree)
+    tree.kernel.path(f"dev/{node}").unlink()
+    with pytest.raises(HostError, match=f"cannot make .*{node} durable"):
+        host.make_durable()
+
+
 def test_a_set_that_stays_registered_is_not_wiped(tree: Tree, host: BcacheHost) -> None:
     """udev or the kernel may still write to it."""
     tree.attached()

@@ -12,7 +12,17 @@ from elastio.host.bcache import BcacheHost
 from elastio.host.tuning import tune
 from elastio.host.view import find_backing, look
 from elastio.model import BackingView, CacheMode, CacheState, DiskView, Serial
-from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, build
+from tests.fixtures.sysfs_tree import (
+    BACKING_BYTES,
+    BACKING_UUID,
+    CACHE_BYTES,
+    OTHER_SET,
+    SERIAL,
+    SET_UUID,
+    Tree,
+    build,
+    superblock_bytes,
+)
 
 
 def backing(tree: Tree) -> BackingView:
@@ -106,6 +116,26 @@ def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(tree
 def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
     tree.cache_missing("dirty")
     assert (backing(tree).state, backing(tree).cache_set) == (CacheState.DIRTY, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        (superblock_bytes(1, OTHER_SET), OTHER_SET),
+        (superblock_bytes(1, "00000000-0000-0000-0000-000000000000"), None),
+        (superblock_bytes(3, OTHER_SET), None),  # that of a cache
+        (bytes(4096), None),
+    ],
+)
+def test_a_missing_cache_is_named_by_the_superblock(tree: Tree, written: bytes, named: str | None) -> None:
+    tree.cache_missing("clean")
+    tree.kernel.node("vdb", written)
+    assert backing(tree).named_set == named
+
+
+def test_a_set_that_is_attached_is_named_by_its_link_alone(tree: Tree) -> None:
+    tree.attached("clean")
+    assert (backing(tree).cache_set, backing(tree).named_set) == (SET_UUID, None)
 
 
 def test_a_cache_whose_disk_was_torn_off_is_attached_until_the_kernel_notices(tree: Tree) -> None:
