@@ -50,7 +50,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
         return Seen(
             Event.ENDANGERED,
             "the backing device was started by force without its cache: it is inconsistent "
-            "(`elastio resume` takes it as it is)",
+            f"(`elastio {'resume` takes it as it is' if state.cycle is None else 'recover` tells the ways out'})",
         )
     if backing.waits_for_cache and not needs_no_cache(state, backing):
         return Seen(
@@ -85,8 +85,10 @@ def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
 def needs_no_cache(state: AgentState, backing: BackingView) -> bool:
     """It waits for a cache that it has outlived, and for no other: nothing is lost by starting it without."""
     waits_for_it = backing.waits_for_cache and state.outlived != "" and backing.named_set == state.outlived
+    # It may have been in front again, and have taken writes: "clean" reaches the superblock's "dirty" late.
+    is_back = state.is_cache_outlived and state.cycle is not None and state.cycle.is_in_front
     is_disputed = state.cycle is not None and state.cycle.is_disputed
-    return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed
+    return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back
 
 
 def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
@@ -288,9 +290,15 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | No
     goes_without = state.is_loss_accepted and obs.host.backing.cache_set is None
     if goes_without and not state.stopped and obs.host.backing.running:
         return Seen(Event.REPAIRED, f"an operator gave up what only volume {state.accepted} held")
-    if not state.stopped and obs.host.backing.running and _is_cache_back(state, obs.host, obs.host.backing):
+    goes_on = not state.stopped and obs.host.backing.running and not is_mixed(state)
+    if goes_on and _is_cache_back(state, obs.host, obs.host.backing):
         return Seen(Event.REPAIRED, "the cache is back")
     return None
+
+
+def is_mixed(state: AgentState) -> bool:
+    """The device went on without a cache that may have been dirty: what is flushed may be older than what it meets."""
+    return state.is_cache_outlived and state.cycle is not None and state.cycle.is_disputed
 
 
 def resumed(state: AgentState, obs: Observation) -> AgentState:

@@ -289,20 +289,18 @@ def _without(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         # After a power cut: what the superblock calls clean is what the kernel went by when it let the cache go.
         return replace(cycle, is_disputed=True)
     needs_none = backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
-    left = phase is Phase.DETACHING and cycle.marks.boosted is not None and needs_none
-    return cycle.marked(detached=host.at) if left else cycle
+    was_there = cycle.marks.boosted is not None or cycle.marks.registered is not None
+    return cycle.marked(detached=host.at) if phase is Phase.DETACHING and was_there and needs_none else cycle
 
 
 def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
     """Remember what the kernel shows until the next cache only, and forgets at a boot.
 
-    While a cache is being attached the kernel shows the same; and what the cache of a disputed device held is not known
-    to be on the device.
+    While a cache is being attached the kernel shows the same.
     """
     cycle, named = state.cycle, backing.named_set
     is_new = state.phase is Phase.ATTACHING and cycle is not None and named == cycle.cache_set
-    is_disputed = cycle is not None and cycle.is_disputed
-    if not backing.outlives_cache or named is None or is_disputed or (is_new and not _was_boosted(cycle)):
+    if not backing.outlives_cache or named is None or (is_new and not _was_boosted(cycle)):
         return state
     return replace(state, outlived=named)
 

@@ -141,9 +141,11 @@ def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cyc
             marks = replace(cycle.marks, quiet=obs.now, clean=None)
             return replace(cycle, marks=marks, forced=asked, flush_started_dirty_bytes=dirty)
         case Event.LOAD_RETURNED:
-            return replace(cycle, forced=False)
+            return replace(cycle, forced=False, failure="")
         case Event.DRAINED:
             return cycle.marked(clean=obs.now)
+        case Event.CACHE_LEFT:
+            return cycle.marked(detached=obs.now)
         case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
             return replace(cycle, failure=seen.reason)
         case Event.DIRTIED:
@@ -154,7 +156,9 @@ def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cyc
 def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle = state.cycle
     learned = state.learned_size_bytes
-    if cycle is not None and cycle.marks.boosted is not None and cycle.trigger is not Trigger.ORPHAN:
+    # A boost that was given up, and whose cache was attached all the same, was never one.
+    is_lesson = cycle is not None and cycle.marks.boosted is not None and not cycle.failure
+    if cycle is not None and is_lesson and cycle.trigger is not Trigger.ORPHAN:
         learned = learn_size(cycle, policy)
     gone = cycle.volume_id if cycle else None
     return replace(

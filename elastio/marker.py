@@ -25,10 +25,10 @@ def is_out(state: AgentState) -> bool | None:
     cycle = state.cycle
     if not state.recovered or (state.phase is Phase.FAULTED and cycle is None):
         return None
-    if cycle is None or cycle.marks.detached is not None:
+    if cycle is None:
         return False
     if cycle.marks.boosted is not None:
-        return True
+        return cycle.marks.detached is None
     return None if cycle.paced("AttachCacheSet").tries or cycle.cache_set else False
 
 

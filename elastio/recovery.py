@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.events import disputed
+from elastio.events import disputed, is_asked, is_mixed
 from elastio.facts import remember_outlived
-from elastio.model import BackingView, CacheMode, CacheState, DiskView, Volume, VolumeId, VolumeSpec
+from elastio.model import (
+    BackingView,
+    CacheMode,
+    CacheState,
+    DiskView,
+    RequestKind,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+)
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Phase, Trigger
+
+MIXED = (
+    "the cache is back, but it may have been dirty when the device went on without it: blocks may be older than what "
+    "was written last. Check the filesystem; `elastio resume` flushes the cache and releases it"
+)
 
 
 def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
@@ -57,6 +71,8 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
     going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
+    if backing.outlives_cache:
+        cycle = cycle.marked(detached=obs.now)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
     return remember_outlived(state, backing), text
 
@@ -101,6 +117,8 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         cycle = cycle_of(volume, obs)
     if cycle is None:
         return None
+    if is_mixed(state) and not is_asked(obs, RequestKind.RESUME):
+        return replace(state, phase=Phase.FAULTED, recovered=True, fault=MIXED, stopped=False), MIXED
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet

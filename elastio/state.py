@@ -169,8 +169,10 @@ class Cycle:
     @property
     def needs_sync(self) -> bool:
         """The backing device may have taken over what its cache held, and nobody has made it durable since."""
-        had_cache = self.marks.boosted is not None or self.trigger is Trigger.ORPHAN
-        return had_cache and self.marks.durable is None and self.marks.released is None
+        had_cache = self.marks.boosted is not None or self.marks.registered is not None
+        return (
+            (had_cache or self.trigger is Trigger.ORPHAN) and self.marks.durable is None and self.marks.released is None
+        )
 
     @property
     def missing_bytes(self) -> int:

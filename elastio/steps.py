@@ -279,7 +279,8 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
-    if disk is not None and is_in_use(disk):
+    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
+    if disk is not None and is_in_use(disk) and not is_gone:
         action: Action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:

@@ -280,12 +280,12 @@ class BcacheHost:
         blockdev.make_durable(backing.node)
 
     def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
-        disk = blockdev.find(self.sysfs, serial)
+        backing, disk = self._backing(), blockdev.find(self.sysfs, serial)
         if disk is None:
+            self._make_durable(backing)  # all that is left to be done
             return
         if disk.size_bytes != size_bytes:
             raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched")
-        backing = self._backing()
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered is not None:
             self._require_serves_nobody(registered)

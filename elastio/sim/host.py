@@ -260,10 +260,10 @@ class SimHost:
 
     def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
         disk = self._kernel.disks.get(serial)
-        if disk is None:
-            return
-        check_disk(disk, size_bytes)
-        if disk.superblock is None:
+        if disk is not None:
+            check_disk(disk, size_bytes)
+        if disk is None or disk.superblock is None:
+            self._kernel.fsync()
             return
         if cache_set is not None and disk.superblock != cache_set:
             raise NotOursError(f"disk {disk.name} carries cache set {disk.superblock}, not {cache_set}")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from elastio import holds
-from elastio.actions import EnterPhase1, LimitWrites, StartWithoutCache
+from elastio.actions import EnterPhase1, LimitWrites, MakeDurable, Outcome, StartWithoutCache, Verdict
 from elastio.errors import InvariantError
 from elastio.events import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.facts import fold
 from elastio.invariants import check
 from elastio.machine import decide
-from elastio.model import CacheSetUuid, CacheState, HostView, Request, RequestKind
+from elastio.model import CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
 from elastio.observation import Decision
 from elastio.recovery import recover
 from elastio.sim.run import Simulation
@@ -41,6 +41,7 @@ from .values import (
     host,
     seen,
     state,
+    volume,
 )
 
 OUTLIVED = backing(state=CacheState.CLEAN, named_set=SET)
@@ -241,7 +242,13 @@ def test_a_cache_that_was_clean_in_name_only_is_kept() -> None:
     before = decide(state(Phase.DETACHING, boosted()), seen(clean_in_name), POLICY).state
     decision = decide(before, seen(host(OUTLIVED)), POLICY)
     assert decision.state.phase is Phase.FAULTED
-    assert (decision.actions, decision.state.outlived) == ((), "")
+    assert decision.actions == ()
+    back = host(cached(), disk(cache_set=SET, superblock=SET, held=True))
+    stays = decide(decision.state, seen(back), POLICY)
+    assert (stays.state.phase, stays.actions) == (Phase.FAULTED, ())
+    assert decide(replace(decision.state, recovered=False), seen(back), POLICY).state.phase is Phase.FAULTED
+    ordered = decide(decision.state, seen(back, requests=(Request(RequestKind.RESUME),)), POLICY).state
+    assert (ordered.phase, ordered.cycle and ordered.cycle.forced) == (Phase.FLUSHING, True)
     restarted = replace(before, recovered=False, phase=Phase.DETACHING)
     assert decide(restarted, seen(host(OUTLIVED)), POLICY).state.phase is Phase.FAULTED
 
@@ -250,11 +257,11 @@ def test_a_device_in_dispute_is_not_started_without_its_cache() -> None:
     booted = HostView(NOW, "another boot", OUTLIVED)
     of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
     faulted = decide(of, seen(booted), POLICY).state
-    assert (faulted.phase, faulted.outlived) == (Phase.FAULTED, "")
-    even_so = replace(faulted, outlived=SET)
-    assert not isinstance(next_step(even_so, seen(host(WAITING)), POLICY).action, StartWithoutCache)
+    assert faulted.phase is Phase.FAULTED
+    later = decide(faulted, seen(booted), POLICY).state
+    assert not isinstance(next_step(later, seen(host(WAITING)), POLICY).action, StartWithoutCache)
     with pytest.raises(InvariantError):
-        check(Decision(even_so, (StartWithoutCache(SET),)), seen(host(WAITING)), POLICY)
+        check(Decision(later, (StartWithoutCache(SET),)), seen(host(WAITING)), POLICY)
 
 
 def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_the_start() -> None:
@@ -296,6 +303,47 @@ def test_nothing_is_boosted_with_it() -> None:
     assert must_end(flushing, boosted(), NOW, POLICY)
     with pytest.raises(InvariantError, match="gone past this cache"):
         check(Decision(boosting, (EnterPhase1(flush_mb_s=None),)), seen(host(cached())), POLICY)
+
+
+def test_one_that_took_writes_again_is_not_done_without() -> None:
+    """What its superblock says of dirty data lags behind."""
+    left = decide(state(Phase.BOOSTING, boosted()), seen(host(OUTLIVED)), POLICY).state
+    assert isinstance(next_step(left, seen(host(WAITING)), POLICY).action, StartWithoutCache)
+    back = decide(left, seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True))), POLICY).state
+    assert (back.phase, back.outlived) == (Phase.FLUSHING, SET)
+    booted = decide(replace(back, recovered=False), seen(host(WAITING)), POLICY)
+    assert booted.state.phase is Phase.FAULTED
+    assert not isinstance(booted.actions[0], StartWithoutCache)
+
+
+def test_one_that_may_have_been_in_front_unseen_goes_after_a_sync() -> None:
+    of = state(Phase.DETACHING, cycle(marks=Marks(registered=NOW - 5)))
+    assert next_step(of, seen(host(OUTLIVED)), POLICY).action == MakeDurable()
+
+
+def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
+    lingers = host(backing(), disk(superblock=SET, held=True))
+    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)))
+    first = decide(of, seen(lingers), POLICY)
+    assert first.actions == (MakeDurable(),)
+    done = Outcome(MakeDurable(), Verdict.DONE)
+    assert decide(first.state, seen(lingers, outcomes=(done,)), POLICY).state.phase is Phase.IDLE
+
+
+def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache() -> None:
+    of = fold(state(Phase.DETACHING, cycle(marks=Marks(registered=NOW - 5))), seen(host(backing())), POLICY)
+    assert of.cycle is not None
+    assert not of.cycle.is_in_front
+    assert danger(of, seen(host(None))) is None
+
+
+def test_a_boost_that_was_withdrawn_teaches_no_size() -> None:
+    gone = replace(boosted(), failure="the load was over", volume=volume(VolumeState.GONE))
+    gone = replace(gone, marks=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
+    for failure, is_lesson in (("", True), ("the load was over", False)):
+        of = state(Phase.DETACHING, replace(gone, failure=failure), learned_size_bytes=None)
+        after = decide(of, seen(host(backing())), POLICY).state
+        assert (after.learned_size_bytes is not None) is is_lesson
 
 
 def test_a_cache_that_is_there_again_is_in_front_again() -> None:

@@ -10,6 +10,7 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import MAGIC, read
+from elastio.model import Serial
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_on
 
 from . import refusals
@@ -146,6 +147,13 @@ def test_a_device_without_its_cache_is_made_durable_as_a_whole(tree: Tree, host:
     tree.kernel.path(f"dev/{node}").unlink()
     with pytest.raises(HostError, match=f"cannot make .*{node} durable"):
         host.make_durable()
+
+
+def test_a_disk_that_went_before_it_was_released_leaves_a_durable_device(tree: Tree, host: BcacheHost) -> None:
+    host.release_cache_disk(Serial("gone"), CACHE_BYTES, SET_UUID)
+    tree.kernel.path("dev/vdb").unlink()
+    with pytest.raises(HostError, match=r"cannot make .*vdb durable"):
+        host.release_cache_disk(Serial("gone"), CACHE_BYTES, SET_UUID)
 
 
 def test_a_set_that_stays_registered_is_not_wiped(tree: Tree, host: BcacheHost) -> None:
