@@ -8,8 +8,7 @@ BIN := $(VENV)/bin
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
             util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
-# A fault of each group is part of every test; the rest of tests/faults takes too long for that.
-SLOW_TESTS := tests/e2e tests/faults/test_faults.py
+SLOW_TESTS := tests/e2e
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
 
@@ -67,7 +66,7 @@ unit: $(VENV)/.installed
 
 check: setup lint types contracts unit ## Lint, types, import contracts, unit and contract tests
 
-test: check ## Everything: checks, property and crash tests, the elastic cycle and eight faults in a guest
+test: check ## Everything: checks, property and crash tests, and the elastic cycle in a guest
 	$(BIN)/pytest -q $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
 
@@ -75,7 +74,7 @@ storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 ran
 	$(BIN)/python -m tests.crash.campaign
 	$(BIN)/python -m tests.property.campaign 10000
 
-e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in a guest
+e2e: setup ## The elastic cycle on real bcache in a guest
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
 faults-short: setup ## A fault of each group, the ways back, and the test for stale reads, in guests (half an hour)
