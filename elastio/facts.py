@@ -289,8 +289,8 @@ def _without(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
         # After a power cut: what the superblock calls clean is what the kernel went by when it let the cache go.
         return replace(cycle, is_disputed=True)
     needs_none = backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
-    was_there = cycle.marks.boosted is not None or cycle.marks.registered is not None
-    return cycle.marked(detached=host.at) if phase is Phase.DETACHING and was_there and needs_none else cycle
+    left = phase is Phase.DETACHING and cycle.may_have_served and needs_none
+    return cycle.marked(detached=host.at) if left else cycle
 
 
 def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
@@ -299,14 +299,10 @@ def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
     While a cache is being attached the kernel shows the same.
     """
     cycle, named = state.cycle, backing.named_set
-    is_new = state.phase is Phase.ATTACHING and cycle is not None and named == cycle.cache_set
-    if not backing.outlives_cache or named is None or (is_new and not _was_boosted(cycle)):
+    if not backing.outlives_cache or named is None:
         return state
-    return replace(state, outlived=named)
-
-
-def _was_boosted(cycle: Cycle | None) -> bool:
-    return cycle is not None and cycle.marks.boosted is not None
+    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.marks.boosted is None
+    return state if is_coming and cycle is not None and named == cycle.cache_set else replace(state, outlived=named)
 
 
 def _forget_outlived(state: AgentState, backing: BackingView) -> AgentState:

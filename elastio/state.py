@@ -158,21 +158,20 @@ class Cycle:
         return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
 
     @property
-    def is_in_front(self) -> bool:
-        """Its cache was put on the backing device and has not left it in order: the device has to come back with it.
+    def may_have_served(self) -> bool:
+        """From its registration on: it is attached at once then, and may take writes and die before it is seen."""
+        return self.marks.registered is not None or self.marks.boosted is not None
 
-        From its registration on: it is attached at once then, and may take writes and die before it is seen there.
-        """
-        was_there = self.marks.registered is not None or self.marks.boosted is not None
-        return was_there and self.marks.detached is None and self.marks.released is None
+    @property
+    def is_in_front(self) -> bool:
+        """Its cache may have served and has not left in order: the backing device has to come back with it."""
+        return self.may_have_served and self.marks.detached is None and self.marks.released is None
 
     @property
     def needs_sync(self) -> bool:
         """The backing device may have taken over what its cache held, and nobody has made it durable since."""
-        had_cache = self.marks.boosted is not None or self.marks.registered is not None
-        return (
-            (had_cache or self.trigger is Trigger.ORPHAN) and self.marks.durable is None and self.marks.released is None
-        )
+        had_cache = self.may_have_served or self.trigger is Trigger.ORPHAN
+        return had_cache and self.marks.durable is None and self.marks.released is None
 
     @property
     def missing_bytes(self) -> int:

@@ -197,6 +197,8 @@ def _look(cycle: Cycle, obs: Observation, waiting_for: str) -> Plan:
 
 # --- boosting and flushing -------------------------------------------------------------------------------
 
+GONE = "bcache to notice that the disk of its cache is gone: a request to it, or a reboot, ends this"
+
 
 def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
     backing = _attached_backing(cycle, obs.host)
@@ -224,9 +226,6 @@ def _mark(cycle: Cycle, mark: VolumeMark, obs: Observation, policy: Policy) -> P
 
 def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
     return cycle.serial is not None and obs.host is not None and obs.host.disk(cycle.serial) is None
-
-
-GONE = "bcache to notice that the disk of its cache is gone: a request to it, or a reboot, ends this"
 
 
 def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
