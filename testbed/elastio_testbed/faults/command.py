@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Lock
 
 import click
 
@@ -15,7 +14,7 @@ from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
 from elastio_testbed.faults.story import Story, summary
 from elastio_testbed.hypervisor import HypervisorError
-from elastio_testbed.image import ImageError, build_guest_image
+from elastio_testbed.image import ImageError
 
 
 @click.command()
@@ -69,31 +68,17 @@ def chosen(
 def campaign(
     wanted: tuple[PlannedRun, ...], seed: int, evidence: Path, json_path: Path | None, guests: int = 1
 ) -> dict[str, object]:
-    """Carry the runs out and return the document. What is done is on the disk before the next run begins.
-
-    Each of the guests has a cloud of its own, and every so-many-th run.
-    """
+    """Carry the runs out and return the document. What is done is on the disk before the next run begins."""
     from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
-    from elastio_testbed.faults.runner import Runner  # noqa: PLC0415  moto takes a second to load
+    from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
     began = time.monotonic()
 
     def say(text: str) -> None:
         click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
 
-    stories: list[Story] = []
-    image, adding = build_guest_image(), Lock()
+    def keep(stories: Sequence[Story]) -> None:
+        if json_path is not None:
+            write_text(json_path, json.dumps(summary(seed, stories), indent=2) + "\n")
 
-    def carry_out(runs: tuple[PlannedRun, ...]) -> None:
-        with Runner(image, seed, evidence, say) as runner:
-            for story in runner.carry_out(runs):
-                with adding:
-                    stories.append(story)
-                    stories.sort(key=lambda each: each.planned.number)
-                    if json_path is not None:
-                        write_text(json_path, json.dumps(summary(seed, stories), indent=2) + "\n")
-
-    with ThreadPoolExecutor(guests) as pool:
-        for done in [pool.submit(carry_out, wanted[first::guests]) for first in range(guests)]:
-            done.result()
-    return summary(seed, stories)
+    return summary(seed, carry_out(wanted, seed, evidence, say, guests=guests, keep=keep))

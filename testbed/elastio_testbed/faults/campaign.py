@@ -1,0 +1,44 @@
+"""A campaign: planned runs, shared out among guests that each have a cloud of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+from elastio_testbed.faults.plan import PlannedRun
+from elastio_testbed.faults.runner import Runner, Say
+from elastio_testbed.faults.story import Story
+from elastio_testbed.image import build_guest_image
+
+
+def carry_out(
+    wanted: Sequence[PlannedRun],
+    seed: int,
+    evidence: Path,
+    say: Say,
+    *,
+    guests: int = 1,
+    keep: Callable[[Sequence[Story]], None] = lambda _: None,
+) -> Sequence[Story]:
+    """The stories of all runs in the order of their numbers; `keep` is given those known so far after each run.
+
+    Each of the guests has every so-many-th run. Raises HypervisorError when no guest can be made at all, and
+    ImageError when there is none to be booted.
+    """
+    stories: list[Story] = []
+    image, adding = build_guest_image(), Lock()
+
+    def take(runs: Sequence[PlannedRun]) -> None:
+        with Runner(image, seed, evidence, say) as runner:
+            for story in runner.carry_out(runs):
+                with adding:
+                    stories.append(story)
+                    stories.sort(key=lambda each: each.planned.number)
+                    keep(tuple(stories))
+
+    with ThreadPoolExecutor(guests) as pool:
+        for taken in [pool.submit(take, wanted[first::guests]) for first in range(guests)]:
+            taken.result()
+    return tuple(stories)
