@@ -290,7 +290,8 @@ def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Ans
     state = replace(state, paused=False)
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
-    return state, Answer(request, True, "boosts start by themselves again")
+    # Whoever resumes has seen to what failed: a boost that is wanted begins now.
+    return replace(state, failures=0, cool_until=0.0), Answer(request, True, "boosts start by themselves again")
 
 
 def _answer_flush(state: AgentState, request: Request) -> tuple[AgentState, Answer]:

@@ -31,6 +31,16 @@ def test_a_purchase_that_is_refused_ends_in_idle_and_is_not_repeated_at_once(kin
     assert bought(sim) == []
 
 
+def test_resume_tries_at_once_what_was_refused_before() -> None:
+    sim = machine(STEADY, "create#1x2=quota")
+    sim.run_until(lambda: sim.state.failures == 2, 200)
+    assert sim.state.cool_until > sim.world.clock.now() + 60
+    sim.ask(RequestKind.RESUME)
+    sim.run_for(5)
+    assert intents(sim, "CreateVolume") == 3
+    in_phase(sim, Phase.BOOSTING)
+
+
 def test_caches_that_cannot_be_used_are_bought_ever_more_seldom() -> None:
     sim = machine(STEADY, "attach#1+=wrong_size")
     sim.run_for(3600)
