@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio.errors import DeviceBusyError, NotOursError
 from elastio.model import CacheSetUuid, Serial
 from elastio.sim.content import CacheContent
 
@@ -25,3 +26,12 @@ class SimDisk:
     def wipe(self) -> None:
         """No superblock, no content."""
         self.superblock, self.content, self.registered = None, None, False
+
+    def check_free(self, size_bytes: int) -> None:
+        """Raises NotOursError or DeviceBusyError unless it may be written to as a cache of `size_bytes`."""
+        if self.size_bytes != size_bytes:
+            raise NotOursError(f"disk {self.name} has {self.size_bytes} bytes, {size_bytes} were bought: left alone")
+        if self.signature is not None:
+            raise NotOursError(f"disk {self.name} carries {self.signature}: left alone")
+        if self.holder is not None:
+            raise DeviceBusyError(f"disk {self.name} is in use by {self.holder}")

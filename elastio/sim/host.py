@@ -11,7 +11,7 @@ from elastio.sim.bcache import Bcache, Pace
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Fault, FaultPlan, Kind
-from elastio.sim.kernel import SimKernel, check_disk
+from elastio.sim.kernel import SimKernel
 
 # For so long a bypass holds writes back, so that the last dirty data can be flushed.
 HOLD_S = 2.0
@@ -51,7 +51,7 @@ class SimHost:
     ) -> None:
         self._kernel = kernel
         self._times = times or HostTimes()
-        self.calls = Calls(faults or FaultPlan(), kernel.later, HOST_ERRORS, meter)
+        self.calls = Calls(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
         """See `ports.CacheHost`."""
@@ -186,7 +186,7 @@ class SimHost:
 
     def _format(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         disk = self._kernel.disk(serial)
-        check_disk(disk, size_bytes)
+        disk.check_free(size_bytes)
         backing = self._backing_device()
         if disk.registered and disk.superblock == backing.cache_set:
             raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
@@ -261,7 +261,7 @@ class SimHost:
     def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
         disk = self._kernel.disks.get(serial)
         if disk is not None:
-            check_disk(disk, size_bytes)
+            disk.check_free(size_bytes)
         if disk is None or disk.superblock is None:
             self._kernel.fsync()
             return

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import math
 import string
 import sys
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.errors import DeviceBusyError, HostError
 from elastio.model import CacheMode, CacheSetUuid, Serial
 from elastio.sim.bcache import Bcache, Pace
 from elastio.sim.clock import SimClock
 from elastio.sim.content import CacheContent
 from elastio.sim.disk import SimDisk
 from elastio.sim.flows import Budget, FlushFlow, Load, ReadFlow, Traffic, Traffics, WriteFlow
+from elastio.sim.timers import Timers
 from elastio.units import GB, MB, MIB
 
 # Share of a disk's cap in use above which its queue is full (a smoothed value can only come near 1).
 SATURATED = 0.8
 # How fast the smoothed use follows: after a second of saturation the queue is full.
 SMOOTHING_S = 0.5
-# Sums of floating-point seconds that are meant to be equal differ by less.
-ROUNDING_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +65,7 @@ class SimKernel:
         self._superblock_free_at = 0.0
         self._attaching: tuple[CacheSetUuid, float] | None = None
         self._unlink_at: float | None = None
-        self._order = itertools.count()
-        self._timers: list[tuple[float, int, int, Callable[[], None]]] = []
+        self.timers = Timers(clock)
         self._write = WriteFlow(self.bcache, self.traffic)
         self._read = ReadFlow(self.bcache, self.traffic)
         self._flush = FlushFlow(self.bcache, self.traffic)
@@ -78,17 +73,9 @@ class SimKernel:
 
     # --- time ------------------------------------------------------------------------------------------------
 
-    def later(self, seconds: float, effect: Callable[[], None]) -> None:
-        """Let `effect` happen in `seconds`, unless the power is cut before."""
-        entry = (self.clock.elapsed() + seconds, next(self._order), self.boots, effect)
-        heapq.heappush(self._timers, entry)
-
     def settle(self) -> None:
         """Run the effects that are due."""
-        while self._timers and self._timers[0][0] <= self.clock.elapsed() + ROUNDING_S:
-            _, _, boot, effect = heapq.heappop(self._timers)
-            if boot == self.boots:
-                effect()
+        self.timers.settle()
 
     def step(self, seconds: float, load: Load) -> None:
         """Move the bytes of the `seconds` that end now; at most 0.05 s at a time keeps the model honest."""
@@ -118,9 +105,8 @@ class SimKernel:
             return now
         if bcache.sb_dirty and bcache.cache is not None and not bcache.cache.dirty:
             return now  # the writeback thread has yet to see that it is clean
-        timer = self._timers[0][0] if self._timers else math.inf
         lives = bcache.running and self.registered
-        return min(timer, now + load.idle_s()) if lives else timer
+        return min(self.timers.next_at, now + load.idle_s()) if lives else self.timers.next_at
 
     def rest(self, steps: int, seconds: float, load: Load) -> None:
         """So many steps of `seconds` that end now, all before `quiet_until`: to the bit what `step` would leave."""
@@ -208,6 +194,7 @@ class SimKernel:
         """
         self.boots += 1
         self.boot_id = self.new_uuid()
+        self.timers.forget()
         cached = self._recoverable(None)  # a cache disk that is away keeps its content too
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
@@ -259,7 +246,7 @@ class SimKernel:
             raise HostError(f"no cache set {cache_set} is registered")
         done_at = self._write_superblock()
         self._attaching = (cache_set, done_at)
-        self.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
+        self.timers.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
         return done_at - now
 
     def set_mode(self, mode: CacheMode) -> None:
@@ -409,13 +396,3 @@ class SimKernel:
     def _drop_in_flight(self) -> None:
         for flow in (self._write, self._read, self._flush):
             flow.reset()
-
-
-def check_disk(disk: SimDisk, size_bytes: int) -> None:
-    """Raises NotOursError or DeviceBusyError unless the disk may be written to as a cache of `size_bytes`."""
-    if disk.size_bytes != size_bytes:
-        raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, {size_bytes} were bought: left alone")
-    if disk.signature is not None:
-        raise NotOursError(f"disk {disk.name} carries {disk.signature}: left alone")
-    if disk.holder is not None:
-        raise DeviceBusyError(f"disk {disk.name} is in use by {disk.holder}")

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from elastio.errors import InvariantError
 from elastio.sim.clock import SimClock
-from elastio.sim.kernel import ROUNDING_S
+from elastio.sim.timers import ROUNDING_S
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

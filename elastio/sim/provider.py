@@ -15,8 +15,8 @@ from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
 from elastio.sim.faults import Fault, FaultPlan, Kind
-from elastio.sim.kernel import ROUNDING_S
 from elastio.sim.settings import parse_settings
+from elastio.sim.timers import ROUNDING_S
 from elastio.units import GB, GIB
 
 CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
