@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +14,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.settings import parse_settings
-from elastio.sim.timers import ROUNDING_S
+from elastio.sim.timers import ROUNDING_S, Timers
 from elastio.units import GB, GIB
 
 CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
@@ -69,13 +67,12 @@ class SimProvider:
         self.account = account
         self.volumes: dict[VolumeId, CloudVolume] = {}
         self.announced: Notice | None = None
+        self._timers = Timers(clock)
         chance = chance or Chance()
-        self.calls = Calls(faults or FaultPlan(), self._later, CLOUD_ERRORS, chance.meter)
+        self.calls = Calls(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, chance.meter)
         self._disks = disks
         self._times = times or CloudTimes()
         self._random = Random(chance.seed)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
 
     # --- the eight calls -------------------------------------------------------------------------------------
 
@@ -134,21 +131,19 @@ class SimProvider:
 
     def tick(self) -> None:
         """Let everything happen that is due by now."""
-        while self._events and self._events[0][0] <= self.clock.elapsed() + ROUNDING_S:
-            _, _, effect = heapq.heappop(self._events)
-            effect()
+        self._timers.settle()
         for volume in self.volumes.values():
             if volume.leaving and self.clock.elapsed() + ROUNDING_S >= volume.leave_at:
                 self._try_to_leave(volume)
 
     def next_event_at(self) -> float | None:
         """`clock.elapsed()` of the next thing that will happen by itself, or None."""
-        return self._events[0][0] if self._events else None
+        return None if self._timers.next_at == math.inf else self._timers.next_at
 
     def quiet_until(self) -> float:
         """`clock.elapsed()` before which `tick` has nothing to do."""
         tries = (v.leave_at for v in self.volumes.values() if v.leaving)
-        return min(self._events[0][0] if self._events else math.inf, min(tries, default=math.inf))
+        return min(self._timers.next_at, min(tries, default=math.inf))
 
     def bill_agbs(self) -> float:
         """What every volume so far really cost: bandwidth x size x time from purchase to deletion."""
@@ -224,7 +219,7 @@ class SimProvider:
             return
         seconds = self._draw(self._times.attach, fault)
         # The guest sees the disk before the API says so, or at the same moment: planned first, it comes first.
-        self._later(seconds * self._times.shows_after, lambda: self._plug(volume, fault))
+        self._timers.later(seconds * self._times.shows_after, lambda: self._plug(volume, fault))
         self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
 
     def _detach(self, volume_id: VolumeId, fault: Fault | None) -> None:
@@ -239,7 +234,7 @@ class SimProvider:
         volume.leave_at = self.clock.elapsed() + self._draw(self._times.detach, fault)
         if fault is not None and fault.kind is Kind.STUCK_BUSY:
             volume.state, volume.leave_at = VolumeState.BUSY, volume.leave_at + fault.seconds
-        self._later(volume.leave_at - self.clock.elapsed(), lambda: self._try_to_leave(volume))
+        self._timers.later(volume.leave_at - self.clock.elapsed(), lambda: self._try_to_leave(volume))
 
     def _delete(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
@@ -286,7 +281,7 @@ class SimProvider:
             if volume.changes == change:
                 volume.state, volume.settled_at = then, self.clock.elapsed()
 
-        self._later(seconds, arrive)
+        self._timers.later(seconds, arrive)
 
     def _plug(self, volume: CloudVolume, fault: Fault | None) -> None:
         if volume.state is not VolumeState.ATTACHING or volume.plugged:
@@ -318,9 +313,6 @@ class SimProvider:
     def _draw(self, bounds: tuple[float, float], fault: Fault | None) -> float:
         seconds = self._random.uniform(*bounds)
         return seconds + (fault.seconds if fault is not None and fault.kind is Kind.STUCK else 0.0)
-
-    def _later(self, seconds: float, effect: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (self.clock.elapsed() + seconds, next(self._order), effect))
 
 
 class _SelfDriven(SimProvider):
