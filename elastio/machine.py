@@ -157,7 +157,7 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
     cycle = state.cycle
     learned = state.learned_size_bytes
     # A boost that was given up, and whose cache was attached all the same, was never one.
-    is_lesson = cycle is not None and cycle.marks.boosted is not None and not cycle.failure
+    is_lesson = cycle is not None and cycle.is_lesson and cycle.marks.boosted is not None and not cycle.failure
     if cycle is not None and is_lesson and cycle.trigger is not Trigger.ORPHAN:
         learned = learn_size(cycle, policy)
     gone = cycle.volume_id if cycle else None
@@ -318,11 +318,13 @@ def _answer_boost(state: AgentState, request: Request, obs: Observation, policy:
 
 
 def _answer_learn(state: AgentState, request: Request, policy: Policy) -> tuple[AgentState, Answer]:
-    """Refused rather than clamped: who asks for a size wants that size."""
+    """Refused rather than clamped, and not unlearned by a cycle that is open: who asks for a size wants that size."""
     size = request.size_bytes
     if size is None:
         return state, Answer(request, False, "learn needs a size (size_bytes)")
     if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
         return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
-    return replace(state, learned_size_bytes=size), Answer(request, True, f"the next cache gets {format_size(size)}")
+    cycle = None if state.cycle is None else replace(state.cycle, is_lesson=False)
+    state = replace(state, cycle=cycle, learned_size_bytes=size)
+    return state, Answer(request, True, f"the next cache gets {format_size(size)}")

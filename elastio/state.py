@@ -137,6 +137,7 @@ class Cycle:
     is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
     mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
     failure: str = ""
+    is_lesson: bool = True  # False: the size to buy next was set during the cycle, and stays
 
     def marked(self, **times: float) -> Cycle:
         """The cycle with the named marks set, unless they are set already."""

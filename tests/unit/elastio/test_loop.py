@@ -191,6 +191,19 @@ def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> Non
     assert sim.state.learned_size_bytes == GIB
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_size_that_is_set_during_a_boost_outlasts_the_lesson_of_that_boost(*, dies: bool) -> None:
+    sim = machine((Stretch(2, 0), *BURST[1:]))
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.ask(RequestKind.LEARN, 3 * GIB).accepted
+    if dies:
+        sim.start_agent()
+    sim.run_for(60)
+    assert_at_rest(sim)
+    assert len(bought(sim)) == 1
+    assert (sim.state.learned_size_bytes, sim.books.learned_size()) == (3 * GIB, 3 * GIB)
+
+
 @pytest.mark.parametrize("size", [GIB // 2, 10**15])
 def test_refuses_to_learn_a_size_outside_its_bounds(size: int) -> None:
     sim = machine((QUIET,))
