@@ -8,9 +8,11 @@ BIN := $(VENV)/bin
 PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf mtools dosfstools gdisk e2fsprogs \
             util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
-SLOW_TESTS := tests/e2e
+SLOW_TESTS := tests/e2e tests/faults/test_faults.py
 FAST_TESTS := tests/unit tests/contract
 LONG_TESTS := tests/property tests/crash
+# Tests that only compute share all processors; those with guests start as many guests as two of them bear.
+SPREAD := -n logical --dist worksteal
 
 .PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
 
@@ -62,19 +64,19 @@ contracts: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/.installed
-	$(BIN)/pytest -q $(FAST_TESTS)
+	$(BIN)/pytest -q $(SPREAD) $(FAST_TESTS)
 
 check: setup lint types contracts unit ## Lint, types, import contracts, unit and contract tests
 
-test: check ## Everything: checks, property and crash tests, and the elastic cycle in a guest
-	$(BIN)/pytest -q $(LONG_TESTS)
+test: check ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
+	$(BIN)/pytest -q $(SPREAD) $(LONG_TESTS)
 	$(MAKE) --no-print-directory e2e
 
 storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
 	$(BIN)/python -m tests.crash.campaign
 	$(BIN)/python -m tests.property.campaign 10000
 
-e2e: setup ## The elastic cycle on real bcache in a guest
+e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
 faults-short: setup ## A fault of each group, the ways back, and the test for stale reads, in guests (half an hour)
