@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.plain import build
 
 
 class Setup(StrEnum):
@@ -109,17 +109,42 @@ class Prices:
     fast_per_hour: float | None
     caches: tuple[Price, ...]
 
+    def renewed(self, newer: Prices) -> Prices:
+        """The newer prices, and these for what those do not tell. Raises CalibrationError for another currency."""
+        if newer.currency != self.currency:
+            raise CalibrationError(
+                f"prices in {self.currency} and in {newer.currency} cannot stand in one place: name another file"
+            )
+        quoted = {p.size_bytes: p for p in (*self.caches, *newer.caches)}
+        return replace(
+            newer,
+            slow_per_hour=self.slow_per_hour if newer.slow_per_hour is None else newer.slow_per_hour,
+            fast_per_hour=self.fast_per_hour if newer.fast_per_hour is None else newer.fast_per_hour,
+            caches=tuple(quoted[size] for size in sorted(quoted)),
+        )
 
-def measurement_of(document: Mapping[str, Any]) -> Measurement:
+
+# What is slower or shorter was not measured: its quotients are beyond all volumes.
+LEAST = 1e-6
+
+
+def measurement_of(document: Any) -> Measurement:
     """From plain values. Raises CalibrationError naming what is wrong."""
-    known = {spec.name for spec in fields(Measurement)}
     try:
-        values = {key: document[key] for key in known & set(document)}
-        made = Measurement(**{**values, "setup": Setup(document["setup"])})
-        usable = made.seconds > 0 and made.dataset_bytes > 0
-        usable = usable and (made.setup is not Setup.ADAPTIVE or (made.cache_bytes > 0 and made.held_s > 0))
-    except (KeyError, ValueError, TypeError) as error:
+        made = build(Measurement, document)
+    except ValueError as error:
         raise CalibrationError(f"a measurement cannot be read: {error}") from error
+    usable = made.seconds >= LEAST and made.dataset_bytes > 0
+    usable = usable and (made.setup is not Setup.ADAPTIVE or (made.cache_bytes > 0 and made.held_s >= LEAST))
     if not usable:
         raise CalibrationError(f"a measurement makes no sense ({made}): its times and sizes must be above 0")
     return made
+
+
+def conditions_of(document: Any) -> Conditions:
+    """From plain values. Raises ValueError naming what is wrong."""
+    found = build(Conditions, document)
+    for name in ("backing_mb_s", "cache_mb_s"):
+        if getattr(found, name) < LEAST:
+            raise ValueError(f"{name} must be above 0")
+    return found

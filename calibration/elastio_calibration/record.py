@@ -1,7 +1,8 @@
 """The record of a calibration: JSON lines, one per measurement, written as it is made, so that it can be resumed.
 
-The first line is the header (conditions, prices). A torn last line, left by an interruption, is cut off. The record is
-all that the later stages need: they run from it on any machine.
+The first line is the header (conditions, prices). Prices that were not known when it was begun follow in lines of their
+own. A torn last line, left by an interruption, is cut off. The record is all that the later stages need: they run from
+it on any machine.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Measurement, Price, Prices, measurement_of
+from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
+from elastio_calibration.plain import build, parse
 from elastio_calibration.schedule import Schedule, Wanted
 
 FORMAT = "elastio-calibration-record"
@@ -24,7 +27,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where and with what the record was begun."""
+    """Where and with what the record was begun; `prices`: all that were told since."""
 
     conditions: Conditions
     backing_bytes: int
@@ -71,7 +74,7 @@ class RecordFile:
 
     def begin(self, header: Header) -> Record:
         """The record so far. A new file gets the header; one that is there must have been made under the same
-        conditions. Raises CalibrationError."""
+        conditions, and gets the prices it does not have. Raises CalibrationError."""
         if self.path.exists() and self.path.stat().st_size:
             found = read(self.path)
             differences = found.header.conditions.differences(header.conditions)
@@ -80,7 +83,10 @@ class RecordFile:
                     f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
                 )
             self._cut_torn_line()
-            return found
+            prices = _renewed(found.header.prices, header.prices)
+            if prices is not None and prices != found.header.prices:
+                self._write({"kind": "prices", **asdict(prices)})
+            return replace(found, header=replace(found.header, prices=prices))
         document = {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)}
         self._write(document)
         return Record(header, ())
@@ -112,41 +118,62 @@ def read(path: Path) -> Record:
         raw = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationError(f"{path} cannot be read: {error}") from error
-    lines = raw[: raw.rfind("\n") + 1].splitlines()
+    lines = raw.split("\n")[:-1]
     documents = [_document(path, number, line) for number, line in enumerate(lines, 1)]
     if not documents or documents[0].get("format") != FORMAT:
         raise CalibrationError(f"{path} is no calibration record: its first line is no header")
     if documents[0].get("version") != VERSION:
         raise CalibrationError(f"{path} is of version {documents[0].get('version')}, this elastio reads {VERSION}")
-    try:
-        return Record(_header(documents[0]), tuple(_entries(documents[1:])))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CalibrationError(f"{path} is damaged: {error}") from error
+    return _record(path, documents)
 
 
 def _document(path: Path, number: int, line: str) -> dict[str, Any]:
+    with _damaged(path, number):
+        document = parse(line)
+        if not isinstance(document, dict):
+            raise ValueError("it is no JSON object")
+        return document
+
+
+def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
+    with _damaged(path, 1):
+        header = _header(documents[0])
+    prices, entries = header.prices, []
+    for number, document in enumerate(documents[1:], 2):
+        with _damaged(path, number):
+            if document.get("kind") == "measurement":
+                entries.append(_entry(document))
+            elif document.get("kind") == "prices":
+                prices = build(Prices, {key: value for key, value in document.items() if key != "kind"})
+            else:
+                raise ValueError(f"its kind is {document.get('kind')!r}")
+    return Record(replace(header, prices=prices), tuple(entries))
+
+
+@contextmanager
+def _damaged(path: Path, line: int) -> Iterator[None]:
+    """Says where."""
     try:
-        document = json.loads(line)
-    except ValueError as error:
-        raise CalibrationError(f"{path} is damaged in line {number}: {error}") from error
-    if not isinstance(document, dict):
-        raise CalibrationError(f"{path} is damaged in line {number}: it is no JSON object")
-    return document
+        yield
+    except KeyError as error:
+        raise CalibrationError(f"{path} is damaged in line {line}: {error.args[0]} is missing") from error
+    except (ValueError, CalibrationError) as error:
+        raise CalibrationError(f"{path} is damaged in line {line}: {error}") from error
 
 
 def _header(document: dict[str, Any]) -> Header:
-    prices = document["prices"]
-    return Header(
-        conditions=Conditions(**document["conditions"]),
-        backing_bytes=document["backing_bytes"],
-        made=document["made"],
-        program=document["program"],
-        prices=None if prices is None else Prices(**{**prices, "caches": tuple(Price(**c) for c in prices["caches"])}),
-    )
+    told = {key: document[key] for key in ("backing_bytes", "made", "program", "prices")}
+    return build(Header, {**told, "conditions": conditions_of(document["conditions"])})
 
 
-def _entries(documents: Iterable[dict[str, Any]]) -> Iterable[Entry]:
-    for document in documents:
-        made = document["measurement"]
-        wanted = Wanted(**document["wanted"])
-        yield Entry(wanted, None if made is None else measurement_of(made), document["took_s"], document["failure"])
+def _entry(document: dict[str, Any]) -> Entry:
+    made = document["measurement"]
+    told = {key: document[key] for key in ("wanted", "took_s", "failure")}
+    return build(Entry, {**told, "measurement": None if made is None else measurement_of(made)})
+
+
+def _renewed(known: Prices | None, newer: Prices | None) -> Prices | None:
+    """All that is told of prices."""
+    if known is None or newer is None:
+        return newer or known
+    return known.renewed(newer)

@@ -9,6 +9,7 @@ import pytest
 
 from elastio.units import GB
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.measurement import Price
 from elastio_calibration.record import Entry, Header, RecordFile, read
 from elastio_calibration.schedule import PRESETS, Preset, Wanted, estimate, schedule
 
@@ -71,13 +72,77 @@ def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
         ("nonsense\n", "is damaged in line 1"),
         ("[]\n", "is damaged in line 1: it is no JSON object"),
         ('{"format":"elastio-calibration-record","version":9}\n', "is of version 9"),
-        ('{"format":"elastio-calibration-record","version":1}\n', "is damaged: 'prices'"),
+        ('{"format":"elastio-calibration-record","version":1}\n', "is damaged in line 1: backing_bytes is missing"),
     ],
 )
 def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "r").write_text(text)
     with pytest.raises(CalibrationError, match=sentence):
         read(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ('"cache_mb_s":128.0', '"cache_mb_s":"abc"', "in line 1: cache_mb_s is no number"),
+        ('"cache_mb_s":128.0', '"cache_mb_s":-1', "in line 1: cache_mb_s does not lie between 0 and"),
+        ('"cache_mb_s":128.0', '"cache_mb_s":0', "in line 1: cache_mb_s must be above 0"),
+        ('"cache_mb_s":128.0,', "", "in line 1: cache_mb_s is missing"),
+        ('"kernel":', '"colonel":1,"kernel":', "in line 1: colonel is not known"),
+        ('"caches":[', '"caches":3,"others":[', "in line 1: (others is not known|caches is no list)"),
+        ('"minimum_s":60.0', '"minimum_s":null', "in line 1: minimum_s is no number"),
+        ('"kind":"measurement"', '"kind":"other"', "in line 2: its kind is 'other'"),
+        ('{"dataset_bytes":4000000000,"cache', '{"dataset_bytes":[4],"cache', "in line 2: dataset_bytes is no number"),
+        ('"pattern":"write","cache', '"pattern":["write"],"cache', "in line 2: a measurement cannot be read: pattern"),
+        ('"seconds":40.0', '"seconds":Infinity', "in line 2: Infinity is no number of JSON"),
+        ('"seconds":40.0', '"seconds":1e999', "in line 2: a measurement cannot be read: seconds does not lie"),
+        ('"evicted_bytes":0', '"evicted_bytes":null', "evicted_bytes is no number"),
+        ('"evicted_bytes":0', '"evicted_bytes":0.5', "evicted_bytes is no whole number"),
+        ('"held_s":', '"held_s":true,"x":', "in line 2: a measurement cannot be read"),
+        ('"setup":"adaptive"', '"setup":"fast"', "'fast' is not a valid Setup"),
+        ('"took_s":200.0,', "", "in line 2: took_s is missing"),
+        ('"failure":""', '"failure":[]', "in line 2: failure is no text"),
+    ],
+)
+def test_a_line_that_cannot_be_right_is_named(before: str, after: str, sentence: str, file: RecordFile) -> None:
+    file.begin(HEADER)
+    file.append(Entry(POINT, measured(4, 6, seconds=40.0), 200.0))
+    text = file.path.read_text()
+    assert before in text
+    file.path.write_text(text.replace(before, after, 1))
+    with pytest.raises(CalibrationError, match=sentence):
+        read(file.path)
+
+
+def test_a_failure_may_hold_any_character(file: RecordFile) -> None:
+    file.begin(HEADER)
+    file.append(Entry(POINT, None, 3.0, "no\u2028cache"))
+    file.path.write_text(file.path.read_text().replace("\\u2028", "\u2028"))
+    assert read(file.path).entries[0].failure == "no\u2028cache"
+
+
+def test_prices_that_become_known_are_added(file: RecordFile) -> None:
+    file.begin(replace(HEADER, prices=None))
+    file.append(Entry(POINT, measured(4, 6), 200.0))
+    assert file.begin(HEADER).header.prices == PRICES
+    larger = replace(PRICES, slow_per_hour=0.03, caches=(Price(20 * GB, 0.02),))
+    found = file.begin(replace(HEADER, prices=larger)).header.prices
+    assert found == replace(larger, caches=(*PRICES.caches, *larger.caches))
+    assert (read(file.path).header.prices, len(read(file.path).entries)) == (found, 1)
+
+
+def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: RecordFile) -> None:
+    file.begin(HEADER)
+    before = file.path.read_bytes()
+    for prices in (PRICES, replace(PRICES, caches=PRICES.caches[:1]), None):
+        assert file.begin(replace(HEADER, prices=prices)).header.prices == PRICES
+    assert file.path.read_bytes() == before
+
+
+def test_prices_in_another_currency_are_refused(file: RecordFile) -> None:
+    file.begin(HEADER)
+    with pytest.raises(CalibrationError, match="prices in USD and in EUR"):
+        file.begin(replace(HEADER, prices=replace(PRICES, currency="EUR")))
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
@@ -122,6 +187,12 @@ def test_refuses_a_plan_without_points(preset: Preset) -> None:
 def test_refuses_sizes_that_are_not_above_0() -> None:
     with pytest.raises(CalibrationError, match="must be above 0"):
         schedule(Preset((4, 0), (6,), 1))
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e9])
+def test_refuses_sizes_that_no_volume_has(scale: float) -> None:
+    with pytest.raises(CalibrationError, match="must be at most"):
+        schedule(Preset((4,), (6,), 1), scale=scale)
 
 
 def test_says_time_agbs_and_money_beforehand() -> None:
