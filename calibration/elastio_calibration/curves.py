@@ -62,7 +62,12 @@ class Curve:
     def caches(self, dataset: int) -> tuple[int, ...]:
         """Cache sizes measured for this dataset, or for both of its neighbours."""
         low, high = self._bracket(dataset)
-        return tuple(m for m in self.rows[low] if any(_same(m, other) for other in self.rows[high]))
+        return tuple(m for m in self.rows[low] if any(is_same(m, other) for other in self.rows[high]))
+
+    def only_cache(self, dataset: int) -> int | None:
+        """The one cache size that this dataset was measured with; None: several, or it was not measured."""
+        row = self.rows.get(_near(dataset, self.rows), {})
+        return next(iter(row)) if len(row) == 1 else None
 
     def at(self, dataset: int, cache: int = 0) -> Estimate:
         """Raises OutsideError where this was not measured and does not lie between measurements."""
@@ -125,13 +130,14 @@ def _between(row: Mapping[int, float], cache: int) -> float:
     return float(curve(float(cache)))
 
 
-def _same(a: float, b: float) -> bool:
+def is_same(a: float, b: float) -> bool:
+    """Whether these are one size."""
     return abs(a - b) <= SAME * max(abs(a), abs(b))
 
 
 def _near(size: int, known: Iterable[int]) -> int:
     """The known size that is this one, or the size itself."""
-    return next((k for k in known if _same(size, k)), size)
+    return next((k for k in known if is_same(size, k)), size)
 
 
 def _range(sizes: Sequence[int]) -> str:

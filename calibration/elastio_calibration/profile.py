@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -12,11 +12,17 @@ from typing import Any
 
 import jsonschema
 
+from elastio.units import GB
+from elastio_calibration.curves import is_same
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Measurement, Price, Prices, measurement_of
+from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
+from elastio_calibration.plain import build, parse
+from elastio_calibration.target import write_whole
 
 FORMAT = "elastio-profile"
 VERSION = 1
+# Of a sentence about what is wrong: the schema's own may quote a whole document.
+MOST_SAID = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +68,24 @@ def from_document(document: Any, name: str) -> Profile:
         raise CalibrationError(f"{name} is a profile of version {version}, this elastio reads version {VERSION}")
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
     if error is not None:
-        raise CalibrationError(f"{name} is no valid profile: at {error.json_path}: {error.message}")
-    return Profile(
-        conditions=Conditions(**document["conditions"]),
-        backing_bytes=document["backing_bytes"],
-        measurements=tuple(measurement_of(m) for m in document["measurements"]),
-        made=document["made"],
-        program=document["program"],
-        prices=_prices(document["prices"]),
-    )
-
-
-def _prices(document: Mapping[str, Any] | None) -> Prices | None:
-    if document is None:
-        return None
-    return Prices(**{**document, "caches": tuple(Price(**c) for c in document["caches"])})
+        raise CalibrationError(f"{name} is no valid profile: at {error.json_path}: {error.message[:MOST_SAID]}")
+    try:
+        return Profile(
+            conditions=conditions_of(document["conditions"]),
+            backing_bytes=int(document["backing_bytes"]),
+            measurements=tuple(measurement_of(m) for m in document["measurements"]),
+            made=document["made"],
+            program=document["program"],
+            prices=None if document["prices"] is None else build(Prices, document["prices"]),
+        )
+    except (ValueError, CalibrationError) as error:
+        raise CalibrationError(f"{name} is no valid profile: {error}") from error
 
 
 def load(path: Path) -> Profile:
     """Raises CalibrationError where the file is not there or no profile."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationError(f"{path} cannot be read: {error}") from error
     except ValueError as error:
@@ -91,18 +94,15 @@ def load(path: Path) -> Profile:
 
 
 def save(profile: Profile, path: Path) -> None:
-    """The whole file or nothing. Raises CalibrationError where it cannot be written."""
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(to_document(profile), indent=2) + "\n", encoding="utf-8")
-        fresh.replace(path)
-    except OSError as error:
-        raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
+    """The whole file or nothing. Raises CalibrationError where it cannot be written, or would be refused when read."""
+    document = to_document(profile)
+    from_document(document, f"what would be written to {path}")
+    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def merge(profiles: Sequence[Profile]) -> Profile:
-    """All measurements together. Raises CalibrationError when the conditions of two differ, naming which."""
+def merge(profiles: Sequence[Profile], backing_bytes: int | None = None) -> Profile:
+    """All measurements together. Raises CalibrationError when the conditions of two differ, naming which, and where
+    the other things do that `require_one_question` names."""
     first, *others = profiles
     for other in others:
         differences = first.conditions.differences(other.conditions)
@@ -110,9 +110,43 @@ def merge(profiles: Sequence[Profile]) -> Profile:
             raise CalibrationError(
                 f"profiles of different conditions cannot be merged: {', '.join(differences)}; use one at a time"
             )
+    require_one_question(profiles, backing_bytes)
     # What two profiles share was measured once: it must not count as a repeat. Within one profile it was repeated.
     together: Counter[Measurement] = Counter()
     for profile in profiles:
         together |= Counter(profile.measurements)
-    prices = next((p.prices for p in profiles if p.prices is not None), None)
-    return replace(first, measurements=tuple(together.elements()), prices=prices, made=max(p.made for p in profiles))
+    size = first.backing_bytes if backing_bytes is None else backing_bytes
+    fitting = [p for p in profiles if is_same(p.backing_bytes, size)] or [first]
+    return replace(
+        first,
+        backing_bytes=fitting[0].backing_bytes,
+        measurements=tuple(together.elements()),
+        prices=_together(fitting),
+        made=max(p.made for p in profiles),
+    )
+
+
+def _together(profiles: Sequence[Profile]) -> Prices | None:
+    """The prices of the latest profile, and of the earlier ones what it does not tell."""
+    found: Prices | None = None
+    for prices in (p.prices for p in sorted(profiles, key=lambda p: p.made)):
+        if prices is not None:
+            found = prices if found is None else found.renewed(prices)
+    return found
+
+
+def require_one_question(profiles: Sequence[Profile], backing_bytes: int | None) -> None:
+    """Raises CalibrationError where figures of several profiles could not stand side by side: N is not said and theirs
+    differ, or their prices are in several currencies."""
+    sizes = [p.backing_bytes for p in profiles]
+    other = next((size for size in sizes if not is_same(size, sizes[0])), None)
+    if backing_bytes is None and other is not None:
+        raise CalibrationError(
+            f"the profiles are of backing volumes of {sizes[0] / GB:.4g} and {other / GB:.4g} GB: "
+            "say with --backing-gb which is meant"
+        )
+    currencies = sorted({p.prices.currency for p in profiles if p.prices is not None})
+    if len(currencies) > 1:
+        raise CalibrationError(
+            f"the profiles hold prices in {' and '.join(currencies)}, which cannot be compared: use one currency"
+        )

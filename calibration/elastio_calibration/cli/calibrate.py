@@ -24,6 +24,7 @@ from elastio_calibration.record import Header, Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
 from elastio_calibration.station import Station
 from elastio_calibration.station import calibrate as run
+from elastio_calibration.target import require_target
 from elastio_calibration.writer import Writer
 
 STAGES = ("run", "study", "solve", "format")
@@ -110,6 +111,7 @@ def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
     study, solve and format follow each other; every later one can be run again from the record, on any machine.
     """
     asked = Asked(**options)
+    require_target(asked.profile, kept=asked.record)
     if asked.stage != "run":
         require_extra()
     if asked.stage in ("all", "run"):

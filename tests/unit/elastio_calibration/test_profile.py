@@ -10,11 +10,15 @@ from typing import Any
 import jsonschema
 import pytest
 
+from elastio.units import GB
 from elastio_calibration.curves import throughput
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.measurement import Price
 from elastio_calibration.profile import from_document, load, merge, save, schema, to_document
 
-from .values import CONDITIONS, measured, profile
+from .values import CONDITIONS, PRICES, measured, profile
+
+DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12 * GB, 0.12), Price(20 * GB, 0.2)))
 
 
 def test_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -53,13 +57,44 @@ def test_refuses_a_cache_that_was_held_for_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [("{", "is not JSON"), ("[]", "is no profile"), (None, "cannot be read")]
+    ("text", "sentence"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is no profile"),
+        (None, "cannot be read"),
+        ('{"seconds": NaN}', "is not JSON: NaN is no number"),
+        ("[" * 100_000, "is not JSON: it is nested too deeply"),
+        ("9" * 400, "is not JSON: a number of 400 digits is too large"),
+    ],
 )
 def test_a_file_that_is_none_is_one_sentence(text: str | None, sentence: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "p.json").write_text(text)
     with pytest.raises(CalibrationError, match=sentence):
         load(tmp_path / "p.json")
+
+
+@pytest.mark.parametrize("value", ["1e999", "1e19", "-1", "1e-300"])
+@pytest.mark.parametrize("key", ["cache_mb_s", "seconds"])
+def test_refuses_numbers_that_cannot_be_computed_with(key: str, value: str, tmp_path: Path) -> None:
+    document = to_document(profile())
+    (document["conditions"] if key == "cache_mb_s" else document["measurements"][0])[key] = "HERE"
+    (tmp_path / "p.json").write_text(json.dumps(document).replace('"HERE"', value))
+    with pytest.raises(CalibrationError, match=rf"is no valid profile: at \$\..*{key}"):
+        load(tmp_path / "p.json")
+
+
+def test_a_mark_of_byte_order_is_no_harm(tmp_path: Path) -> None:
+    save(profile(), tmp_path / "p.json")
+    (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "p.json").read_text())
+    assert load(tmp_path / "p.json") == profile()
+
+
+def test_does_not_write_what_it_would_not_read(tmp_path: Path) -> None:
+    odd = profile(measurements=(measured(4, 6, peak_in_use_percent=150),))
+    with pytest.raises(CalibrationError, match="peak_in_use_percent: 150 is greater"):
+        save(odd, tmp_path / "p.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_merges_what_was_measured_under_the_same_conditions() -> None:
@@ -73,6 +108,31 @@ def test_refuses_to_merge_other_conditions_and_names_them() -> None:
     other = profile(conditions=replace(CONDITIONS, kernel="6.12", scale=0.5))
     with pytest.raises(CalibrationError, match=r"kernel \(6.1.0-32-amd64 and 6.12\), scale \(1.0 and 0.5\)"):
         merge([profile(), other])
+
+
+def test_profiles_of_other_backing_volumes_are_merged_only_for_a_size_that_is_said() -> None:
+    small, large = profile(), profile(backing_bytes=500 * GB, prices=DEARER)
+    for both in ([small, large], [large, small]):
+        with pytest.raises(CalibrationError, match=r"backing volumes of .* GB: say with --backing-gb"):
+            merge(both)
+        merged = merge(both, 500 * GB)
+        assert (merged.backing_bytes, merged.prices) == (500 * GB, DEARER)
+        assert merge(both, 50 * GB).prices == PRICES
+
+
+def test_the_latest_prices_count_and_earlier_ones_add_what_those_do_not_tell() -> None:
+    later = profile(made="2026-11-21T08:00:00+00:00", prices=DEARER)
+    for both in ([profile(), later], [later, profile()]):
+        prices = merge(both).prices
+        assert prices is not None
+        assert (prices.slow_per_hour, prices.fast_per_hour) == (0.1, PRICES.fast_per_hour)
+        assert prices.caches == (PRICES.caches[0], *DEARER.caches)
+
+
+def test_prices_in_two_currencies_are_refused() -> None:
+    euros = profile(prices=replace(PRICES, currency="EUR"))
+    with pytest.raises(CalibrationError, match="prices in EUR and USD, which cannot be compared"):
+        merge([profile(), euros])
 
 
 def test_a_measurement_in_two_profiles_is_no_repeat_but_two_equal_ones_in_one_are() -> None:
