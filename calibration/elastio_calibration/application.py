@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from elastio.errors import ElastioError
 from elastio.units import GB
+from elastio_calibration.errors import CalibrationError
 
 
-class ApplicationError(ElastioError):
+class ApplicationError(CalibrationError):
     """The description of the application is incomplete or impossible."""
+
+
+# Of GB, seconds and counts: what is computed from them is still finite. Each checkpoint is predicted by itself.
+MOST = 1e9
+MOST_CHECKPOINTS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,9 @@ class Application:
                 raise ApplicationError(
                     f"{spec.name} is {value:g}; it must be {'at least 0' if not least else 'above 0'}"
                 )
+            most = MOST_CHECKPOINTS if spec.name == "checkpoints" else MOST
+            if value > most:
+                raise ApplicationError(f"{spec.name} is {value:g}; it must be at most {most:g}")
 
     @property
     def compute_s(self) -> float:
@@ -72,28 +81,36 @@ SYMBOLS: Mapping[str, str] = {
 def describe(values: Mapping[str, Any]) -> Application:
     """An application from its named values. Raises ApplicationError naming what is missing, unknown or no number."""
     known = {spec.name for spec in fields(Application)}
-    for name, value in values.items():
+    for name in values:
         if name not in known:
             raise ApplicationError(f"{name} is not known of an application; known are {', '.join(sorted(known))}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ApplicationError(f"{name} must be a number, not {value!r}")
-        if name in WHOLE and value != int(value):
-            raise ApplicationError(f"{name} must be a whole number, not {value:g}")
     missing = [name for name in ("checkpoint_gb", "checkpoints", "iteration_s") if name not in values]
     if missing:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise ApplicationError(f"the application is not fully described: give {options}, or a file with --application")
-    numbers: dict[str, Any] = {name: int(v) if name in WHOLE else float(v) for name, v in values.items()}
+    numbers: dict[str, Any] = {name: _number(name, name, value) for name, value in values.items()}
     return Application(**numbers)
+
+
+def _number(name: str, said: str, value: Any) -> int | float:
+    """The value of the field `name`, which the user calls `said`. Raises ApplicationError."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        shown = reprlib.repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
+        raise ApplicationError(f"{said} must be a number, not {shown}")
+    if not abs(value) <= MOST:
+        raise ApplicationError(f"{said} must be a number, and at most {MOST:g}")
+    if name in WHOLE and value != int(value):
+        raise ApplicationError(f"{said} must be a whole number, not {value:g}")
+    return int(value) if name in WHOLE else float(value)
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The table [application] of a TOML file. Raises ApplicationError where there is none."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ApplicationError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and brackets without end
         raise ApplicationError(f"{path} is not valid TOML: {error}") from error
     table = document.get("application")
     if not isinstance(table, dict):
@@ -106,7 +123,5 @@ def varied(application: Application, symbol: str, value: float) -> Application:
     name = SYMBOLS.get(symbol, symbol)
     if name not in {spec.name for spec in fields(Application)}:
         raise ApplicationError(f"{symbol} cannot be varied; these can: {', '.join(SYMBOLS)} and M")
-    if name in WHOLE and value != int(value):
-        raise ApplicationError(f"{symbol} must be a whole number, not {value:g}")
-    changes: dict[str, Any] = {name: int(value) if name in WHOLE else value}
+    changes: dict[str, Any] = {name: _number(name, symbol, value)}
     return replace(application, **changes)

@@ -31,9 +31,10 @@ class Burst:
     size_bytes: float
 
 
-def from_trace(path: Path) -> dict[str, Any]:
-    """From a CSV file of throughput. Raises ElastioError where it shows fewer than two bursts."""
-    return _described(bursts(read_csv(path)), str(path))
+def from_trace(path: Path, device: str = "") -> dict[str, Any]:
+    """From a CSV file of throughput, of this device where it holds several. Raises ElastioError where it shows fewer
+    than two bursts."""
+    return _described(bursts(read_csv(path, device)), str(path))
 
 
 def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
@@ -51,24 +52,33 @@ def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
     return tuple(found)
 
 
-def from_ledger(path: Path) -> dict[str, Any]:
-    """From the samples of a ledger that holds one benchmark run. Raises ElastioError.
+def from_ledger(path: Path, device: str = "") -> dict[str, Any]:
+    """From the samples of a ledger that holds one benchmark run, of this device (UUID). Raises ElastioError.
 
     Cycles alone do not tell: what was flushed during a burst, and written before its cache was there, is not in them.
     """
     if not path.exists():
         raise ApplicationError(f"there is no ledger at {path}")
+    if not path.stat().st_size:
+        raise ApplicationError(f"{path} is empty: no agent has written to it")
     with Ledger(path, read_only=True) as ledger:
         sampled = read_samples(ledger.file, 0.0, EVER)
-    if len(sampled) != 1:
-        raise ApplicationError(
-            f"{path} holds the samples of {len(sampled)} devices, one is needed: give a trace of it with --learn-trace"
-        )
-    (runs,) = sampled.values()
+    known = [uuid for uuid in sampled if device in ("", uuid)]
+    if len(known) != 1:
+        raise ApplicationError(_not_one_device(path, device, list(sampled)))
+    runs = sampled[known[0]]
     begun = runs[0].begun_wall
     return _described(
         bursts([Rate(r.begun_wall - begun, r.seconds, r.read_mb_s, r.write_mb_s) for r in runs]), str(path)
     )
+
+
+def _not_one_device(path: Path, device: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"{path} holds no samples: learn from a trace with --learn-trace"
+    if device:
+        return f"{path} holds no samples of {device}, but of {', '.join(known)}"
+    return f"{path} holds the samples of {len(known)} devices: name one with --device ({', '.join(known)})"
 
 
 def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:

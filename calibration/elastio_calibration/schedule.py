@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from elastio.units import GB, MB, agbs
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Prices, Setup
+from elastio_calibration.plain import MOST_GB
 
 # 1 MiB at a time from end to end, an fsync last.
 WRITE = "write"
@@ -68,6 +69,8 @@ def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern
         raise CalibrationError("a calibration needs a dataset, a cache size and at least one repeat")
     if min(*preset.datasets_gb, *preset.caches_gb, scale) <= 0:
         raise CalibrationError("datasets, cache sizes and the scale must be above 0")
+    if not max(*preset.datasets_gb, *preset.caches_gb) * scale <= MOST_GB:
+        raise CalibrationError(f"datasets and cache sizes must be at most {MOST_GB:g} GB")
     if preset.paired and len(preset.datasets_gb) != len(preset.caches_gb):
         raise CalibrationError(
             f"the minimal plan pairs each dataset with one cache: {len(preset.datasets_gb)} datasets "

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from elastio.units import GB
 from elastio_calibration.application import SYMBOLS, Application, varied
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.plain import size_bytes
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 
 MOST_VALUES = 1000
@@ -70,7 +70,7 @@ def run(predictor: Predictor, application: Application, sizes: CacheSizes, sweep
     for value in sweep.values:
         try:
             if sweep.symbol == "M":
-                asked, bought = application, replace(sizes, checkpoint_bytes=round(value * GB))
+                asked, bought = application, replace(sizes, checkpoint_bytes=size_bytes(value))
             else:
                 asked, bought = varied(application, sweep.symbol, value), sizes
             steps.append(Step(value, predictor.all_setups(asked, bought)))

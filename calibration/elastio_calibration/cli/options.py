@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
-from elastio.units import GB
 from elastio_calibration.application import Application, describe, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS
+from elastio_calibration.plain import MOST_GB, size_bytes
 from elastio_calibration.schedule import WRITE
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ class Sizes(click.ParamType[tuple[float, ...]]):
             sizes = tuple(float(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is no list of sizes in GB, as 3,4,6", param, ctx)
-        if not all(0 < size < math.inf for size in sizes):
-            self.fail(f"{value!r} holds a size that is not above 0 or not finite", param, ctx)
+        if not all(0 < size <= MOST_GB for size in sizes):
+            self.fail(f"{value!r} holds a size that is not above 0 and at most {MOST_GB:g}", param, ctx)
         return sizes
 
 
@@ -57,6 +56,7 @@ def application_options(command: F) -> F:
             click.option("--application", "file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file."),
             click.option("--learn-ledger", type=click.Path(path_type=Path, dir_okay=False), help="From a benchmark."),
             click.option("--learn-trace", type=click.Path(path_type=Path, dir_okay=False), help="CSV of throughput."),
+            click.option("--device", default="", help="UUID, where what is learned from holds several."),
             click.option("--vms", type=click.IntRange(min=1), help="n"),
             click.option("--iterations", type=click.IntRange(min=1), help="I"),
             click.option("--iteration-s", type=AT_LEAST_0, help="It, seconds of computing per iteration."),
@@ -97,18 +97,22 @@ def application_of(values: dict[str, Any]) -> Application:
     from elastio_calibration.learn import from_ledger, from_trace  # noqa: PLC0415  rarely wanted
 
     described: dict[str, Any] = {}
+    device = values.get("device", "")
+    if device and not (values.get("learn_ledger") or values.get("learn_trace")):
+        raise click.UsageError("--device is of --learn-ledger and --learn-trace")
     if values.get("file"):
         described.update(read_file(values["file"]))
     if values.get("learn_ledger"):
-        described.update(from_ledger(values["learn_ledger"]))
+        described.update(from_ledger(values["learn_ledger"], device))
     if values.get("learn_trace"):
-        described.update(from_trace(values["learn_trace"]))
+        described.update(from_trace(values["learn_trace"], device))
     described.update({key: values[key] for key in APPLICATION_KEYS if values.get(key) is not None})
     return describe(described)
 
 
 def gb(size_gb: float | None) -> int | None:
-    return None if size_gb is None else round(size_gb * GB)
+    """In bytes. Raises CalibrationError."""
+    return None if size_gb is None else size_bytes(size_gb)
 
 
 def predictors(paths: tuple[Path, ...], backing_gb: float | None, pattern: str, *, one: bool) -> tuple[Predictor, ...]:
@@ -117,17 +121,18 @@ def predictors(paths: tuple[Path, ...], backing_gb: float | None, pattern: str, 
     `one`: profiles that differ are refused. Raises CalibrationError.
     """
     from elastio_calibration.predict import Predictor  # noqa: PLC0415  needs the extra
-    from elastio_calibration.profile import load, merge  # noqa: PLC0415
+    from elastio_calibration.profile import load, merge, require_one_question  # noqa: PLC0415
 
-    loaded = [load(path) for path in paths]
+    loaded, size = [load(path) for path in paths], gb(backing_gb)
     if one:
-        return (Predictor(merge(loaded), gb(backing_gb), pattern),)
+        return (Predictor(merge(loaded, size), size, pattern),)
     groups: dict[float, list[Any]] = {}
     for profile in loaded:
         groups.setdefault(profile.conditions.cache_mb_s, []).append(profile)
-    merged = [merge(group) for group in groups.values()]
+    merged = [merge(group, size) for group in groups.values()]
     _require_comparable([m.conditions for m in merged])
-    return tuple(Predictor(profile, gb(backing_gb), pattern) for profile in merged)
+    require_one_question(merged, size)
+    return tuple(Predictor(profile, size, pattern) for profile in merged)
 
 
 def _require_comparable(conditions: list[Any]) -> None:

@@ -29,7 +29,12 @@ def test_needs_no_initial_dump_and_one_vm_by_default() -> None:
     [
         ({"checkpoint_gb": 0}, "checkpoint_gb is 0; it must be above 0"),
         ({"checkpoint_gb": -4}, "must be above 0"),
-        ({"checkpoint_gb": float("nan")}, "must be above 0"),
+        ({"checkpoint_gb": float("nan")}, "checkpoint_gb must be a number, and at most 1e\\+09"),
+        ({"vms": float("inf")}, "vms must be a number, and at most"),
+        ({"vms": 10**400}, "vms must be a number, and at most"),
+        ({"vms": [10**5000]}, "vms must be a number, not a list"),
+        ({"checkpoint_gb": 1e308}, "checkpoint_gb must be a number, and at most"),
+        ({"checkpoints": 100_001}, "checkpoints is 100001; it must be at most 100000"),
         ({"initial_gb": -1}, "initial_gb is -1; it must be at least 0"),
         ({"checkpoints": 2.5}, "checkpoints must be a whole number, not 2.5"),
         ({"checkpoints": "3"}, "checkpoints must be a number, not '3'"),
@@ -51,11 +56,19 @@ def test_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "cm1.toml"
     path.write_text("[application]\ncheckpoint_gb = 4\ncheckpoints = 3\niteration_s = 366.5\n")
     assert describe(read_file(path)).compute_s == 366.5
+    path.write_text("\ufeff" + path.read_text())
+    assert describe(read_file(path)).compute_s == 366.5  # as some editors write it
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("[application", "is not valid TOML"), ("x = 1\n", "has no table"), (None, "cannot be read")],
+    [
+        ("[application", "is not valid TOML"),
+        ("x = 1\n", "has no table"),
+        (None, "cannot be read"),
+        (f"x = {'9' * 5001}\n", "is not valid TOML"),
+        (f"x = {'[' * 5000}\n", "is not valid TOML"),
+    ],
 )
 def test_a_file_without_an_application_is_one_sentence(text: str | None, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "cm1.toml"
@@ -70,5 +83,7 @@ def test_varies_a_quantity_by_its_symbol() -> None:
     assert varied(describe(CM1), "K", 5.0).checkpoints == 5
     with pytest.raises(ApplicationError, match="K must be a whole number"):
         varied(describe(CM1), "K", 2.5)
+    with pytest.raises(ApplicationError, match="K must be a number, and at most"):
+        varied(describe(CM1), "K", 1e308)
     with pytest.raises(ApplicationError, match="cannot be varied; these can: Sc"):
         varied(describe(CM1), "B", 1)

@@ -49,21 +49,40 @@ def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ApplicationError, match="there is no ledger"):
         from_ledger(tmp_path / "ledger.sqlite")
     Ledger(tmp_path / "ledger.sqlite").close()
-    with pytest.raises(ApplicationError, match="holds the samples of 0 devices, one is needed"):
+    with pytest.raises(ApplicationError, match="holds no samples"):
         from_ledger(tmp_path / "ledger.sqlite")
+    (tmp_path / "empty").touch()
+    with pytest.raises(ApplicationError, match="is empty: no agent has written to it"):
+        from_ledger(tmp_path / "empty")
 
 
-def test_learns_from_the_samples_of_a_ledger(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def written(path: Path, device: str, rate_mb_s: float) -> None:
+    """Dumps of 50 and 40 s."""
     with Ledger(path) as ledger:
-        writer = HistoryWriter(ledger.file, "u", HistoryLimits())
+        writer = HistoryWriter(ledger.file, device, HistoryLimits())
         at = 1000.0
-        for seconds, rate in ((5, 0.0), (50, 100.0), (300, 0.2), (40, 100.0), (60, 0.0)):
+        for seconds, rate in ((5, 0.0), (50, rate_mb_s), (300, 0.2), (40, rate_mb_s), (60, 0.0)):
             for _ in range(seconds):
                 at += 1
                 state = AgentState(load=LoadWatch(utilization=rate / 33))
                 writer.sampled(Sample(at, 1.0, Rates(0.0, rate)), state, now=at, wall=1e9 + at)
         writer.flush(1e9 + at)
+
+
+def test_one_of_several_devices_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path, "a", 100.0)
+    written(path, "b", 50.0)
+    with pytest.raises(ApplicationError, match=r"holds the samples of 2 devices: name one with --device \(a, b\)"):
+        from_ledger(path)
+    with pytest.raises(ApplicationError, match="holds no samples of c, but of a, b"):
+        from_ledger(path, "c")
+    assert describe(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
+
+
+def test_learns_from_the_samples_of_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    written(path, "u", 100.0)
     found = describe(from_ledger(path))
     assert found.initial_gb == pytest.approx(5.0, rel=0.01)
     assert found.checkpoint_gb == pytest.approx(4.0, rel=0.01)
