@@ -61,8 +61,8 @@ def study(record: Record) -> Study:
     return Study(points, tuple(flags))
 
 
-def _order(made: Measurement) -> tuple[bool, int, int]:
-    return made.setup is not Setup.ADAPTIVE, made.dataset_bytes, made.cache_bytes
+def _order(made: Measurement) -> tuple[str, bool, int, int]:
+    return made.pattern, made.setup is not Setup.ADAPTIVE, made.dataset_bytes, made.cache_bytes
 
 
 def _point(group: Sequence[Measurement]) -> Point:
@@ -72,9 +72,13 @@ def _point(group: Sequence[Measurement]) -> Point:
 
 
 def _odd(group: Sequence[Measurement]) -> list[str]:
-    middle = median(m.throughput_mb_s for m in group)
-    far = [m for m in group if abs(m.throughput_mb_s / middle - 1) > ODD]
-    return [f"{m}: one repeat reached {m.throughput_mb_s:.1f} MB/s, the others about {middle:.1f}" for m in far]
+    rate, held = median(m.throughput_mb_s for m in group), median(m.held_s for m in group)
+    slow = [m for m in group if abs(m.throughput_mb_s - rate) > ODD * rate]
+    long = [m for m in group if abs(m.held_s - held) > ODD * held]
+    return [
+        *(f"{m}: one repeat reached {m.throughput_mb_s:.1f} MB/s, the others about {rate:.1f}" for m in slow),
+        *(f"{m}: one cache was held for {m.held_s:.1f} s, the others about {held:.1f}" for m in long),
+    ]
 
 
 def solve(measurements: Sequence[Measurement]) -> Solution:
@@ -112,14 +116,13 @@ def make_profile(record: Record) -> Profile:
 
 def study_text(found: Study) -> str:
     """A table of the points, and what is odd."""
-    lines = [
-        f"{'set-up':<12} {'dataset GB':>10} {'cache GB':>9} {'repeats':>8} {'MB/s':>8} {'spread':>7} {'held s':>8}"
-    ]
+    heads = f"{'set-up':<12} {'pattern':<8} {'dataset GB':>10} {'cache GB':>9} {'repeats':>8} {'MB/s':>8}"
+    lines = [f"{heads} {'spread':>7} {'held s':>8}"]
     for p in found.points:
         cache = f"{p.first.cache_bytes / GB:.3g}" if p.first.cache_bytes else "-"
         held = f"{p.held_s:.1f}" if p.first.cache_bytes else "-"
         lines.append(
-            f"{p.first.setup:<12} {p.first.dataset_bytes / GB:>10.3g} {cache:>9} {p.repeats:>8} "
+            f"{p.first.setup:<12} {p.first.pattern:<8} {p.first.dataset_bytes / GB:>10.3g} {cache:>9} {p.repeats:>8} "
             f"{p.throughput_mb_s:>8.1f} {p.spread:>7.1%} {held:>8}"
         )
     return "\n".join([*lines, *found.flags])

@@ -30,10 +30,11 @@ def test_flags_what_was_measured_once_and_what_is_odd_and_what_failed() -> None:
     odd = record(measured(4, 6), measured(4, 6, 1.001), measured(4, 6, 0.8), measured(3, 6))
     failed = Entry(Wanted(4 * GB, 6 * GB), None, 1.0, "no cache came about")
     flags = study(Record(HEADER, (*odd.entries, failed))).flags
-    assert len(flags) == 3
+    assert len(flags) == 4
     assert "measured once" in flags[0]
     assert "one repeat reached 80.0 MB/s" in flags[1]
-    assert "failed once: no cache came about" in flags[2]
+    assert "one cache was held for 137.0 s, the others about 171.2" in flags[2]
+    assert "failed once: no cache came about" in flags[3]
 
 
 def test_a_record_without_a_cache_is_refused() -> None:
@@ -62,4 +63,4 @@ def test_the_profile_holds_everything_that_was_measured() -> None:
 def test_the_study_is_a_table() -> None:
     lines = study_text(study(record(*cached(0.99, 1.01)))).splitlines()
     assert len(lines) == 1 + 12
-    assert lines[1].split() == ["adaptive", "3", "4", "2", "88.9", "2.0%", "130.9"]
+    assert lines[1].split() == ["adaptive", "write", "3", "4", "2", "88.9", "2.0%", "130.9"]
