@@ -32,58 +32,85 @@ class Wish:
     max_cost: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What there is to choose from, and why the other calibrated sizes are not in it."""
+
+    choices: tuple[Choice, ...]
+    refused: tuple[str, ...]
+
+
 def choices(
     predictors: Sequence[Predictor], application: Application, initial_bytes: int | None = None
 ) -> tuple[Choice, ...]:
+    """Those of `offer`."""
+    return offer(predictors, application, initial_bytes).choices
+
+
+def offer(predictors: Sequence[Predictor], application: Application, initial_bytes: int | None = None) -> Offer:
     """Every calibrated cache size of every profile (each has its own bandwidth Bc), by size.
 
-    `initial_bytes` None: the first dump gets the same cache. Raises OutsideError where no size was calibrated for both
-    the initial dump and the checkpoints.
+    `initial_bytes` None: the first dump gets the same cache, or the only one that it was calibrated with. Raises
+    OutsideError where no size was calibrated for both the initial dump and the checkpoints.
     """
     found, refused = [], []
     for predictor in predictors:
+        mb_s = predictor.profile.conditions.cache_mb_s
         for cache in predictor.throughput.caches(application.checkpoint_bytes):
-            sizes = CacheSizes(cache if initial_bytes is None else initial_bytes, cache)
+            first = cache if initial_bytes is None else initial_bytes
+            sizes = CacheSizes(first, cache, initial_is_asked=initial_bytes is not None)
             try:
                 forecast = predictor.adaptive(application, sizes)
             except OutsideError as error:
-                refused.append(str(error))
+                refused.append(f"a cache of {cache / GB:.4g} GB at {mb_s:.4g} MB/s cannot be offered: {error}")
                 continue
-            found.append(Choice(cache, predictor.profile.conditions.cache_mb_s, forecast))
+            found.append(Choice(cache, mb_s, forecast))
     if not found:
         raise OutsideError(refused[0] if refused else "no cache size was calibrated for this dataset")
-    return tuple(sorted(found, key=lambda c: (c.cache_mb_s, c.cache_bytes)))
+    return Offer(tuple(sorted(found, key=lambda c: (c.cache_mb_s, c.cache_bytes))), tuple(dict.fromkeys(refused)))
 
 
 def best(offered: Sequence[Choice], wish: Wish) -> Choice:
     """The cheapest that meets the deadline; under a cost cap the fastest. Raises ImpossibleError naming the nearest.
 
     A deadline is held against the upper end of the interval where there is one: it shall be met by the run that comes.
+    Cheap is what has few AGBs; under a cap in currency, what costs little, and what has no price is left out.
     """
     if wish.max_time_s is not None:
         kept = [c for c in offered if c.forecast.completion_s.safe_high <= wish.max_time_s]
         if not kept:
             raise ImpossibleError(_too_slow(offered, wish.max_time_s))
         return min(kept, key=lambda c: (_price(c), c.forecast.completion_s.value))
-    if wish.max_agbs is None and wish.max_cost is None:
+    if wish.max_cost is not None:
+        return _within_cost(offered, wish.max_cost)
+    if wish.max_agbs is None:
         return min(offered, key=lambda c: (_price(c), c.forecast.completion_s.value))
-    kept = [c for c in offered if _affordable(c, wish)]
+    kept = [c for c in offered if _price(c) <= wish.max_agbs]
     if not kept:
-        raise ImpossibleError(_too_dear(offered, wish))
+        least = min(offered, key=_price)
+        raise ImpossibleError(
+            f"nothing costs as little as {wish.max_agbs:.0f} AGBs: the cheapest, {least}, costs "
+            f"{_price(least):.0f} AGBs"
+        )
     return min(kept, key=lambda c: (c.forecast.completion_s.value, _price(c)))
+
+
+def _within_cost(offered: Sequence[Choice], most: float) -> Choice:
+    priced = [(c.forecast.cost.value, c) for c in offered if c.forecast.cost is not None]
+    if not priced:
+        raise ImpossibleError(
+            "no price is known for any of these caches beside such a backing volume: give the limit in AGBs with "
+            "--max-agbs"
+        )
+    kept = [(cost, c) for cost, c in priced if cost <= most]
+    if not kept:
+        least, cheapest = min(priced, key=lambda pair: pair[0])
+        raise ImpossibleError(f"nothing costs as little as {most:g}: the cheapest, {cheapest}, costs {least:.4g}")
+    return min(kept, key=lambda pair: (pair[1].forecast.completion_s.value, pair[0]))[1]
 
 
 def _price(choice: Choice) -> float:
     return choice.forecast.agbs.value
-
-
-def _affordable(choice: Choice, wish: Wish) -> bool:
-    forecast = choice.forecast
-    if wish.max_cost is not None:
-        if forecast.cost is None:
-            raise ImpossibleError("the profile holds no prices: give the limit in AGBs with --max-agbs")
-        return forecast.cost <= wish.max_cost
-    return wish.max_agbs is None or forecast.agbs.value <= wish.max_agbs
 
 
 def _too_slow(offered: Sequence[Choice], max_time_s: float) -> str:
@@ -92,15 +119,4 @@ def _too_slow(offered: Sequence[Choice], max_time_s: float) -> str:
     return (
         f"no calibrated cache size meets {format_duration(max_time_s)}: the fastest, {fastest}, needs up to "
         f"{format_duration(reached)} ({reached:.1f} s)"
-    )
-
-
-def _too_dear(offered: Sequence[Choice], wish: Wish) -> str:
-    cheapest = min(offered, key=_price)
-    if wish.max_cost is not None:
-        least = cheapest.forecast.cost or 0.0
-        return f"nothing costs as little as {wish.max_cost:g}: the cheapest, {cheapest}, costs {least:.4f}"
-    return (
-        f"nothing costs as little as {wish.max_agbs:.0f} AGBs: the cheapest, {cheapest}, costs "
-        f"{cheapest.forecast.agbs.value:.0f} AGBs"
     )

@@ -8,16 +8,16 @@ Without repeats there is no interval.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import hypot, sqrt
 
 from scipy.stats import t as student
 
-from elastio.units import agbs, format_duration
+from elastio.units import GB, agbs, format_duration
 from elastio_calibration import prices
 from elastio_calibration.application import Application
-from elastio_calibration.curves import Curve, Estimate, holding, learning, throughput
+from elastio_calibration.curves import Curve, Estimate, holding, is_same, learning, throughput
 from elastio_calibration.errors import OutsideError
 from elastio_calibration.measurement import Setup
 from elastio_calibration.model import Dump, Volume, accumulation_agbs, completion_s
@@ -42,12 +42,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One set-up. `completion_s` is T, `agbs` Ca over all VMs; `cost` None: no prices are known."""
+    """One set-up. `completion_s` is T, `agbs` Ca and `cost` over all VMs; `cost` None: no prices are known."""
 
     setup: Setup
     completion_s: Interval
     agbs: Interval
-    cost: float | None
+    cost: Interval | None
     initial: Dump | None
     checkpoints: tuple[Dump, ...]
     notes: tuple[str, ...] = ()
@@ -60,10 +60,14 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:
-    """What is bought: `initial_bytes` first; then `checkpoint_bytes` each time, or (None) what the agent learns."""
+    """What is bought: `initial_bytes` first; then `checkpoint_bytes` each time, or (None) what the agent learns.
+
+    `initial_is_asked` False: where the first dump was calibrated with one cache only, it gets that one instead.
+    """
 
     initial_bytes: int
     checkpoint_bytes: int | None = None
+    initial_is_asked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +91,17 @@ class _Course:
 
 
 class Predictor:
-    """Predicts from one profile. `backing_bytes` is N; by default that of the machine that was calibrated."""
+    """Predicts from one profile. `backing_bytes` is N; by default that of the machine that was calibrated.
+
+    The prices are of volumes of that size: with another N there is no cost.
+    """
 
     def __init__(self, profile: Profile, backing_bytes: int | None = None, pattern: str = "write") -> None:
         self.profile = profile
         self.backing_bytes = backing_bytes or profile.backing_bytes
+        fits = is_same(self.backing_bytes, profile.backing_bytes)
+        self.prices = profile.prices if fits else None
+        self._unpriced = () if fits or profile.prices is None else (_other_size(profile.backing_bytes),)
         usable = [m for m in profile.measurements if m.pattern == pattern]
         cached = [m for m in usable if m.setup is Setup.ADAPTIVE]
         self.throughput, self.holding, self.learning = throughput(cached), holding(cached), learning(cached)
@@ -99,6 +109,7 @@ class Predictor:
             setup: throughput(m for m in usable if m.setup is setup) for setup in (Setup.STATIC_SLOW, Setup.STATIC_FAST)
         }
         self._known: dict[tuple[int, int], _Written] = {}
+        self._learned: dict[tuple[int, int], int] = {}
 
     def all_setups(self, application: Application, sizes: CacheSizes) -> tuple[Forecast, ...]:
         """static-slow, static-fast and adaptive."""
@@ -126,25 +137,41 @@ class Predictor:
 
     def adaptive(self, application: Application, sizes: CacheSizes) -> Forecast:
         """The adaptive device. Raises OutsideError where a dataset and its cache were not calibrated."""
-        initial = None
-        size = sizes.initial_bytes
-        if application.initial_bytes:
-            initial = self._written(application.initial_bytes, size)
-            size = self._next(application.initial_bytes, size, sizes)
-        elif sizes.checkpoint_bytes is not None:
-            size = sizes.checkpoint_bytes
-        checkpoints = []
-        for _ in range(application.checkpoints):
-            checkpoints.append(self._written(application.checkpoint_bytes, size))
-            size = self._next(application.checkpoint_bytes, size, sizes)
+        written: list[_Written] = []
+        notes: dict[str, None] = {}
+        size, is_asked = sizes.initial_bytes, sizes.initial_is_asked
+        if not application.initial_bytes and sizes.checkpoint_bytes is not None:
+            size, is_asked = sizes.checkpoint_bytes, True
+        for dataset in _datasets(application):
+            if written:
+                size, is_asked = self._next(written[-1].dump.size_bytes, size, sizes)
+            if not is_asked:
+                size = self._only(dataset, size, notes)
+            written.append(self._written(dataset, size))
+        notes |= dict.fromkeys(_overlap(application, written))
+        initial, checkpoints = (written[0], written[1:]) if application.initial_bytes else (None, written)
         volume = Volume(self.profile.conditions.backing_mb_s, self.backing_bytes)
-        notes = _overlap(application, checkpoints)
-        return self._forecast(_Course(Setup.ADAPTIVE, volume, initial, tuple(checkpoints), notes), application)
+        course = _Course(Setup.ADAPTIVE, volume, initial, tuple(checkpoints), tuple(notes))
+        return self._forecast(course, application)
 
-    def _next(self, dataset: int, cache: int, sizes: CacheSizes) -> int:
+    def _next(self, dataset: int, cache: int, sizes: CacheSizes) -> tuple[int, bool]:
+        """The cache after this one, and whether that was asked for."""
         if sizes.checkpoint_bytes is not None:
-            return sizes.checkpoint_bytes
-        return round(self.learning.at(dataset, cache).value)
+            return sizes.checkpoint_bytes, True
+        if (dataset, cache) not in self._learned:
+            self._learned[dataset, cache] = round(self.learning.at(dataset, cache).value)
+        return self._learned[dataset, cache], False
+
+    def _only(self, dataset: int, cache: int, notes: dict[str, None]) -> int:
+        """The cache with which this dataset was calibrated, where it is one, or the one that would be bought."""
+        only = self.throughput.only_cache(dataset)
+        if only is None or is_same(only, cache):
+            return cache
+        notes[
+            f"adaptive: dumps of {dataset / GB:.4g} GB were calibrated with a cache of {only / GB:.4g} GB only: that "
+            "is taken, not the one that would be bought"
+        ] = None
+        return only
 
     def _written(self, dataset: int, cache: int) -> _Written:
         if (dataset, cache) not in self._known:
@@ -161,29 +188,49 @@ class Predictor:
         spent = vms * accumulation_agbs(course.volume, compute_s, initial, dumps)
         every = (*([course.initial] if course.initial else []), *course.checkpoints)
         per_second = vms * agbs(course.volume.mb_s, course.volume.size_bytes, 1.0)
-        agbs_spread = sqrt((per_second * _time_spread(every)) ** 2 + (vms * _holding_spread(every)) ** 2)
-        known = self.profile.prices
-        paid_s = total + (initial.seconds if initial else 0.0)
-        bought = (*([initial] if initial else []), *dumps)
+        caches = _holding_spread(every, lambda dump: dump.cache_agbs)
+        agbs_spread = hypot(per_second * _time_spread(every), vms * caches)
         return Forecast(
             setup=course.setup,
             completion_s=_interval(total, _time_spread(course.checkpoints), course.checkpoints),
             agbs=_interval(spent, agbs_spread, every),
-            cost=None if known is None else prices.cost(known, course.setup, paid_s, bought, vms),
+            cost=self._cost(course.setup, total + (initial.seconds if initial else 0.0), every, vms),
             initial=initial,
             checkpoints=dumps,
-            notes=course.notes,
+            notes=(*course.notes, *self._unpriced),
         )
 
+    def _cost(self, setup: Setup, paid_s: float, written: Sequence[_Written], vms: int) -> Interval | None:
+        known = self.prices
+        if known is None:
+            return None
+        value = prices.cost(known, setup, paid_s, [w.dump for w in written], vms)
+        if value is None:
+            return None
+        per_second = (prices.permanent_per_hour(known, setup) or 0.0) / 3600
+        caches = _holding_spread(written, lambda dump: prices.of_cache(known, dump) or 0.0)
+        return _interval(value, vms * hypot(per_second * _time_spread(written), caches), written)
 
-def _overlap(application: Application, checkpoints: Sequence[_Written]) -> tuple[str, ...]:
-    held_s = max(w.dump.held_s for w in checkpoints)
-    if held_s <= application.interval_s:
+
+def _other_size(calibrated_bytes: int) -> str:
+    return f"no cost: the prices are of a backing volume of {calibrated_bytes / GB:.4g} GB, and N is another"
+
+
+def _datasets(application: Application) -> tuple[int, ...]:
+    """Of all dumps in their order."""
+    first = (application.initial_bytes,) if application.initial_bytes else ()
+    return first + (application.checkpoint_bytes,) * application.checkpoints
+
+
+def _overlap(application: Application, written: Sequence[_Written]) -> tuple[str, ...]:
+    """A cache is held from about the beginning of its dump; the last one meets no other."""
+    left_s = max((w.dump.held_s - w.dump.seconds for w in written[:-1]), default=0.0)
+    if left_s <= application.interval_s:
         return ()
     note = (
-        f"adaptive: a cache is held for {format_duration(held_s)} and the next checkpoint comes after "
-        f"{format_duration(application.interval_s)} of computing: bursts would meet the flush of the one before, "
-        "which no calibration covers, so real times are longer"
+        f"adaptive: a cache is held for {format_duration(left_s)} after its dump and the next dump comes after "
+        f"{format_duration(application.interval_s)} of computing: it meets the flush of the one before, which no "
+        "calibration covers; the real run may take another time and other caches"
     )
     return (note,)
 
@@ -193,10 +240,10 @@ def _time_spread(written: Sequence[_Written]) -> float:
     return _spread((w.dump.seconds, w.rate, (w.dump.size_bytes, w.dump.cache_bytes)) for w in written)
 
 
-def _holding_spread(written: Sequence[_Written]) -> float:
-    """Standard deviation of the AGBs of all caches together."""
+def _holding_spread(written: Sequence[_Written], price: Callable[[Dump], float]) -> float:
+    """Standard deviation of what all caches cost together, each at a `price` in proportion to its time."""
     return _spread(
-        (w.dump.cache_agbs, w.held, (w.dump.size_bytes, w.dump.cache_bytes)) for w in written if w.held is not None
+        (price(w.dump), w.held, (w.dump.size_bytes, w.dump.cache_bytes)) for w in written if w.held is not None
     )
 
 

@@ -15,17 +15,25 @@ def cost(prices: Prices, setup: Setup, paid_s: float, dumps: Sequence[Dump], vms
 
     None where a price is not known: nothing is extrapolated beyond the sizes that were quoted.
     """
-    permanent = prices.fast_per_hour if setup is Setup.STATIC_FAST else prices.slow_per_hour
-    if permanent is None:
+    permanent = permanent_per_hour(prices, setup)
+    caches = [of_cache(prices, dump) for dump in dumps]
+    known = [each for each in caches if each is not None]
+    if permanent is None or len(known) < len(caches):
         return None
-    total = permanent * paid_s
-    for dump in dumps:
-        if dump.cache_bytes:
-            per_hour = cache_per_hour(prices, dump.cache_bytes)
-            if per_hour is None:
-                return None
-            total += per_hour * max(dump.held_s, prices.minimum_s)
-    return vms * total / 3600
+    return vms * (permanent * paid_s / 3600 + sum(known))
+
+
+def permanent_per_hour(prices: Prices, setup: Setup) -> float | None:
+    """Of the volume that a set-up always has."""
+    return prices.fast_per_hour if setup is Setup.STATIC_FAST else prices.slow_per_hour
+
+
+def of_cache(prices: Prices, dump: Dump) -> float | None:
+    """Currency for the cache of one dump; 0 without one."""
+    if not dump.cache_bytes:
+        return 0.0
+    per_hour = cache_per_hour(prices, dump.cache_bytes)
+    return None if per_hour is None else per_hour * max(dump.held_s, prices.minimum_s) / 3600
 
 
 def cache_per_hour(prices: Prices, size_bytes: float) -> float | None:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastio.units import GB
 from elastio_calibration.optimum import Choice
 from elastio_calibration.predict import Forecast, Interval
 
-COLUMNS = (
-    *("setup", "completion_s", "completion_low_s", "completion_high_s", "agbs", "agbs_low", "agbs_high"),
-    *("cost", "currency", "checkpoint_cache_gb", "checkpoint_mb_s", "checkpoint_held_s"),
-)
-
 
 def row(forecast: Forecast, currency: str) -> dict[str, Any]:
     """One set-up as a flat row with stable keys."""
-    time, spent, last = forecast.completion_s, forecast.agbs, forecast.checkpoints[-1]
+    time, spent, money, last = forecast.completion_s, forecast.agbs, forecast.cost, forecast.checkpoints[-1]
     return {
         "setup": forecast.setup.value,
         "completion_s": round(time.value, 3),
@@ -28,16 +24,23 @@ def row(forecast: Forecast, currency: str) -> dict[str, Any]:
         "agbs": round(spent.value, 3),
         "agbs_low": _rounded(spent.low),
         "agbs_high": _rounded(spent.high),
-        "cost": None if forecast.cost is None else round(forecast.cost, 6),
-        "currency": currency if forecast.cost is not None else "",
+        "cost": None if money is None else round(money.value, 6),
+        "cost_low": None if money is None else _rounded(money.low, 6),
+        "cost_high": None if money is None else _rounded(money.high, 6),
+        "currency": currency if money is not None else "",
         "checkpoint_cache_gb": round(last.cache_bytes / GB, 4),
         "checkpoint_mb_s": round(last.throughput_mb_s, 3),
         "checkpoint_held_s": round(last.held_s, 3),
     }
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+def _rounded(value: float | None, digits: int = 3) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """One document."""
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -53,20 +56,39 @@ def forecasts_text(forecasts: Sequence[Forecast], currency: str) -> str:
     """A table for a terminal; completion against static-fast, cost against static-slow; then what is doubtful."""
     fast = next(f for f in forecasts if f.setup == "static-fast")
     slow = next(f for f in forecasts if f.setup == "static-slow")
-    lines = [f"{'':12} {'completion s':>24} {'':>8} {'AGBs':>30} {'':>8} {'cost':>14}"]
+    lines = [f"{'':12} {'completion s':>24} {'':>8} {'AGBs':>30} {'':>8} {'cost':>30}"]
     for f in forecasts:
         later = f.completion_s.value / fast.completion_s.value - 1
         dearer = f.agbs.value / slow.agbs.value - 1
-        money = "-" if f.cost is None else f"{f.cost:.4f} {currency}"
         times, spent = interval(f.completion_s, 1), interval(f.agbs, 0)
-        lines.append(f"{f.setup:12} {times:>24} {later:>+8.1%} {spent:>30} {dearer:>+8.1%} {money:>14}")
+        lines.append(
+            f"{f.setup:12} {times:>24} {later:>+8.1%} {spent:>30} {dearer:>+8.1%} {_money(f.cost, currency):>30}"
+        )
     adaptive = forecasts[-1]
     sizes = [d.cache_bytes / GB for d in (*([adaptive.initial] if adaptive.initial else []), *adaptive.checkpoints)]
     lines += ["", "Percentages: completion against static-fast, AGBs against static-slow."]
     lines.append(f"Caches bought by adaptive, in GB: {_shortened([f'{s:.3g}' for s in sizes])}.")
     if adaptive.completion_s.low is None:
         lines.append("No interval where nothing was measured twice: calibrate with --repeats 2 or more.")
-    return "\n".join([*lines, *(note for f in forecasts for note in f.notes)])
+    return "\n".join([*lines, *notes(forecasts)])
+
+
+def notes(forecasts: Iterable[Forecast]) -> list[str]:
+    """What is doubtful about some of them, each said once."""
+    return list(dict.fromkeys(note for f in forecasts for note in f.notes))
+
+
+def notes_by(what: str, told: Iterable[tuple[float, Iterable[Forecast]]]) -> list[str]:
+    """The same over values of `what`: each once, with the values that it is about."""
+    about: dict[str, list[str]] = {}
+    for value, forecasts in told:
+        for note in notes(forecasts):
+            about.setdefault(note, []).append(f"{value:.4g}")
+    return [f"{what}{_shortened(values)}: {note}" for note, values in about.items()]
+
+
+def _money(cost: Interval | None, currency: str) -> str:
+    return "-" if cost is None else f"{interval(cost, 4)} {currency}"
 
 
 def _shortened(sizes: list[str], most: int = 6) -> str:
@@ -106,13 +128,11 @@ def choices_text(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def sweep_text(symbol: str, rows: Sequence[dict[str, Any]]) -> str:
-    """Per value the completion time and the AGBs of the three set-ups."""
-    setups = ("static-slow", "static-fast", "adaptive")
-    lines = [f"{symbol:>10} " + " ".join(f"{s + ' s':>14} {'AGBs':>12}" for s in setups)]
-    for value in dict.fromkeys(r[symbol] for r in rows):
-        own = {r["setup"]: r for r in rows if r[symbol] == value}
-        lines.append(
-            f"{value:>10g} " + " ".join(f"{own[s]['completion_s']:>14.1f} {own[s]['agbs']:>12.0f}" for s in setups)
-        )
+def sweep_text(symbol: str, told: Iterable[tuple[float, Iterable[Forecast]]], currency: str) -> str:
+    """Per value the completion time, the AGBs and the cost of the three set-ups, with their intervals."""
+    lines = [f"{symbol:>10} {'':12} {'completion s':>24} {'AGBs':>30} {'cost':>30}"]
+    for value, forecasts in told:
+        for f in forecasts:
+            times, spent = interval(f.completion_s, 1), interval(f.agbs, 0)
+            lines.append(f"{value:>10g} {f.setup:12} {times:>24} {spent:>30} {_money(f.cost, currency):>30}")
     return "\n".join(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,20 +52,24 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
 
     known = predictors(profiles, backing_gb, values["pattern"], one=False)
     application = application_of(values)
-    offered = optimum.choices(known, application, gb(values["initial_cache_gb"]))
-    chosen = optimum.best(offered, optimum.Wish(*limits))
+    offer = optimum.offer(known, application, gb(values["initial_cache_gb"]))
+    chosen = optimum.best(offer.choices, optimum.Wish(*limits))
     fast = max((p.static(Setup.STATIC_FAST, application) for p in known), key=lambda f: f.agbs.value)
-    prices = known[0].profile.prices
-    rows = [render.choice_row(c, fast, prices.currency if prices else "", chosen=c is chosen) for c in offered]
+    currency = next((p.prices.currency for p in known if p.prices), "")
+    rows = [render.choice_row(c, fast, currency, chosen=c is chosen) for c in offer.choices]
+    told = [(c.cache_bytes / GB, (c.forecast,)) for c in offer.choices]
+    notes = [*render.notes([fast]), *render.notes_by("cache GB ", told)]
     if values["png"] is not None:
         title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
         plots.trade_off(rows, title, values["png"])
     if values["as_json"]:
-        click.echo(json.dumps({"recommended_gb": chosen.cache_bytes / GB, "choices": rows}, indent=2))
-    elif values["as_csv"]:
-        click.echo(render.to_csv(rows), nl=False)
+        figures = {"recommended_gb": chosen.cache_bytes / GB, "choices": rows}
+        click.echo(render.to_json({**figures, "refused": offer.refused, "notes": notes}))
     else:
-        click.echo(f"{render.choices_text(rows)}\n{_recommendation(chosen)}")
+        text = f"{render.choices_text(rows)}\n{_recommendation(chosen)}\n"
+        click.echo(render.to_csv(rows) if values["as_csv"] else text, nl=False)
+        for line in (*offer.refused, *notes):
+            click.echo(line, err=True)
     if values["applied"]:
         _apply(app, chosen)
 
@@ -77,8 +80,7 @@ def _recommendation(chosen: Choice) -> str:
     sure = "; nothing was measured twice, so the spread is unknown"
     if found.completion_s.high is not None:
         sure = f"; at most {found.completion_s.high:.1f} s in 97 of 100 runs"
-    lines = [f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}.", *found.notes]
-    return "\n".join(lines)
+    return f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}."
 
 
 def _apply(app: App, chosen: Choice) -> None:

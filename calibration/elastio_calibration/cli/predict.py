@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elastio.cli.numbers import ABOVE_0
-from elastio.units import GIB
+from elastio.units import GB, GIB
 from elastio_calibration.cli.options import (
     application_of,
     application_options,
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from elastio_calibration.sweep import Step
 
 # The agent's own first size, where the operator names none.
-INITIAL_GB = 10 * GIB / 1e9
+INITIAL_BYTES = 10 * GIB
+INITIAL_GB = INITIAL_BYTES / GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Shown:
 @click.command()
 @profile_options
 @application_options
-@click.option("--initial-cache-gb", type=ABOVE_0, default=INITIAL_GB, show_default=True, help="M(Si)")
+@click.option("--initial-cache-gb", type=ABOVE_0, help=f"M(Si)  [default: {INITIAL_GB:.4g}, as the agent's]")
 @click.option("--checkpoint-cache-gb", type=ABOVE_0, help="M(Sc)  [default: what the agent learns]")
 @click.option("--sweep", "swept", metavar="Sc=2..12", help="Vary Sc, Si, K, I, It, n or M; also Sc=2..12/0.5, M=4,6,8.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -60,9 +60,9 @@ def predict(profiles: tuple[Path, ...], backing_gb: float | None, **values: Any)
 
     predictor = predictors(profiles, backing_gb, values["pattern"], one=True)[0]
     application = application_of(values)
-    sizes = CacheSizes(gb(values["initial_cache_gb"]) or 0, gb(values["checkpoint_cache_gb"]))
-    prices = predictor.profile.prices
-    currency = prices.currency if prices else ""
+    first = gb(values["initial_cache_gb"])
+    sizes = CacheSizes(first or INITIAL_BYTES, gb(values["checkpoint_cache_gb"]), first is not None)
+    currency = predictor.prices.currency if predictor.prices else ""
     if values["swept"] is None:
         _show(predictor.all_setups(application, sizes), currency, shown)
     else:
@@ -73,27 +73,32 @@ def predict(profiles: tuple[Path, ...], backing_gb: float | None, **values: Any)
 def _show(forecasts: Sequence[Forecast], currency: str, shown: Shown) -> None:
     from elastio_calibration import render  # noqa: PLC0415  needs the extra
 
-    rows = [render.row(f, currency) for f in forecasts]
+    rows, notes = [render.row(f, currency) for f in forecasts], render.notes(forecasts)
     if shown.as_json:
-        notes = [note for f in forecasts for note in f.notes]
-        click.echo(json.dumps({"setups": rows, "notes": notes}, indent=2))
+        click.echo(render.to_json({"setups": rows, "notes": notes}))
+    elif shown.as_csv:
+        click.echo(render.to_csv(rows), nl=False)
+        _aside(notes)
     else:
-        click.echo(render.to_csv(rows).rstrip() if shown.as_csv else render.forecasts_text(forecasts, currency))
+        click.echo(render.forecasts_text(forecasts, currency))
 
 
 def _show_sweep(symbol: str, steps: Sequence[Step], currency: str, shown: Shown) -> None:
     from elastio_calibration import plots, render  # noqa: PLC0415  needs the extra
 
-    rows = [{symbol: step.value, **render.row(f, currency)} for step in steps for f in step.forecasts]
+    told = [(step.value, step.forecasts) for step in steps]
+    rows = [{symbol: value, **render.row(f, currency)} for value, forecasts in told for f in forecasts]
     refused = [f"{symbol}={step.value:g}: {step.refusal}" for step in steps if step.refusal]
+    notes = render.notes_by(f"{symbol}=", told)
     if shown.png is not None:
         plots.sweep(steps, symbol, f"prediction over {symbol}", shown.png)
     if shown.as_json:
-        click.echo(json.dumps({"sweep": rows, "refused": refused}, indent=2))
+        click.echo(render.to_json({"sweep": rows, "refused": refused, "notes": notes}))
         return
-    if shown.as_csv:
-        click.echo(render.to_csv(rows), nl=False)
-    else:
-        click.echo(render.sweep_text(symbol, rows))
-    for line in refused:
+    click.echo(render.to_csv(rows) if shown.as_csv else f"{render.sweep_text(symbol, told, currency)}\n", nl=False)
+    _aside([*refused, *notes])
+
+
+def _aside(lines: Sequence[str]) -> None:
+    for line in lines:
         click.echo(line, err=True)

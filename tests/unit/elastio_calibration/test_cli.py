@@ -6,16 +6,15 @@ import csv
 import io
 import json
 import os
+import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from elastio.cli.app import App
-from elastio.cli.main import main
 from elastio.config import load
 from elastio.exits import Exit
 from elastio.sim.experiment import Experiment, compare
@@ -26,12 +25,10 @@ from elastio_calibration.cli.calibrate import interrupted_by_sigterm
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.live import require_adaptive
 from elastio_calibration.profile import load as load_profile
-from elastio_calibration.profile import save
 
-from .values import profile
+from .values import APP, Shell
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
-APP = ("--iteration-s", "400", "--iterations", "3", "--checkpoints", "3", "--checkpoint-gb", "4", "--initial-gb", "6")
 CONFIG = f"""[device]
 backing_uuid = "{UUID}"
 bandwidth_mb_s = 33
@@ -40,24 +37,6 @@ bandwidth_mb_s = 128
 [provider]
 name = "sim"
 """
-
-Shell = Callable[..., Result]
-
-
-@pytest.fixture
-def elastio(tmp_path: Path) -> Shell:
-    app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: False)
-
-    def run(*args: object) -> Result:
-        return CliRunner().invoke(main, [str(a) for a in args], obj=app, catch_exceptions=False)
-
-    return run
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    save(profile(0.99, 1.01), tmp_path / "p.json")
-    return tmp_path / "p.json"
 
 
 def calibrate(elastio: Shell, folder: Path, *more: object) -> Result:
@@ -115,9 +94,16 @@ def test_a_real_calibration_needs_a_directory(elastio: Shell) -> None:
     assert "name a DIRECTORY" in result.output
 
 
-@pytest.mark.parametrize("given", ["3,x", "", "nan", "3,inf", "0,3", "-1"])
+@pytest.mark.parametrize("given", ["3,x", "", "nan", "3,inf", "0,3", "-1", "1e300"])
 def test_a_list_of_sizes_that_is_none_is_wrong_usage(given: str, elastio: Shell) -> None:
     assert elastio("calibrate", "--sim", "--datasets", given).exit_code == Exit.USAGE
+
+
+def test_the_record_is_not_replaced_by_the_profile(elastio: Shell, tmp_path: Path) -> None:
+    result = elastio("calibrate", "--sim", *SMALL, "--record", tmp_path / "same", "--profile", tmp_path / "same")
+    assert result.exit_code == Exit.FAILED
+    assert "would replace" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("--pattern", "read"), ("--pace", "20")])
@@ -188,7 +174,8 @@ def test_sweeps_with_a_picture_and_names_what_is_outside(elastio: Shell, made: P
     given = ("--initial-cache-gb", 10, "--checkpoint-cache-gb", 8, "--sweep", "Sc=2..6", "--png", tmp_path / "s.png")
     result = elastio("predict", "--profile", made, *APP, *given)
     assert result.exit_code == 0, result.output
-    assert len(result.stdout.splitlines()) == 1 + 4
+    assert len(result.stdout.splitlines()) == 1 + 4 * 3
+    assert re.search(r"adaptive +\d+\.\d \(\d+\.\d\.\.\d+\.\d\)", result.stdout)
     assert "Sc=2: throughput was measured for datasets of 3 to 6 GB" in result.stderr
     assert (tmp_path / "s.png").stat().st_size > 5000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +12,22 @@ from elastio.units import GB
 from elastio_calibration import plots, render, sweep
 from elastio_calibration.application import Application
 from elastio_calibration.errors import CalibrationError, ImpossibleError, OutsideError
-from elastio_calibration.measurement import Setup
-from elastio_calibration.optimum import Choice, Wish, best, choices
-from elastio_calibration.predict import CacheSizes, Predictor
+from elastio_calibration.measurement import Price, Setup
+from elastio_calibration.optimum import Choice, Wish, best, choices, offer
+from elastio_calibration.predict import CacheSizes, Interval, Predictor
 
-from .values import CONDITIONS, grid, profile
+from .values import CONDITIONS, PRICES, grid, measured, profile
 
 APP = Application(checkpoint_gb=6, checkpoints=3, iteration_s=400, iterations=3)
 
 
 def offered(*factors: float) -> tuple[Choice, ...]:
     return choices([Predictor(profile(*factors))], APP)
+
+
+def cost_of(choice: Choice) -> float:
+    assert choice.forecast.cost is not None
+    return choice.forecast.cost.value
 
 
 def test_tries_every_calibrated_size() -> None:
@@ -59,10 +65,54 @@ def test_within_a_budget_the_fastest_is_best() -> None:
 
 
 def test_a_budget_in_currency_needs_prices() -> None:
-    cheap = min(c.forecast.cost or 0.0 for c in offered())
-    assert best(offered(), Wish(max_cost=cheap * 1.0001)).forecast.cost == pytest.approx(cheap)
-    with pytest.raises(ImpossibleError, match="holds no prices"):
+    cheap = min(cost_of(c) for c in offered())
+    assert cost_of(best(offered(), Wish(max_cost=cheap * 1.0001))) == pytest.approx(cheap)
+    with pytest.raises(ImpossibleError, match="no price is known for any of these caches"):
         best(choices([Predictor(profile(prices=None))], APP), Wish(max_cost=1.0))
+
+
+def priced(per_hour: Callable[[float], float], *sizes_gb: int) -> Predictor:
+    """A machine whose permanent volume costs next to nothing."""
+    caches = tuple(Price(gb * GB, per_hour(gb)) for gb in sizes_gb)
+    return Predictor(profile(prices=replace(PRICES, slow_per_hour=1e-9, caches=caches)))
+
+
+def test_under_a_budget_in_currency_the_cheapest_in_currency_is_named() -> None:
+    small_is_dear = choices([priced(lambda gb: 1 / gb, 4, 6, 8, 10)], APP)
+    with pytest.raises(ImpossibleError, match=r"nothing costs as little as 0\.001: the cheapest, a cache of 10 GB"):
+        best(small_is_dear, Wish(max_cost=0.001))
+
+
+def test_of_equally_fast_ones_a_budget_in_currency_prefers_the_one_that_costs_less() -> None:
+    equal = tuple(replace(c, forecast=replace(c.forecast, completion_s=Interval(1.0))) for c in offered())
+    dear = tuple(replace(c, forecast=replace(c.forecast, cost=Interval(1 / c.cache_bytes))) for c in equal)
+    assert best(dear, Wish(max_cost=1.0)).cache_bytes == 10 * GB
+    assert best(dear, Wish(max_agbs=1e12)).cache_bytes == 6 * GB
+
+
+def test_a_budget_in_currency_leaves_out_what_has_no_price() -> None:
+    some = choices([priced(lambda gb: gb / 1000, 6, 8)], APP)
+    assert [c.forecast.cost is None for c in some] == [True, False, False, True]
+    assert best(some, Wish(max_cost=1.0)).cache_bytes == 8 * GB
+
+
+def test_sizes_that_cannot_be_offered_are_told() -> None:
+    holes = tuple(m for m in grid(1.0) if (m.dataset_bytes, m.cache_bytes) != (6 * GB, 4 * GB))
+    small = replace(APP, checkpoint_gb=4, initial_gb=6)
+    found = offer([Predictor(profile(measurements=holes))], small)
+    assert [c.cache_bytes / GB for c in found.choices] == [6, 8, 10]
+    (refused,) = found.refused
+    assert refused.startswith("a cache of 4 GB at 128 MB/s cannot be offered: throughput of a dataset of 6 GB was")
+
+
+def test_pairs_of_a_dataset_and_its_cache_are_an_offer() -> None:
+    pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
+    application = replace(APP, checkpoint_gb=4, initial_gb=6)
+    (only,) = choices([pairs], application)
+    assert only.forecast.initial is not None
+    assert (only.cache_bytes, only.forecast.initial.cache_bytes) == (6 * GB, 10 * GB)
+    with pytest.raises(OutsideError, match="would be extrapolation"):
+        choices([pairs], application, 6 * GB)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +184,15 @@ def test_values_that_were_not_calibrated_are_named_and_the_others_predicted() ->
 def test_a_sweep_in_which_nothing_can_be_predicted_is_refused() -> None:
     with pytest.raises(CalibrationError, match="extrapolation"):
         sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB, 8 * GB), sweep.parse("Sc=20..30"))
+
+
+def test_values_that_describe_no_application_are_refused_by_themselves() -> None:
+    steps = sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB, 8 * GB), sweep.parse("n=0..2"))
+    assert [bool(s.forecasts) for s in steps] == [False, True, True]
+    assert steps[0].refusal == "vms is 0; it must be above 0"
+    steps = sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB), sweep.parse("M=1e308,0,8"))
+    assert [bool(s.forecasts) for s in steps] == [False, False, True]
+    assert "is no size of a volume" in steps[0].refusal
 
 
 def test_m_varies_the_cache_of_the_checkpoints() -> None:

@@ -88,6 +88,41 @@ def test_flags_bursts_that_would_meet_the_flush_of_the_one_before() -> None:
     assert Predictor(profile()).adaptive(APP, FIXED).notes == ()
 
 
+def test_a_flush_counts_from_the_end_of_the_dump() -> None:
+    left_s = held_s(4) - 4000 / mb_s(4, 6)
+    meets, follows = (
+        Application(checkpoint_gb=4, checkpoints=2, iteration_s=left_s + more, iterations=2) for more in (-1, 1)
+    )
+    assert len(Predictor(profile()).adaptive(meets, FIXED).notes) == 1
+    assert Predictor(profile()).adaptive(follows, FIXED).notes == ()
+
+
+def test_the_flush_of_the_initial_dump_counts_and_that_of_the_last_one_does_not() -> None:
+    gap_s = held_s(4)  # less than the flush of 6 GB takes
+    after_initial = Application(checkpoint_gb=4, checkpoints=1, iteration_s=gap_s, initial_gb=6)
+    (note,) = Predictor(profile()).adaptive(after_initial, FIXED).notes
+    assert "held for 3 min 11 s after its dump" in note
+    alone = Application(checkpoint_gb=6, checkpoints=1, iteration_s=1)
+    assert Predictor(profile()).adaptive(alone, FIXED).notes == ()
+
+
+def test_a_dataset_that_was_calibrated_with_one_cache_gets_that_one_and_it_is_said() -> None:
+    pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
+    found = pairs.adaptive(APP, CacheSizes(12 * GB, initial_is_asked=False))
+    assert found.initial is not None
+    assert found.initial.cache_bytes == 10 * GB
+    assert [d.cache_bytes / GB for d in found.checkpoints] == [6, 6, 6]
+    assert len(found.notes) == 1 + 1  # after 6 GB it would have learned 9 GB
+    assert "dumps of 6 GB were calibrated with a cache of 10 GB only" in found.notes[0]
+
+
+def test_a_cache_that_was_asked_for_is_not_replaced() -> None:
+    pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
+    for sizes in (CacheSizes(12 * GB), CacheSizes(10 * GB, 8 * GB)):
+        with pytest.raises(OutsideError, match="would be extrapolation"):
+            pairs.adaptive(APP, sizes)
+
+
 def test_an_application_without_initial_dump_pays_none() -> None:
     bare = Application(checkpoint_gb=4, checkpoints=3, iteration_s=400, iterations=3)
     found = Predictor(profile()).adaptive(bare, FIXED)
@@ -102,13 +137,43 @@ def test_size_of_the_backing_volume_can_be_another() -> None:
     assert large == pytest.approx(2 * small)
 
 
+def test_there_is_no_cost_where_the_prices_are_of_another_backing_volume() -> None:
+    for found in Predictor(profile(), 100 * GB).all_setups(APP, FIXED):
+        assert found.cost is None
+        assert "no cost: the prices are of a backing volume of 50 GB" in found.notes[-1]
+    same = Predictor(profile(), round(50.1 * GB)).adaptive(APP, FIXED)  # as sizes are rounded
+    assert same.cost is not None
+    assert same.notes == ()
+
+
 def test_cost_is_hours_times_prices_with_the_shortest_time_billed() -> None:
     found = Predictor(profile()).adaptive(APP, FIXED)
     total_s = found.completion_s.value + 6000 / mb_s(6, 10)
     caches = 0.010 * held_s(6) + 3 * 0.006 * held_s(4)
-    assert found.cost == pytest.approx(2 * (0.01 * total_s + caches) / 3600)
+    assert found.cost is not None
+    assert found.cost.value == pytest.approx(2 * (0.01 * total_s + caches) / 3600)
     brief = found.checkpoints[0].__class__(4 * GB, 100.0, 6 * GB, 128.0, held_s=5.0)
     assert cost(PRICES, Setup.ADAPTIVE, 0.0, [brief], 1) == pytest.approx(0.006 * 60 / 3600)
+
+
+def test_cost_has_an_interval_of_dumps_and_caches() -> None:
+    made = Predictor(profile(0.98, 1.02))
+    found = made.adaptive(APP, FIXED).cost
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value - found.low == pytest.approx(found.high - found.value)
+
+    def share(price_per_hour: float, seconds: float) -> tuple[float, float]:
+        noise = price_per_hour / 3600 * seconds * made.throughput.noise
+        return noise, noise / sqrt(2)
+
+    times = (*[share(0.01, 6000 / mb_s(6, 10))], *[share(0.01, 4000 / mb_s(4, 6))] * 3)
+    caches = (*[share(0.010, held_s(6))], *[share(0.006, held_s(4))] * 3)
+    squares = 0.0
+    for first, *later in (times, caches):
+        squares += first[0] ** 2 + first[1] ** 2 + sum(n**2 for n, _ in later) + sum(e for _, e in later) ** 2
+    assert found.high - found.value == pytest.approx(2 * 2.179 * sqrt(squares), rel=1e-3)
 
 
 def test_no_cost_where_a_price_is_not_known() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+
+from click.testing import Result
 
 from elastio.units import GB, MB
 from elastio_calibration.measurement import Conditions, Measurement, Price, Prices, Setup
@@ -22,6 +25,8 @@ CONDITIONS = Conditions(
     sample_interval_s=1.0,
 )
 PRICES = Prices("USD", "a list", 60.0, 0.01, 0.02, (Price(2 * GB, 0.002), Price(12 * GB, 0.012)))
+APP = ("--iteration-s", "400", "--iterations", "3", "--checkpoints", "3", "--checkpoint-gb", "4", "--initial-gb", "6")
+Shell = Callable[..., Result]
 DATASETS, CACHES = (3, 4, 6), (4, 6, 8, 10)
 
 

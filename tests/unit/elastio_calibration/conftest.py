@@ -1,0 +1,30 @@
+"""The command line, and a profile to give to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from elastio.cli.app import App
+from elastio.cli.main import main
+from elastio_calibration.profile import save
+
+from .values import Shell, profile
+
+
+@pytest.fixture
+def elastio(tmp_path: Path) -> Shell:
+    app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: False)
+
+    def run(*args: object) -> Result:
+        return CliRunner().invoke(main, [str(a) for a in args], obj=app, catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    save(profile(0.99, 1.01), tmp_path / "p.json")
+    return tmp_path / "p.json"
