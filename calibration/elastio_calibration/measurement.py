@@ -110,11 +110,7 @@ class Prices:
     caches: tuple[Price, ...]
 
     def renewed(self, newer: Prices) -> Prices:
-        """The newer prices, and these for what those do not tell. Raises CalibrationError for another currency."""
-        if newer.currency != self.currency:
-            raise CalibrationError(
-                f"prices in {self.currency} and in {newer.currency} cannot stand in one place: name another file"
-            )
+        """The newer prices, in the same currency, and these for what those do not tell."""
         quoted = {p.size_bytes: p for p in (*self.caches, *newer.caches)}
         return replace(
             newer,

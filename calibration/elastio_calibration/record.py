@@ -77,14 +77,17 @@ class RecordFile:
         conditions, and gets the prices it does not have. Raises CalibrationError."""
         if self.path.exists() and self.path.stat().st_size:
             found = read(self.path)
+            known, told = found.header.prices, header.prices
             differences = found.header.conditions.differences(header.conditions)
+            if known is not None and told is not None and known.currency != told.currency:
+                differences += (f"currency ({known.currency} and {told.currency})",)
             if differences:
                 raise CalibrationError(
                     f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
                 )
             self._cut_torn_line()
-            prices = _renewed(found.header.prices, header.prices)
-            if prices is not None and prices != found.header.prices:
+            prices = known.renewed(told) if known is not None and told is not None else told or known
+            if prices is not None and prices != known:
                 self._write({"kind": "prices", **asdict(prices)})
             return replace(found, header=replace(found.header, prices=prices))
         document = {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)}
@@ -170,10 +173,3 @@ def _entry(document: dict[str, Any]) -> Entry:
     made = document["measurement"]
     told = {key: document[key] for key in ("wanted", "took_s", "failure")}
     return build(Entry, {**told, "measurement": None if made is None else measurement_of(made)})
-
-
-def _renewed(known: Prices | None, newer: Prices | None) -> Prices | None:
-    """All that is told of prices."""
-    if known is None or newer is None:
-        return newer or known
-    return known.renewed(newer)

@@ -141,7 +141,7 @@ def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: Rec
 
 def test_prices_in_another_currency_are_refused(file: RecordFile) -> None:
     file.begin(HEADER)
-    with pytest.raises(CalibrationError, match="prices in USD and in EUR"):
+    with pytest.raises(CalibrationError, match=r"other conditions: currency \(USD and EUR\); name another"):
         file.begin(replace(HEADER, prices=replace(PRICES, currency="EUR")))
 
 
