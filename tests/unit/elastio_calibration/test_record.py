@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from .values import CONDITIONS, PRICES, measured
 
 HEADER = Header(CONDITIONS, 50 * GB, "2026-11-20T08:00:00+00:00", "elastio 0.1.0", PRICES)
 POINT = Wanted(4 * GB, 6 * GB)
+CACHES = f'"caches":{json.dumps([asdict(p) for p in PRICES.caches], separators=(",", ":"))}'
 PLAN = schedule(Preset((4,), (6,), 2), static=False)
 
 
@@ -89,7 +91,8 @@ def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path:
         ('"cache_mb_s":128.0', '"cache_mb_s":0', "in line 1: cache_mb_s must be above 0"),
         ('"cache_mb_s":128.0,', "", "in line 1: cache_mb_s is missing"),
         ('"kernel":', '"colonel":1,"kernel":', "in line 1: colonel is not known"),
-        ('"caches":[', '"caches":3,"others":[', "in line 1: (others is not known|caches is no list)"),
+        (CACHES, '"caches":3', "in line 1: caches is no list"),
+        (CACHES, '"caches":[3]', "in line 1: what should be price is no object"),
         ('"minimum_s":60.0', '"minimum_s":null', "in line 1: minimum_s is no number"),
         ('"kind":"measurement"', '"kind":"other"', "in line 2: its kind is 'other'"),
         ('{"dataset_bytes":4000000000,"cache', '{"dataset_bytes":[4],"cache', "in line 2: dataset_bytes is no number"),
@@ -98,7 +101,7 @@ def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path:
         ('"seconds":40.0', '"seconds":1e999', "in line 2: a measurement cannot be read: seconds does not lie"),
         ('"evicted_bytes":0', '"evicted_bytes":null', "evicted_bytes is no number"),
         ('"evicted_bytes":0', '"evicted_bytes":0.5', "evicted_bytes is no whole number"),
-        ('"held_s":', '"held_s":true,"x":', "in line 2: a measurement cannot be read"),
+        ('"boost_s":5.0', '"boost_s":true', "in line 2: a measurement cannot be read: boost_s is no number"),
         ('"setup":"adaptive"', '"setup":"fast"', "'fast' is not a valid Setup"),
         ('"took_s":200.0,', "", "in line 2: took_s is missing"),
         ('"failure":""', '"failure":[]', "in line 2: failure is no text"),
