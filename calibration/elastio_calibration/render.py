@@ -78,13 +78,14 @@ def notes(forecasts: Iterable[Forecast]) -> list[str]:
     return list(dict.fromkeys(note for f in forecasts for note in f.notes))
 
 
-def notes_by(what: str, told: Iterable[tuple[float, Iterable[Forecast]]]) -> list[str]:
-    """The same over values of `what`: each once, with the values that it is about."""
+def notes_by(what: str, told: Sequence[tuple[float, Sequence[Forecast]]]) -> list[str]:
+    """The same over values of `what`: each once, with the values that it is about, unless that is all of them."""
     about: dict[str, list[str]] = {}
     for value, forecasts in told:
         for note in notes(forecasts):
             about.setdefault(note, []).append(f"{value:.4g}")
-    return [f"{what}{_shortened(values)}: {note}" for note, values in about.items()]
+    every = sum(bool(forecasts) for _, forecasts in told)
+    return [note if len(values) == every else f"{what}{_shortened(values)}: {note}" for note, values in about.items()]
 
 
 def _money(cost: Interval | None, currency: str) -> str:

@@ -57,8 +57,7 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
     fast = max((p.static(Setup.STATIC_FAST, application) for p in known), key=lambda f: f.agbs.value)
     currency = next((p.prices.currency for p in known if p.prices), "")
     rows = [render.choice_row(c, fast, currency, chosen=c is chosen) for c in offer.choices]
-    told = [(c.cache_bytes / GB, (c.forecast,)) for c in offer.choices]
-    notes = [*render.notes([fast]), *render.notes_by("cache GB ", told)]
+    notes = render.notes_by("cache GB ", [(c.cache_bytes / GB, (fast, c.forecast)) for c in offer.choices])
     if values["png"] is not None:
         title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
         plots.trade_off(rows, title, values["png"])
