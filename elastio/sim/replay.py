@@ -27,6 +27,10 @@ class Demand:
     write_bytes: float
     read_bytes: float
 
+    @property
+    def moved_bytes(self) -> float:
+        return self.write_bytes + self.read_bytes
+
 
 def demands(rates: Sequence[Rate], saturated_mb_s: float | None = None) -> tuple[Demand, ...]:
     """What the application wanted. `saturated_mb_s`: bandwidth of the device that the trace was recorded on; None: it

@@ -7,32 +7,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from elastio.config import parse
+from elastio.errors import ConfigError
 from elastio.policy import Caps, Policy
-from elastio.sim.experiment import IoPhase, phase_of
+from elastio.sim.experiment import phase_of
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.provider import LARGEST_BYTES
 from elastio.sim.records import MemoryBooks
 from elastio.sim.replay import Demand, Replay
-from elastio.sim.run import Moment, Simulation
+from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
+from elastio.sim.verdict import Outcome, judge
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GB, GIB, agbs
+from elastio.units import GB, GIB, MB, agbs
 
-# Less than this counts as the same: delays of the cloud vary by as much.
-SAME = 0.01
-# Policy keys that may be varied, as the configuration names them, and what they are in `Policy`.
+# Policy keys that may be varied, and the section of the configuration that says what each may hold.
 KEYS: Mapping[str, str] = {
-    "utilization_threshold": "utilization_threshold",
-    "release_threshold": "release_threshold",
-    "hold_s": "hold_s",
-    "inactivity_delay_s": "inactivity_delay_s",
-    "cool_down_s": "cool_down_s",
-    "headroom": "headroom",
-    "initial_size_gib": "initial_size_bytes",
-    "min_size_gib": "min_size_bytes",
-    "bandwidth_mb_s": "cache_bandwidth_mb_s",
-    "drain_bandwidth_mb_s": "drain_bandwidth_mb_s",
+    "utilization_threshold": "policy",
+    "release_threshold": "policy",
+    "hold_s": "policy",
+    "inactivity_delay_s": "policy",
+    "cool_down_s": "policy",
+    "headroom": "cache",
+    "initial_size_gib": "cache",
+    "min_size_gib": "cache",
+    "bandwidth_mb_s": "cache",
+    "drain_bandwidth_mb_s": "cache",
 }
-POSITIVE = {"utilization_threshold", "headroom", "initial_size_gib", "min_size_gib", "bandwidth_mb_s"}
+LARGEST_GIB = LARGEST_BYTES / GIB
+# What is longer, or moves more, is not replayed: a day takes half a minute on every volume, 10 TB a minute.
+# The agent itself keeps a month of samples.
+MOST_S = 31 * 86400.0
+MOST_MOVED_BYTES = 100e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,8 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared. `modify_gap_s`: how long a cloud makes one wait between two changes of a volume."""
+    """What is compared. `modify_gap_s`: how long a cloud makes one wait between two changes of a volume.
+    `with_timeline`: the outcomes keep what pictures need, a row for each second."""
 
     wanted: tuple[Demand, ...]
     backing_mb_s: float = 33.0
@@ -63,44 +70,31 @@ class Question:
     modify_gap_s: float = 6 * 3600.0
     seed: int = 0
 
+    with_timeline: bool = True
+
+    @property
+    def slow_s(self) -> float:
+        """What the slow volume needs: each stretch its time, or longer if its bytes do."""
+        return sum(max(d.seconds, d.moved_bytes / MB / self.backing_mb_s) for d in self.wanted)
+
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
-        """The agent's settings with one policy's changes. Raises TraceError for a key or a value that is none."""
-        base = Policy(
-            backing_bandwidth_mb_s=self.backing_mb_s,
-            cache_bandwidth_mb_s=self.cache_mb_s,
-            drain_bandwidth_mb_s=self.backing_mb_s,
-            inactivity_delay_s=self.inactivity_delay_s,
-            initial_size_bytes=self.initial_bytes,
-            backing_uuid=backing_uuid,
-            caps=Caps(max_size_bytes=max(self.initial_bytes, Caps().max_size_bytes)),
-        )
-        values: dict[str, float] = {}
+        """The agent's settings with one policy's changes, as a configuration would make them.
+
+        Raises ConfigError for a key or a value that no configuration may hold.
+        """
+        document: dict[str, dict[str, object]] = {
+            "device": {"backing_uuid": backing_uuid, "bandwidth_mb_s": self.backing_mb_s},
+            "cache": {"bandwidth_mb_s": self.cache_mb_s, "initial_size_gib": self.initial_bytes / GIB},
+            "policy": {"inactivity_delay_s": self.inactivity_delay_s},
+            "provider": {"name": "sim"},
+        }
         for key, value in changes.items():
             if key not in KEYS:
-                raise TraceError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}")
-            if value < 0 or (value == 0 and key in POSITIVE):
-                raise TraceError(f"{key} is {value:g}; allowed: {'above 0' if key in POSITIVE else 'at least 0'}")
-            values[KEYS[key]] = int(value * GIB) if key.endswith("_gib") else value
-        threshold = values.get("utilization_threshold", base.utilization_threshold)
-        values.setdefault("release_threshold", min(base.release_threshold, threshold))
-        if values["release_threshold"] > threshold:
-            raise TraceError(f"release_threshold is above utilization_threshold ({threshold:g}): no boost would end")
-        least, most = values.get("min_size_bytes", base.min_size_bytes), base.caps.max_size_bytes
-        if least > most:
-            raise TraceError(f"min_size_gib is {least / GIB:g}; allowed: at most {most / GIB:g}")
-        return replace(base, **values)  # type: ignore[arg-type]  # names and kinds are those of KEYS
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One way to serve the trace. `timeline` is kept for pictures."""
-
-    name: str
-    completion_s: float
-    agbs: float
-    cost: float
-    phases: tuple[IoPhase, ...] = ()
-    timeline: tuple[Moment, ...] = field(default=(), repr=False)
+                raise ConfigError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}")
+            document[KEYS[key]][key] = value
+        first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
+        document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
+        return replace(parse(document).policy(), marks=False, notice_poll_s=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +108,26 @@ class Answer:
 
 
 def answer(question: Question) -> Answer:
-    """Raises TraceError for a policy that makes no sense, TimeoutError when a run does not end."""
+    """Raises TraceError for a trace that is too long, ConfigError for a policy that makes no sense, TimeoutError when a
+    run does not end."""
+    _require_feasible(question)
+    uuid = KernelSettings().backing_uuid
+    agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
     slow, fast = (_static(name, question, mb_s) for name, mb_s in _statics(question))
     static = (slow.outcome, fast.outcome, _modified(question, fast))
-    policies = tuple(_adaptive(name, question, changes) for name, changes in question.policies.items())
-    verdict, worth_it = judge(static, policies)
+    policies = tuple(_adaptive(name, question, policy) for name, policy in agents.items())
+    verdict, worth_it = judge(static, policies, question.tariff.currency)
     return Answer(static, policies, verdict, worth_it)
+
+
+def _require_feasible(question: Question) -> None:
+    days, most = question.slow_s / 86400, MOST_S / 86400
+    if not days <= most:
+        slow = f"a volume of {question.backing_mb_s:g} MB/s"
+        raise TraceError(f"the trace would take {days:.3g} days on {slow}: at most {most:g} days are replayed")
+    moved, limit = sum(d.moved_bytes for d in question.wanted) / 1e12, MOST_MOVED_BYTES / 1e12
+    if moved > limit:
+        raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed")
 
 
 def _statics(question: Question) -> tuple[tuple[str, float], tuple[str, float]]:
@@ -143,7 +151,7 @@ def _static(name: str, question: Question, mb_s: float) -> _Static:
             raise TimeoutError(f"{name} did not end within {limit:g} s")
         world.advance(1.0)
         total = world.kernel.traffic.adaptive.read + world.kernel.traffic.adaptive.written
-        if (total - moved) / 1e6 >= threshold:
+        if (total - moved) / MB >= threshold:
             busy.append(world.clock.elapsed())
         moved = total
     seconds = load.stats.finished_s or 0.0
@@ -179,12 +187,14 @@ def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tupl
     return tuple(found)
 
 
-def _adaptive(name: str, question: Question, changes: Mapping[str, float]) -> Outcome:
+def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
     kernel = KernelSettings(backing_mb_s=question.backing_mb_s, backing_bytes=question.size_bytes)
     load = Replay(question.wanted, question.size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
     books = MemoryBooks()
-    simulation = Simulation(world, question.policy(changes, kernel.backing_uuid), books=books, seed=question.seed)
+    simulation = Simulation(world, policy, books=books, seed=question.seed)
+    if not question.with_timeline:
+        simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
     simulation.run_until(lambda: load.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question))
     seconds = load.stats.finished_s or 0.0
@@ -200,33 +210,4 @@ def _adaptive(name: str, question: Question, changes: Mapping[str, float]) -> Ou
 
 def _limit_s(question: Question) -> float:
     """An hour, and four times what the slow volume would need."""
-    moved = sum(d.write_bytes + d.read_bytes for d in question.wanted)
-    return 3600 + 4 * (sum(d.seconds for d in question.wanted) + moved / 1e6 / question.backing_mb_s)
-
-
-def judge(static: Sequence[Outcome], policies: Sequence[Outcome]) -> tuple[str, bool]:
-    """One sentence: is the best policy worth it, and if not, what is better.
-
-    Time is bought with AGBs: what counts is how many a saved second costs, against the slow volume.
-    """
-    slow, fast, modified = static
-    best = min(policies, key=lambda p: _per_second(p, slow))
-    saved = 1 - best.completion_s / slow.completion_s
-    if saved < SAME:
-        return "The agent is not worth it: the slow volume is as fast, and nothing has to be bought.", False
-    for other, advice in ((fast, "take a faster volume all day"), (modified, "modify the volume for the peaks")):
-        if _per_second(other, slow) <= _per_second(best, slow):
-            theirs, ours = _per_second(other, slow), _per_second(best, slow)
-            rates = f"a second saved costs {theirs:.0f} AGBs that way and {ours:.0f} with the agent"
-            return f"The agent is not worth it: {advice}; {rates}.", False
-    dearer, cheaper = best.agbs / slow.agbs - 1, 1 - best.agbs / min(fast.agbs, modified.agbs)
-    return (
-        f"The agent is worth it ({best.name}): {saved:.0%} faster than the slow volume at {dearer:+.1%} AGBs, and "
-        f"{cheaper:.0%} cheaper than the cheapest fast one."
-    ), True
-
-
-def _per_second(outcome: Outcome, slow: Outcome) -> float:
-    """AGBs for each second saved against the slow volume; infinite where none is."""
-    saved_s = slow.completion_s - outcome.completion_s
-    return (outcome.agbs - slow.agbs) / saved_s if saved_s >= SAME * slow.completion_s else math.inf
+    return 3600 + 4 * question.slow_s

@@ -1,0 +1,98 @@
+"""Which way to serve a trace is the best one. Pure.
+
+Time is bought, so what counts is the price of a saved second against the slow volume: what the tariff makes of it, or
+AGBs where the tariff is zero. What is faster and no dearer than the slow volume beats everything that costs something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from elastio.sim.experiment import IoPhase
+from elastio.sim.run import Moment
+
+# A smaller share counts as the same: delays of the cloud vary by as much.
+SAME = 0.01
+Rank: TypeAlias = tuple[int, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One way to serve the trace. `cost` is in the tariff's currency. `timeline` is kept for pictures."""
+
+    name: str
+    completion_s: float
+    agbs: float
+    cost: float
+    phases: tuple[IoPhase, ...] = ()
+    timeline: tuple[Moment, ...] = field(default=(), repr=False)
+
+
+def judge(static: Sequence[Outcome], policies: Sequence[Outcome], currency: str = "USD") -> tuple[str, bool]:
+    """One sentence: is the best policy worth it, and if not, what is better. `static`: slow, fast, modified."""
+    slow, fast, modified = static
+    scale = _Scale(slow, currency if slow.cost > 0 else "")
+    best = min(policies, key=scale.rank)
+    if scale.saved(best) < SAME:
+        return "The agent is not worth it: the slow volume is as fast, and nothing has to be bought.", False
+    rival = min(fast, modified, key=scale.rank)
+    if scale.rank(rival) <= scale.rank(best):
+        advice = "take a faster volume all day" if rival is fast else "modify the volume for the peaks"
+        return f"The agent is not worth it: {advice}; {scale.compared(rival, best)}.", False
+    cheapest = min(fast, modified, key=scale.price)
+    less = 1 - scale.price(best) / scale.price(cheapest)
+    return (
+        f"The agent is worth it ({best.name}): {scale.gain(best)}, and {abs(less):.0%} "
+        f"{'cheaper' if less >= 0 else 'dearer'} than {cheapest.name}."
+    ), True
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Outcomes against the slow volume. Without a currency AGBs are the price."""
+
+    slow: Outcome
+    currency: str
+
+    def price(self, outcome: Outcome) -> float:
+        return outcome.cost if self.currency else outcome.agbs
+
+    def saved(self, outcome: Outcome) -> float:
+        """The share of the slow volume's time."""
+        return 1 - outcome.completion_s / self.slow.completion_s
+
+    def dearer(self, outcome: Outcome) -> float:
+        """The share of the slow volume's price."""
+        return self.price(outcome) / self.price(self.slow) - 1
+
+    def hour(self, outcome: Outcome) -> float:
+        """What an hour costs that is saved."""
+        saved_s = self.slow.completion_s - outcome.completion_s
+        return (self.price(outcome) - self.price(self.slow)) / saved_s * 3600
+
+    def rank(self, outcome: Outcome) -> Rank:
+        """Less is better: what costs nothing by its time, then the rest by what is paid for an hour."""
+        price, time_s = self.price(outcome), outcome.completion_s
+        if self.saved(outcome) < SAME:
+            return 2, time_s, price, 0.0
+        if self.dearer(outcome) <= SAME:
+            return 0, -round(self.saved(outcome) / SAME), price, time_s
+        return 1, self.hour(outcome), time_s, price
+
+    def gain(self, outcome: Outcome) -> str:
+        """`13% faster than the slow volume at +18.0% USD (-6.3% AGBs)`."""
+        agbs = f"{outcome.agbs / self.slow.agbs - 1:+.1%} AGBs"
+        price = f"{self.dearer(outcome):+.1%} {self.currency} ({agbs})" if self.currency else agbs
+        return f"{self.saved(outcome):.0%} faster than the slow volume at {price}"
+
+    def compared(self, rival: Outcome, best: Outcome) -> str:
+        """Why the rival is better."""
+        if self.rank(rival)[0] == self.rank(best)[0] == 1:
+            theirs, ours = self._amount(self.hour(rival)), self._amount(self.hour(best))
+            return f"an hour saved costs {theirs} that way and {ours} with the agent ({best.name})"
+        return f"that way is {self.gain(rival)}, the agent ({best.name}) is {self.gain(best)}"
+
+    def _amount(self, price: float) -> str:
+        return f"{price:.4f} {self.currency}" if self.currency else f"{price:.0f} AGBs"
