@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
-from elastio.errors import ElastioError
+from elastio.cli.numbers import Finite
+from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
 from elastio.sim.experiment import EXPERIMENTS, Comparison, Experiment, IoPhase, Setup, compare
 from elastio.sim.faults import FaultPlan
 from elastio.sim.replay import demands
-from elastio.units import GB, GIB, format_size
+from elastio.units import GB, GIB, format_duration, format_size
 
 
 def _story(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -34,11 +35,15 @@ def _policies(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     found: dict[str, dict[str, float]] = {}
     for value in values:
         name, _, rest = value.partition(":")
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice: each policy needs a name of its own")
         try:
             pairs = [pair.split("=") for pair in rest.split(",") if pair]
             found[name] = {key.strip(): _finite(number) for key, number in pairs}
         except ValueError:
             raise click.BadParameter(f"{value!r}: write NAME:key=number,key=number") from None
+        if len(found[name]) < len(pairs):
+            raise click.BadParameter(f"{value!r} names a setting twice")
         unknown = sorted(set(found[name]) - set(whatif.KEYS))
         if unknown:
             raise click.BadParameter(f"{unknown[0]} is no setting of a policy; known are {', '.join(whatif.KEYS)}")
@@ -52,33 +57,54 @@ def _finite(text: str) -> float:
     return number
 
 
+MB_S = Finite(min=0.1, max=1e6)
+SIZE = Finite(min=1, max=whatif.LARGEST_GIB)
+PRICE = Finite(min=0, max=1e6)
+DAY = Finite(min=0, max=86400)
+ONLY_EXPERIMENT = {"experiment", "faults"}
+ONLY_TRACE = {
+    "form", "device", "interval_s", "saturated_mb_s", "policies", "per_gb_hour", "per_mb_s_hour", "currency",
+    "modify_gap_h", "png",
+}  # fmt: skip
+# A trace whose replay keeps one waiting for longer than some ten seconds is announced.
+LONG_S = 6 * 3600.0
+
+
 @click.command()
 @click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", show_default=True)
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Replay this instead.")
 @click.option("--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", show_default=True)
 @click.option("--device", default="", help="Which device of the trace.")
-@click.option("--interval", "interval_s", type=ABOVE_0, default=1.0, show_default=True, help="Of iostat, in seconds.")
-@click.option("--saturated", "saturated_mb_s", type=ABOVE_0, help="MB/s that limited the trace while it was recorded.")
+@click.option("--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Of iostat, in seconds  [default: 1]")
+@click.option("--saturated", "saturated_mb_s", type=MB_S, help="MB/s that limited the trace while it was recorded.")
 @click.option("--policy", "policies", multiple=True, callback=_policies, help="NAME:hold_s=5,headroom=1.2; repeatable.")
-@click.option("--per-gb-hour", type=AT_LEAST_0, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
-@click.option("--per-mb-s-hour", type=AT_LEAST_0, default=whatif.Tariff().per_mb_s_hour, show_default=True)
+@click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
+@click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, show_default=True)
 @click.option("--currency", default=whatif.Tariff().currency, show_default=True)
-@click.option("--modify-gap-h", type=AT_LEAST_0, default=6.0, show_default=True, help="Between changes of a volume.")
+@click.option(
+    "--modify-gap-h",
+    type=Finite(min=0, max=366 * 24),
+    default=6.0,
+    show_default=True,
+    help="Between changes of a volume.",
+)
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
-@click.option("--backing-mb-s", type=ABOVE_0, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
-@click.option("--cache-mb-s", type=ABOVE_0, default=128.0, show_default=True, help="Bandwidth of the cache.")
-@click.option("--size-gib", type=ABOVE_0, default=46.566, show_default=True, help="Size of the slow volume.")
-@click.option("--initial-gib", type=ABOVE_0, default=10.0, show_default=True, help="Size of the first cache.")
-@click.option("--inactivity-delay", "delay_s", type=AT_LEAST_0, default=30.0, show_default=True)
+@click.option("--backing-mb-s", type=MB_S, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
+@click.option("--cache-mb-s", type=MB_S, default=128.0, show_default=True, help="Bandwidth of the cache.")
+@click.option("--size-gib", type=SIZE, default=46.566, show_default=True, help="Size of the slow volume.")
+@click.option("--initial-gib", type=SIZE, default=10.0, show_default=True, help="Size of the first cache.")
+@click.option("--inactivity-delay", "delay_s", type=DAY, default=30.0, show_default=True)
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every delay that is drawn.")
 @click.option("--faults", default="nothing", callback=_story, help="What goes wrong, as create#1=throttle @90=vanish.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the timeline.")
-def simulate(**options: Any) -> None:
+@click.pass_context
+def simulate(ctx: click.Context, /, **options: Any) -> None:
     """Run the agent on a simulated kernel and cloud and compare it with volumes that never change.
 
     With --trace, what was recorded elsewhere is replayed under one or several policies, and one sentence says whether
     the agent is worth it.
     """
+    _refuse_unused(ctx, options["trace"] is not None)
     try:
         if options["trace"] is not None:
             _trace(options)
@@ -87,6 +113,16 @@ def simulate(**options: Any) -> None:
     except TimeoutError as error:
         raise ElastioError(f"the simulated run did not end: {error}") from error
     click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _text(found))
+
+
+def _refuse_unused(ctx: click.Context, is_trace: bool) -> None:
+    """An option that would be passed over in silence is wrong usage."""
+    unused = ONLY_EXPERIMENT if is_trace else ONLY_TRACE
+    for param in ctx.command.params:
+        if param.name in unused and ctx.get_parameter_source(param.name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(
+                f"{param.opts[0]} is for {'experiments, not for a trace' if is_trace else '--trace'}"
+            )
 
 
 def _experiment(options: Mapping[str, Any]) -> Experiment:
@@ -118,8 +154,15 @@ def _trace(options: Mapping[str, Any]) -> None:
         tariff=whatif.Tariff(options["currency"], options["per_gb_hour"], options["per_mb_s_hour"]),
         modify_gap_s=options["modify_gap_h"] * 3600,
         seed=options["seed"],
+        with_timeline=options["as_json"] or options["png"] is not None,
     )
-    found = whatif.answer(question)
+    if LONG_S < question.slow_s <= whatif.MOST_S:
+        runs = 2 + len(question.policies)
+        click.echo(f"elastio: replaying {format_duration(question.slow_s)} on {runs} volumes takes a while", err=True)
+    try:
+        found = whatif.answer(question)
+    except ConfigError as error:
+        raise click.UsageError(f"--policy: {error}") from error
     if options["png"] is not None:
         _draw(found, options["png"])
     click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _answer_text(found, options["currency"]))

@@ -1,6 +1,7 @@
-"""Traces of throughput from elsewhere: CSV, `iostat -x`, fio's bandwidth logs, blkparse. Pure but for reading files.
+"""Traces of throughput from elsewhere: CSV, `iostat -x`, fio's bandwidth logs, blkparse, btt.
 
-All become a list of `Rate`. Every reader refuses what it cannot read, naming the line, instead of leaving it out.
+Pure but for reading files. All become a list of `Rate`. Every reader refuses what it cannot read, naming the line,
+instead of leaving it out.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 from elastio.errors import ElastioError
-from elastio.units import KIB, MB
+from elastio.units import KIB, MB, MIB
 
 SECTOR = 512
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 256 * MIB
+T = TypeVar("T")
 COLUMNS = ("seconds", "read_mb_s", "write_mb_s")
 
 
@@ -52,21 +55,38 @@ def parse_csv(text: str, device: str, _interval_s: float, name: str) -> tuple[Ra
     as long as the one before. As the agent exports its samples: `begun_wall` is the beginning and `seconds` the length;
     what lies between two lines counts as quiet.
     """
-    reader = csv.DictReader(io.StringIO(text))
+    try:
+        return _csv(csv.DictReader(io.StringIO(text)), device, name)
+    except csv.Error as error:
+        raise TraceError(f"{name} is no CSV: {error}") from error
+
+
+def _csv(reader: csv.DictReader[str], device: str, name: str) -> tuple[Rate, ...]:
     heads = reader.fieldnames or ()
     missing = [c for c in COLUMNS if c not in heads]
     if missing:
         raise TraceError(f"{name} is no trace: its head must be {','.join(COLUMNS)}, {missing[0]} is missing")
-    rows = [(row, reader.line_num) for row in reader]
-    devices = {row["device_uuid"] for row, _ in rows} if "device_uuid" in heads else set()
-    if len(devices) > 1 and device not in devices:
-        raise TraceError(f"{name} holds {len(devices)} devices: name one with --device ({', '.join(sorted(devices))})")
-    rows = [(row, line) for row, line in rows if len(devices) < 2 or row["device_uuid"] == device]
-    columns = ("begun_wall", *COLUMNS) if "begun_wall" in heads else COLUMNS
-    values = [tuple(_number(row[c], name, line) for c in columns) for row, line in rows]
-    if "begun_wall" in heads:
-        return _exported(values, name)
-    return _rates([(at, read, write) for at, read, write in values], name)
+    is_export = "begun_wall" in heads
+    columns = ("begun_wall", *COLUMNS) if is_export else COLUMNS
+    found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for row in reader:
+        if None in row or None in row.values():
+            raise TraceError(f"{name}, line {reader.line_num} has not the {len(heads)} columns of its head")
+        found[row.get("device_uuid", "")].append(tuple(_number(row[c], name, reader.line_num) for c in columns))
+    values = _of_device(found, device, name) if found else []
+    return _exported(values, name) if is_export else _rates([(at, read, write) for at, read, write in values], name)
+
+
+def _of_device(found: Mapping[str, T], device: str, name: str) -> T:
+    """What the trace holds of this device, or of its only one where none was named. `found` is not empty."""
+    if device in found:
+        return found[device]
+    if "" in found:
+        raise TraceError(f"{name} names no devices: leave --device out")
+    if not device and len(found) == 1:
+        return next(iter(found.values()))
+    count = f"{len(found)} device{'s' if len(found) > 1 else ''}"
+    raise TraceError(f"{name} holds {count}: name one with --device ({', '.join(sorted(found))})")
 
 
 def _exported(values: Sequence[tuple[float, ...]], name: str) -> tuple[Rate, ...]:
@@ -84,9 +104,9 @@ def _exported(values: Sequence[tuple[float, ...]], name: str) -> tuple[Rate, ...
     return tuple(rates)
 
 
-def _number(text: str | None, name: str, line: int) -> float:
+def _number(text: str, name: str, line: int) -> float:
     try:
-        value = float(text or "")
+        value = float(text)
     except ValueError:
         raise TraceError(f"{name}, line {line}: {text!r} is no number") from None
     if not 0 <= value < 1e12:
@@ -112,45 +132,43 @@ def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rat
 # --- iostat ------------------------------------------------------------------------------------------------
 
 # Column -> bytes. sysstat prints kB = 1024 bytes; with -m MB = 1024^2.
-_IOSTAT_READ = {"rkB/s": KIB, "rMB/s": KIB**2, "rsec/s": SECTOR, "kB_read/s": KIB, "MB_read/s": KIB**2}
-_IOSTAT_WRITE = {"wkB/s": KIB, "wMB/s": KIB**2, "wsec/s": SECTOR, "kB_wrtn/s": KIB, "MB_wrtn/s": KIB**2}
+_IOSTAT_READ = {"rkB/s": KIB, "rMB/s": MIB, "rsec/s": SECTOR, "kB_read/s": KIB, "MB_read/s": MIB}
+_IOSTAT_WRITE = {"wkB/s": KIB, "wMB/s": MIB, "wsec/s": SECTOR, "kB_wrtn/s": KIB, "MB_wrtn/s": MIB}
 
 
 def parse_iostat(text: str, device: str, interval_s: float, name: str) -> tuple[Rate, ...]:
     """`iostat -x INTERVAL` (or `-d`, with `-m` or without). The first report is the mean since boot and is left out.
 
-    Raises TraceError where the device does not occur twice.
+    A report without the device shows that it was quiet (`iostat -z`). Raises TraceError where there are fewer than 3.
     """
     heads: list[str] = []
     reports: list[tuple[float, float]] = []
     seen: set[str] = set()
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if words and words[0].rstrip(":") == "Device":
             heads = words
+            reports.append((0.0, 0.0))
         elif heads and words and len(words) == len(heads):
             seen.add(words[0])
             if words[0] == device:
-                reports.append(_iostat_line(dict(zip(heads, words, strict=True)), name))
-    if len(reports) < 3:
+                reports[-1] = _iostat_line(dict(zip(heads, words, strict=True)), name, number)
+    if len(reports) < 3 or device not in seen:
         known = ", ".join(sorted(seen)) or "none"
         raise TraceError(
-            f"{name} holds {len(reports)} reports of {device}: at least 3 are needed (devices in it: {known}); name "
-            "another with --device"
+            f"{name} holds {len(reports) if device in seen else 0} reports of {device}: at least 3 are needed "
+            f"(devices in it: {known}); name another with --device"
         )
     return tuple(Rate(n * interval_s, interval_s, read, write) for n, (read, write) in enumerate(reports[1:]))
 
 
-def _iostat_line(row: Mapping[str, str], name: str) -> tuple[float, float]:
+def _iostat_line(row: Mapping[str, str], name: str, line: int) -> tuple[float, float]:
     found = []
     for columns in (_IOSTAT_READ, _IOSTAT_WRITE):
         column = next((c for c in columns if c in row), None)
         if column is None:
             raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`")
-        try:
-            found.append(float(row[column].replace(",", ".")) * columns[column] / MB)
-        except ValueError:
-            raise TraceError(f"{name}: {row[column]!r} is no number") from None
+        found.append(_number(row[column].replace(",", "."), name, line) * columns[column] / MB)
     return found[0], found[1]
 
 
@@ -160,13 +178,16 @@ def _iostat_line(row: Mapping[str, str], name: str) -> tuple[float, float]:
 def parse_fio(text: str, name: str) -> tuple[Rate, ...]:
     """A log of `--write_bw_log` with `--log_avg_msec`: `ms, KiB/s, direction (0 read, 1 write), ...` per line.
 
-    fio writes a line at the end of each window, one for each direction. Raises TraceError.
+    fio writes a line at the end of each window, one for each direction; its fourth column, the size of a request, is 0
+    there. Raises TraceError.
     """
     windows: dict[float, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for number, line in enumerate(text.splitlines(), 1):
         cells = [c.strip() for c in line.split(",")]
         if len(cells) < 3 or cells[2] not in ("0", "1", "2"):
             raise TraceError(f"{name}, line {number} is no line of a fio bandwidth log: {line[:60]!r}")
+        if len(cells) > 3 and cells[3] != "0":
+            raise TraceError(f"{name}, line {number} is of a single request: run fio with --log_avg_msec=1000")
         if cells[2] != "2":  # trims move no data
             ended_s = _number(cells[0], name, number) / 1000
             windows[ended_s][int(cells[2])] += _number(cells[1], name, number) * KIB / MB
@@ -183,22 +204,52 @@ def parse_fio(text: str, name: str) -> tuple[Rate, ...]:
 
 # device cpu sequence time pid action rwbs sector + blocks [process]
 _BLKPARSE = re.compile(
-    r"^\s*\d+,\d+\s+\d+\s+\d+\s+(?P<at>\d+\.\d+)\s+\d+\s+C\s+(?P<rwbs>\S+)\s+\d+\s+\+\s+(?P<blocks>\d+)"
+    r"^\s*(?P<device>\d+,\d+)\s+\d+\s+\d+\s+(?P<at>\d+\.\d+)\s+\d+\s+C\s+(?P<rwbs>\S+)\s+\d+\s+\+\s+(?P<blocks>\d+)"
 )
+_BTT = re.compile(r"^\s*(?P<at>\d+)\s+(?P<mib>\d+\.\d+)\s*$")
 
 
-def parse_blkparse(text: str, name: str, step_s: float = 1.0) -> tuple[Rate, ...]:
-    """The text of `blkparse`: completed requests (action C), summed up per `step_s`. Raises TraceError."""
-    moved: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for line in text.splitlines():
+def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
+    """The text of `blkparse`: completed requests (action C), summed up per second. Raises TraceError.
+
+    A device is named as `8,0`. One that lies on another is traced beside it, so that their sum counts bytes twice.
+    """
+    moved: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
+    for number, line in enumerate(text.splitlines(), 1):
         match = _BLKPARSE.match(line)
         if match is None or "D" in match["rwbs"]:  # a discard moves no data
             continue
-        is_write = "W" in match["rwbs"]
-        moved[int(float(match["at"]) / step_s)][is_write] += int(match["blocks"]) * SECTOR
+        second, is_write = int(_number(match["at"], name, number)), "W" in match["rwbs"]
+        moved[match["device"]][second][is_write] += _number(match["blocks"], name, number) * SECTOR / MB
     if not moved:
         raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints")
-    return tuple(Rate(n * step_s, step_s, *(b / MB / step_s for b in moved[n])) for n in range(max(moved) + 1))
+    return _seconds((n, read, write) for n, (read, write) in sorted(_of_device(moved, device, name).items()))
+
+
+def parse_btt(text: str, name: str) -> tuple[Rate, ...]:
+    """A file `*_mbps_fp.dat` of btt: second and MiB, where there were any. Raises TraceError.
+
+    It does not tell the directions apart: all counts as written.
+    """
+    found: dict[int, float] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = _BTT.match(line)
+        if match is None:
+            raise TraceError(f"{name}, line {number} is no line of btt's *_mbps_fp.dat: {line[:60]!r}")
+        found[int(_number(match["at"], name, number))] = _number(match["mib"], name, number) * MIB / MB
+    return _seconds((n, 0.0, mb) for n, mb in sorted(found.items()))
+
+
+def _seconds(moved: Iterable[tuple[int, float, float]]) -> tuple[Rate, ...]:
+    """From seconds in which something was moved, and MB read and written; between them it was quiet."""
+    rates: list[Rate] = []
+    end = 0
+    for at, read, write in moved:
+        if at > end:
+            rates.append(Rate(end, at - end, 0.0, 0.0))
+        rates.append(Rate(at, 1.0, read, write))
+        end = at + 1
+    return tuple(rates)
 
 
 # --- any of them -------------------------------------------------------------------------------------------
@@ -207,17 +258,23 @@ READERS: Mapping[str, Callable[[str, str, float, str], tuple[Rate, ...]]] = {
     "csv": parse_csv,
     "iostat": parse_iostat,
     "fio": lambda text, device, interval_s, name: parse_fio(text, name),
-    "blkparse": lambda text, device, interval_s, name: parse_blkparse(text, name),
+    "blkparse": lambda text, device, interval_s, name: parse_blkparse(text, device, name),
+    "btt": lambda text, device, interval_s, name: parse_btt(text, name),
 }
+WITHOUT_DEVICES = {"fio", "btt"}
 
 
-def read(path: Path, form: str = "auto", device: str = "", interval_s: float = 1.0) -> tuple[Rate, ...]:
-    """A trace in one of READERS' formats. Raises TraceError."""
+def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> tuple[Rate, ...]:
+    """A trace in one of READERS' formats. `interval_s` is iostat's, 1 where it is None. Raises TraceError."""
     text = _text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
         raise TraceError(f"{path} is of iostat: name the device with --device")
-    rates = READERS[form](text, device, interval_s, str(path))
+    if form in WITHOUT_DEVICES and device:
+        raise TraceError(f"{path} is of {form} and names no devices: leave --device out")
+    if form != "iostat" and interval_s is not None:
+        raise TraceError(f"{path} is of {form} and has times of its own: leave --interval out")
+    rates = READERS[form](text, device, 1.0 if interval_s is None else interval_s, str(path))
     if not any(r.total_mb_s > 0 for r in rates):
         raise TraceError(f"{path} shows no throughput at all")
     return rates
@@ -226,19 +283,25 @@ def read(path: Path, form: str = "auto", device: str = "", interval_s: float = 1
 def guess(text: str) -> str:
     """The format by how the text begins."""
     head = text[:4000]
+    first = head.partition("\n")[0]
     if "Device" in head and "/s" in head:
         return "iostat"
-    if "write_mb_s" in head.partition("\n")[0]:
+    if "write_mb_s" in first:
         return "csv"
     if any(_BLKPARSE.match(line) for line in head.splitlines()):
         return "blkparse"
+    if _BTT.match(first):
+        return "btt"
     return "fio" if re.match(r"^\s*\d+\s*,\s*\d+\s*,\s*[012]\s*,", head) else "csv"
 
 
 def _text(path: Path) -> str:
+    """A byte order mark, which some spreadsheets write, is no part of it."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise TraceError(f"{path} is larger than {MOST_BYTES // 1024**2} MiB: cut it, or sample it more rarely")
-        return path.read_text(encoding="utf-8", errors="replace")
+        with path.open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(raw) > MOST_BYTES:
+        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample it more rarely")
+    return raw.decode("utf-8-sig", errors="replace")

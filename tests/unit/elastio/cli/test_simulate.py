@@ -81,6 +81,20 @@ def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> No
     [
         (["--policy", "x:colour=1"], 2, "colour is no setting of a policy"),
         (["--policy", "x:hold_s"], 2, "write NAME:key=number"),
+        (["--policy", "x:hold_s=1,hold_s=2"], 2, "names a setting twice"),
+        (["--policy", "x:hold_s=1", "--policy", "x:"], 2, "x is given twice"),
+        (["--policy", "x:utilization_threshold=50"], 2, "policy.utilization_threshold is 50.0; allowed"),
+        (["--policy", "x:initial_size_gib=1e300"], 2, "cache.initial_size_gib is 1e+300; allowed"),
+        (["--faults", "create#1=throttle"], 2, "--faults is for experiments, not for a trace"),
+        (["--experiment", "cm1"], 2, "--experiment is for experiments, not for a trace"),
+        (["--device", "sda"], 1, "names no devices: leave --device out"),
+        (["--interval", "5"], 1, "has times of its own: leave --interval out"),
+        (["--modify-gap-h", "1e308"], 2, "--modify-gap-h"),
+        (["--per-gb-hour", "1e308"], 2, "--per-gb-hour"),
+        (["--backing-mb-s", "1e-300"], 2, "--backing-mb-s"),
+        (["--size-gib", "1e300"], 2, "--size-gib"),
+        (["--initial-gib", "1e300"], 2, "--initial-gib"),
+        (["--interval", "1e300"], 2, "--interval"),
         (["--format", "fio"], 1, "is no line of a fio bandwidth log"),
         (["--format", "iostat"], 1, "name the device with --device"),
     ],
@@ -91,3 +105,32 @@ def test_a_wrong_question_about_a_trace_is_one_sentence(
     result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *options])
     assert result.exit_code == code
     assert sentence in result.output
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--png", "x.png"),
+        ("--policy", "a:hold_s=1"),
+        ("--currency", "EUR"),
+        ("--per-gb-hour", "1"),
+        ("--per-mb-s-hour", "1"),
+        ("--modify-gap-h", "1"),
+        ("--format", "csv"),
+        ("--device", "sda"),
+        ("--interval", "1"),
+        ("--saturated", "33"),
+    ],
+)
+def test_what_only_a_trace_needs_is_refused_without_one(given: tuple[str, str]) -> None:
+    result = CliRunner().invoke(main, [*QUICK, *given])
+    assert result.exit_code == 2
+    assert f"{given[0]} is for --trace" in result.output
+
+
+def test_a_trace_that_would_run_for_ever_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("seconds,read_mb_s,write_mb_s\n0,0,1\n1e11,0,1\n")
+    result = CliRunner().invoke(main, ["simulate", "--trace", str(tmp_path / "t.csv")])
+    assert result.exit_code == 1
+    assert result.output.count("\n") == 1
+    assert "at most 31 days are replayed" in result.output

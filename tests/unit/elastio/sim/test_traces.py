@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from elastio.sim.traces import Rate, TraceError, guess, parse_blkparse, parse_csv, parse_fio, parse_iostat, read
+from elastio.sim.traces import (
+    Rate,
+    TraceError,
+    guess,
+    parse_blkparse,
+    parse_btt,
+    parse_csv,
+    parse_fio,
+    parse_iostat,
+    read,
+)
 
 CSV = "seconds,read_mb_s,write_mb_s\n0,0,1\n2,10,20\n5,0,0\n"
 EXPORTED = """device_uuid,begun,begun_wall,seconds,read_mb_s,write_mb_s
@@ -28,7 +38,8 @@ Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB
 bcache0          5.00   1000.00     0.00   0.00    0.00     0.00    0.00      0.00     0.00   1.00
 vdb              0.00      0.00     0.00   0.00    0.00     0.00    0.00      0.00     0.00   0.00
 """
-FIO = "1000, 97656, 1, 1048576, 0\n1000, 1000, 0, 1048576, 0\n2000, 48828, 1, 1048576, 0\n"
+FIO = "1000, 97656, 1, 0, 0\n1000, 1000, 0, 0, 0\n2000, 48828, 1, 0, 0\n"
+BTT = "0 95.367432\n1 0.953674\n4 9.536743\n"
 BLKPARSE = """  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]
   8,0    3        2     0.100000000     0  C   W 223490 + 2048 [0]
   8,0    1        3     0.900000000     0  C  RA 223490 + 1024 [0]
@@ -59,9 +70,33 @@ def test_one_of_several_devices_has_to_be_named() -> None:
     assert parse_csv(two, "u-2", 1.0, "t") == (Rate(0, 1, 0, 7),)
 
 
+@pytest.mark.parametrize("order", ["u-1,u-2", "u-2,u-1"])
+def test_a_device_that_is_the_last_column_is_told_apart(order: str) -> None:
+    first, second = order.split(",")
+    text = f"begun_wall,seconds,read_mb_s,write_mb_s,device_uuid\n0,1,0,5,{first}\n0,1,0,7,{second}\n"
+    assert parse_csv(text, "u-2", 1.0, "t") == (Rate(0, 1, 0, 7 if second == "u-2" else 5),)
+
+
+def test_the_only_device_may_be_named_or_not() -> None:
+    assert parse_csv(EXPORTED, "u-1", 1.0, "t") == parse_csv(EXPORTED, "", 1.0, "t")
+    assert parse_blkparse(BLKPARSE, "8,0", "t") == parse_blkparse(BLKPARSE, "", "t")
+
+
+def test_a_byte_order_mark_and_other_line_ends_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
+    assert read(tmp_path / "t.csv") == parse_csv(CSV, "", 1.0, "t")
+
+
 def test_iostat_is_read_without_its_first_report() -> None:
     found = parse_iostat(IOSTAT, "bcache0", 2.0, "t")
     assert found == (Rate(0, 2, 0, 100.0), Rate(2, 2, 1.024, 0))
+
+
+def test_an_iostat_report_without_the_device_shows_that_it_was_quiet() -> None:
+    head, *reports = IOSTAT.split("\n\n")
+    busy, quiet = reports[1], "\n".join(line for line in reports[2].splitlines() if "bcache0" not in line)
+    found = parse_iostat("\n\n".join((head, reports[0], busy, quiet, busy)), "bcache0", 1.0, "t")
+    assert [r.write_mb_s for r in found] == [100.0, 0.0, 100.0]
 
 
 def test_fio_windows_hold_both_directions() -> None:
@@ -73,13 +108,31 @@ def test_fio_windows_hold_both_directions() -> None:
 
 
 def test_blkparse_sums_what_was_completed() -> None:
-    found = parse_blkparse(BLKPARSE, "t")
+    found = parse_blkparse(BLKPARSE, "", "t")
     assert [r.write_mb_s for r in found] == pytest.approx([1.048576, 0, 2.097152])
     assert [r.read_mb_s for r in found] == pytest.approx([0.524288, 0, 0])
 
 
+def test_blkparse_counts_the_device_that_is_named() -> None:
+    mapped = BLKPARSE + BLKPARSE.replace("  8,0 ", "253,0 ").replace("+ 2048", "+ 1024")
+    assert [r.write_mb_s for r in parse_blkparse(mapped, "253,0", "t")] == pytest.approx([0.524288, 0, 2.097152])
+
+
+def test_a_long_pause_in_blkparse_is_one_stretch() -> None:
+    late = BLKPARSE + "  8,0 1 6 99999999999.5 0 C WS 223490 + 4096 [0]\n"
+    found = parse_blkparse(late, "", "t")
+    assert [(r.at_s, r.seconds) for r in found] == [(0, 1), (1, 1), (2, 1), (3, 99999999996), (99999999999, 1)]
+
+
+def test_btt_tells_the_seconds_in_which_something_was_moved() -> None:
+    found = parse_btt(BTT, "t")
+    assert [(r.at_s, r.seconds) for r in found] == [(0, 1), (1, 1), (2, 2), (4, 1)]
+    assert [r.write_mb_s for r in found] == pytest.approx([100, 1, 0, 10], rel=1e-5)
+
+
 @pytest.mark.parametrize(
-    ("text", "form"), [(CSV, "csv"), (EXPORTED, "csv"), (IOSTAT, "iostat"), (FIO, "fio"), (BLKPARSE, "blkparse")]
+    ("text", "form"),
+    [(CSV, "csv"), (EXPORTED, "csv"), (IOSTAT, "iostat"), (FIO, "fio"), (BLKPARSE, "blkparse"), (BTT, "btt")],
 )
 def test_the_format_is_found_out(text: str, form: str) -> None:
     assert guess(text) == form
@@ -93,13 +146,28 @@ def test_the_format_is_found_out(text: str, form: str) -> None:
         ("seconds,read_mb_s,write_mb_s\n0,0,1\n0,0,1\n", "csv", "", "its times must rise, 0 s does not"),
         ("seconds,read_mb_s,write_mb_s\n0,0,x\n1,0,1\n", "csv", "", "line 2: 'x' is no number"),
         ("seconds,read_mb_s,write_mb_s\n0,0,-1\n1,0,1\n", "csv", "", "line 2: -1 is not allowed"),
-        ("seconds,read_mb_s,write_mb_s\n0,0\n1,0,1\n", "csv", "", "line 2: None is no number"),
+        ("seconds,read_mb_s,write_mb_s\n0,0\n1,0,1\n", "csv", "", "line 2 has not the 3 columns"),
         (EXPORTED + "u-1,x,1121.5,1,0,1\n", "csv", "", "its rows must follow each other"),
         (IOSTAT, "iostat", "sdz", r"0 reports of sdz: at least 3 .*devices in it: bcache0, vdb"),
         (IOSTAT, "iostat", "", "name the device with --device"),
         ("Device tps\nsda 1\nsda 1\nsda 1\n", "iostat", "sda", "has no column of throughput"),
         ("1000, 5, 7, 1\n", "fio", "", "line 1 is no line of a fio bandwidth log"),
-        ("1000, 5, 1, 1\n", "fio", "", "holds 1 windows"),
+        ("1000, 5, 1, 0\n", "fio", "", "holds 1 windows"),
+        (FIO + "2001, 5, 1, 4096, 0\n", "fio", "", "line 4 is of a single request: run fio with --log_avg_msec"),
+        ("0 1.5\nx\n", "btt", "", "line 2 is no line of btt"),
+        (BTT, "auto", "8,0", "is of btt and names no devices: leave --device out"),
+        (FIO, "auto", "sda", "is of fio and names no devices: leave --device out"),
+        (CSV, "csv", "sda", "t names no devices: leave --device out"),
+        (EXPORTED, "csv", "sda", r"holds 1 device: name one with --device \(u-1\)"),
+        (BLKPARSE, "blkparse", "8,1", r"holds 1 device: name one with --device \(8,0\)"),
+        (BLKPARSE + BLKPARSE.replace("8,0", "253,0"), "blkparse", "", r"holds 2 devices: .* \(253,0, 8,0\)"),
+        (BLKPARSE + f"8,0 1 6 {'9' * 400}.5 0 C W 1 + 8 [0]\n", "blkparse", "", "line 8: 9+.5 is not allowed"),
+        (EXPORTED + "u-2,x,1\n", "csv", "", "line 5 has not the 6 columns of its head"),
+        ("seconds,read_mb_s,write_mb_s\n0,0,1\n1,0,0,5\n", "csv", "", "line 3 has not the 3 columns of its head"),
+        ('seconds,read_mb_s,write_mb_s\n0,0,"' + "1" * 150_000, "csv", "", "is no CSV: field larger than field limit"),
+        (IOSTAT.replace("97656.25", "nan"), "iostat", "bcache0", "line 8: nan is not allowed"),
+        (IOSTAT.replace("97656.25", "-1"), "iostat", "bcache0", "line 8: -1 is not allowed"),
+        (IOSTAT.replace("97656.25", "1e300"), "iostat", "bcache0", "line 8: 1e300 is not allowed"),
         ("nothing\n", "blkparse", "", "holds no completed request"),
         ("seconds,read_mb_s,write_mb_s\n0,0,0\n1,0,0\n", "csv", "", "shows no throughput at all"),
     ],
@@ -108,6 +176,20 @@ def test_refuses_what_is_no_trace(text: str, form: str, device: str, sentence: s
     (tmp_path / "t").write_text(text)
     with pytest.raises(TraceError, match=sentence):
         read(tmp_path / "t", form, device)
+
+
+def test_a_file_without_an_end_is_one_sentence() -> None:
+    with pytest.raises(TraceError, match="/dev/zero is larger than 256 MiB"):
+        read(Path("/dev/zero"))
+
+
+def test_only_iostat_needs_to_be_told_its_interval(tmp_path: Path) -> None:
+    (tmp_path / "io").write_text(IOSTAT)
+    assert [r.seconds for r in read(tmp_path / "io", device="bcache0")] == [1, 1]
+    assert [r.seconds for r in read(tmp_path / "io", device="bcache0", interval_s=5.0)] == [5, 5]
+    (tmp_path / "t.csv").write_text(CSV)
+    with pytest.raises(TraceError, match="is of csv and has times of its own: leave --interval out"):
+        read(tmp_path / "t.csv", interval_s=5.0)
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
