@@ -57,7 +57,7 @@ def _finite(text: str) -> float:
     return number
 
 
-MB_S = Finite(min=0.1, max=1e6)
+MB_S = Finite(min=1, max=1e6)
 SIZE = Finite(min=1, max=whatif.LARGEST_GIB)
 PRICE = Finite(min=0, max=1e6)
 DAY = Finite(min=0, max=86400)

@@ -110,7 +110,7 @@ def _number(text: str, name: str, line: int) -> float:
     except ValueError:
         raise TraceError(f"{name}, line {line}: {text!r} is no number") from None
     if not 0 <= value < 1e12:
-        raise TraceError(f"{name}, line {line}: {text} is not allowed: times and rates are at least 0")
+        raise TraceError(f"{name}, line {line}: {text} is not allowed: times and rates are from 0 to 1e12")
     return value
 
 

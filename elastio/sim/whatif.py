@@ -196,7 +196,7 @@ def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
     if not question.with_timeline:
         simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
     simulation.run_until(lambda: load.done, _limit_s(question))
-    simulation.run_until_settled(_limit_s(question))
+    simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
     seconds = load.stats.finished_s or 0.0
     offset = world.clock.wall() - world.clock.elapsed()
     phases = tuple(phase_of(c, offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None)

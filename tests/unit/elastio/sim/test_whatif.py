@@ -175,3 +175,8 @@ def test_the_timeline_is_kept_where_it_is_wanted() -> None:
     burst = Demand(0, 500 * MB, 0)
     assert len(answer(question(burst)).policies[0].timeline) > 20
     assert answer(question(burst, with_timeline=False)).policies[0].timeline == ()
+
+
+def test_a_run_waits_for_an_inactivity_delay_that_outlasts_the_trace() -> None:
+    found = answer(question(Demand(0, 500 * MB, 0), inactivity_delay_s=5000.0))
+    assert found.policies[0].phases[0].held_s > 5000
