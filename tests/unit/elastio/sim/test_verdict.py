@@ -57,6 +57,12 @@ def test_a_volume_that_is_hardly_faster_does_not_beat_a_policy_that_costs_less_t
     assert "3% cheaper than modified" in verdict
 
 
+def test_a_price_that_is_hardly_higher_counts_as_the_same() -> None:
+    verdict, worth_it = judge((SLOW, FAST, outcome("modified", 980, 930)), (outcome("adaptive", 600, 1005),))
+    assert worth_it
+    assert "40% faster than the slow volume at +0.5% AGBs, and 8% dearer than modified" in verdict
+
+
 def test_what_costs_nothing_beats_every_price() -> None:
     modified = outcome("modified", 800, 900)
     verdict, worth_it = judge((SLOW, FAST, modified), (outcome("adaptive", 600, 1100),))

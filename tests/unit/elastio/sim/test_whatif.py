@@ -93,9 +93,9 @@ def test_a_quiet_trace_is_not_worth_it() -> None:
 
 
 def test_a_load_that_never_pauses_is_not_worth_it() -> None:
-    found = answer(question(Demand(0, 12 * GB, 0)))
+    found = answer(question(Demand(0, 12 * GB, 0), tariff=Tariff("EUR")))
     assert not found.worth_it
-    assert "take a faster volume all day; that way is 75% faster" in found.verdict
+    assert "take a faster volume all day; that way is 75% faster than the slow volume at -35.9% EUR" in found.verdict
 
 
 def test_a_price_list_of_ones_own_counts() -> None:
