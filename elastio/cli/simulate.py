@@ -109,7 +109,11 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
         if options["trace"] is not None:
             _trace(options)
             return
-        found = compare(_experiment(options))
+        experiment = _experiment(options)
+        whatif.require_sold(experiment.policy(""))
+        found = compare(experiment)
+    except ConfigError as error:
+        raise click.UsageError(f"the agent cannot run so: {error}") from error
     except TimeoutError as error:
         raise ElastioError(f"the simulated run did not end: {error}") from error
     click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _text(found))
@@ -159,10 +163,7 @@ def _trace(options: Mapping[str, Any]) -> None:
     if LONG_S < question.slow_s <= whatif.MOST_S:
         runs = 2 + len(question.policies)
         click.echo(f"elastio: replaying {format_duration(question.slow_s)} on {runs} volumes takes a while", err=True)
-    try:
-        found = whatif.answer(question)
-    except ConfigError as error:
-        raise click.UsageError(f"--policy: {error}") from error
+    found = whatif.answer(question)
     if options["png"] is not None:
         _draw(found, options["png"])
     click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _answer_text(found, options["currency"]))

@@ -12,7 +12,7 @@ from elastio.errors import ConfigError
 from elastio.policy import Caps, Policy
 from elastio.sim.experiment import phase_of
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.provider import LARGEST_BYTES
+from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryBooks
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
@@ -80,7 +80,7 @@ class Question:
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
         """The agent's settings with one policy's changes, as a configuration would make them.
 
-        Raises ConfigError for a key or a value that no configuration may hold.
+        Raises ConfigError for a key or a value that no configuration may hold, and for a cache that is not sold.
         """
         document: dict[str, dict[str, object]] = {
             "device": {"backing_uuid": backing_uuid, "bandwidth_mb_s": self.backing_mb_s},
@@ -94,7 +94,16 @@ class Question:
             document[KEYS[key]][key] = value
         first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
         document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
-        return replace(parse(document).policy(), marks=False, notice_poll_s=None)
+        return require_sold(replace(parse(document).policy(), marks=False, notice_poll_s=None))
+
+
+def require_sold(policy: Policy) -> Policy:
+    """The policy. Raises ConfigError where the simulated cloud sells no such caches: no boost would ever begin."""
+    mb_s = policy.bought_bandwidth_mb_s
+    if not SLOWEST_MB_S <= mb_s <= FASTEST_MB_S:
+        sold = f"{SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s"
+        raise ConfigError(f"a cache of {mb_s:g} MB/s, to write and to flush together, is not sold; allowed: {sold}")
+    return policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,12 @@ def test_a_volume_of_no_size_is_wrong_usage(option: str) -> None:
     assert CliRunner().invoke(main, ["simulate", option, "0"]).exit_code == 2
 
 
+def test_a_cache_that_no_cloud_sells_is_wrong_usage() -> None:
+    result = CliRunner().invoke(main, [*QUICK, "--cache-mb-s", "2000"])
+    assert result.exit_code == 2
+    assert "a cache of 2033 MB/s, to write and to flush together, is not sold; allowed: 1 to 1000 MB/s" in result.output
+
+
 def test_a_run_that_does_not_end_is_one_sentence() -> None:
     result = CliRunner().invoke(main, [*QUICK, "--faults", "detach#1+=refuse"])
     assert result.exit_code == 1

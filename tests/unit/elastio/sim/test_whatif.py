@@ -131,6 +131,8 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
         ({"initial_size_gib": 0.5}, r"initial_size_gib is 0.5; allowed: from cache.min_size_gib \(1\)"),
         ({"initial_size_gib": 1e18}, r"allowed: from cache.min_size_gib \(1\) to cache.max_size_gib \(16384\)"),
         ({"initial_size_gib": 1e300}, "initial_size_gib is 1e\\+300; allowed: a number above 0"),
+        ({"bandwidth_mb_s": 1e9}, r"a cache of 1e\+09 MB/s, .* is not sold; allowed: 1 to 1000"),
+        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, "a cache of 0.5 MB/s, .* is not sold"),
         ({"speed": 1.0}, "speed is no setting of a policy"),
     ],
 )
