@@ -69,7 +69,6 @@ class Question:
     tariff: Tariff = Tariff()
     modify_gap_s: float = 6 * 3600.0
     seed: int = 0
-
     with_timeline: bool = True
 
     @property
