@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from elastio.units import GB, MB, MIB
@@ -24,7 +25,7 @@ SPARE = 1.05
 class Writer:
     """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails.
 
-    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can.
+    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can. `sleep` None: until an interruption.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Writer:
         block_bytes: int = MIB,
         pace_mb_s: float = 0.0,
         now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
     ) -> None:
         self._folder = directory / FOLDER
         self._writers, self._block_bytes = writers, block_bytes
@@ -54,29 +55,40 @@ class Writer:
             )
 
     def write(self, dataset_bytes: int) -> float:
-        """Seconds from the first write to the return of the last fsync. The data is new each time."""
-        blocks = max(1, round(dataset_bytes / self._block_bytes / self._writers))
+        """Seconds from the first write to the return of the last fsync. The data is new each time.
+
+        Interrupted, or where one writer fails, the others end with the block that they are writing.
+        """
         try:
             self._folder.mkdir(exist_ok=True)
             with ThreadPoolExecutor(self._writers) as pool:
-                began = self._now()
-                shares = [pool.submit(self._share, number, blocks, began) for number in range(self._writers)]
-                for share in shares:
-                    share.result()
-                return self._now() - began
+                return self._write(pool, max(1, round(dataset_bytes / self._block_bytes / self._writers)))
         except OSError as error:
             raise CalibrationError(f"{self._folder} cannot be written: {error.strerror or error}") from error
+
+    def _write(self, pool: ThreadPoolExecutor, blocks: int) -> float:
+        stop, began = threading.Event(), self._now()
+        try:
+            shares = [pool.submit(self._share, number, blocks, began, stop) for number in range(self._writers)]
+            for share in as_completed(shares):
+                share.result()
+        except BaseException:  # an interruption too: the pool waits for its threads before anything else happens
+            stop.set()
+            raise
+        return self._now() - began
 
     def written_bytes(self, dataset_bytes: int) -> int:
         """What `write` really writes: whole blocks, the same for each writer."""
         return max(1, round(dataset_bytes / self._block_bytes / self._writers)) * self._block_bytes * self._writers
 
-    def _share(self, number: int, blocks: int, began: float) -> None:
+    def _share(self, number: int, blocks: int, began: float, stop: threading.Event) -> None:
         path = self._folder / f"writer-{number}"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             for index in range(blocks):
-                self._wait_until(began + (index + 1) * self._block_s)
+                self._wait_until(began + (index + 1) * self._block_s, stop)
+                if stop.is_set():
+                    return
                 view = memoryview(self._block)
                 while view:
                     view = view[os.write(descriptor, view) :]
@@ -84,11 +96,11 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _wait_until(self, made_at: float) -> None:
+    def _wait_until(self, made_at: float, stop: threading.Event) -> None:
         """A block is written when the application would have made it."""
         early_s = made_at - self._now() if self._block_s else 0.0
         if early_s > 0:
-            self._sleep(early_s)
+            (self._sleep or stop.wait)(early_s)
 
     def clean(self) -> None:
         """Remove what was written; nothing there is fine. Raises CalibrationError where it cannot be removed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -452,3 +453,35 @@ def test_writers_share_the_pace(tmp_path: Path) -> None:
     writer = Writer(tmp_path, 2, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=lambda s: None)
     assert writer._block_s == pytest.approx(0.5)
     assert Writer(tmp_path, 2)._block_s == 0.0
+
+
+class Interrupted:
+    """Interrupts the thread that waits for the writers, once they have written some blocks."""
+
+    def __init__(self, after_blocks: int) -> None:
+        self.after_blocks, self.blocks = after_blocks, 0
+
+    def sleep(self, _seconds: float) -> None:
+        self.blocks += 1
+        if self.blocks == self.after_blocks:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path: Path) -> None:
+    asked = Interrupted(after_blocks=10)
+    writer = Writer(tmp_path, 1, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=asked.sleep)
+    with pytest.raises(KeyboardInterrupt):
+        writer.write(4096 * 50_000)
+    assert 10 <= asked.blocks < 50_000
+    writer.clean()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_writer_that_fails_ends_the_others(tmp_path: Path) -> None:
+    (tmp_path / "elastio-calibration").mkdir()
+    (tmp_path / "elastio-calibration" / "writer-1").touch()
+    blocks: list[float] = []
+    writer = Writer(tmp_path, 2, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=blocks.append)
+    with pytest.raises(CalibrationError, match="cannot be written: File exists"):
+        writer.write(2 * 4096 * 50_000)
+    assert len(blocks) < 50_000
