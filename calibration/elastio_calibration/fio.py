@@ -59,7 +59,8 @@ class Fio:
         share = max(1, round(dataset_bytes / MIB / self._jobs)) * MIB
         argv = [
             *("fio", "--name=dataset", f"--directory={self._folder}", f"--rw={kind.rw}", f"--bs={kind.block_bytes}"),
-            *(f"--size={share}", f"--numjobs={self._jobs}", "--ioengine=psync"),
+            # Threads: processes of its own would go on when it is killed with a calibration that is told to end.
+            *(f"--size={share}", f"--numjobs={self._jobs}", "--ioengine=psync", "--thread"),
             *("--end_fsync=1", "--fallocate=none", "--randrepeat=0", "--output-format=json"),
         ]
         try:

@@ -28,7 +28,7 @@ from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
 from elastio_calibration.schedule import WRITE, Schedule, Wanted
-from elastio_calibration.station import Boost, check_sizes
+from elastio_calibration.station import Boost, check_sizes, ending_with
 from elastio_calibration.writer import Writer
 
 # Each look takes an emulated processor a part of a second, which the flush that is measured could use.
@@ -187,11 +187,9 @@ class LiveStation:
         if wanted.pattern == WRITE:
             return
         self.pause()
-        try:
+        with ending_with(self.resume):
             self._ports.fio.lay_out(wanted.dataset_bytes)
             self.rest(limit_s)
-        finally:
-            self.resume()
 
     def write(self, wanted: Wanted) -> float:
         """See `Station`."""

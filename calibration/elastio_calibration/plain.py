@@ -68,9 +68,9 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         return value if isinstance(value, kind) else build(kind, value)
     if issubclass(kind, Enum):
         return kind(value)
-    if kind is str:
-        if not isinstance(value, str):
-            raise ValueError(f"{name} is no text")
+    if kind in (str, bool):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} is no text" if kind is str else f"{name} is neither true nor false")
         return value
     return _number(name, value, is_whole=kind is int)
 

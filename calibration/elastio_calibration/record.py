@@ -23,6 +23,7 @@ from elastio_calibration.schedule import Schedule, Wanted
 
 FORMAT = "elastio-calibration-record"
 VERSION = 1
+AGENT = "agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """What a run found the agent with, and gives back at its end. `learned_bytes` None: it had learned nothing."""
+
+    learned_bytes: int | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """A record as read."""
+    """A record as read. `before`: what a run that was cut off has not given back."""
 
     header: Header
     entries: tuple[Entry, ...]
+    before: Before | None = None
 
     def measurements(self) -> tuple[Measurement, ...]:
         return tuple(e.measurement for e in self.entries if e.measurement is not None)
@@ -97,6 +107,10 @@ class RecordFile:
     def append(self, entry: Entry) -> None:
         self._write({"kind": "measurement", **asdict(entry)})
 
+    def keep(self, before: Before | None) -> None:
+        """What the agent gets back, should this run be cut off; None: it was given back."""
+        self._write({"kind": AGENT, "before": None if before is None else asdict(before)})
+
     def _write(self, document: dict[str, Any]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,16 +155,18 @@ def _document(path: Path, number: int, line: str) -> dict[str, Any]:
 def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
     with _damaged(path, 1):
         header = _header(documents[0])
-    prices, entries = header.prices, []
+    prices, before, entries = header.prices, None, []
     for number, document in enumerate(documents[1:], 2):
         with _damaged(path, number):
             if document.get("kind") == "measurement":
                 entries.append(_entry(document))
             elif document.get("kind") == "prices":
                 prices = build(Prices, {key: value for key, value in document.items() if key != "kind"})
+            elif document.get("kind") == AGENT:
+                before = None if document["before"] is None else build(Before, document["before"])
             else:
                 raise ValueError(f"its kind is {document.get('kind')!r}")
-    return Record(replace(header, prices=prices), tuple(entries))
+    return Record(replace(header, prices=prices), tuple(entries), before)
 
 
 @contextmanager

@@ -16,10 +16,12 @@ from elastio.policy import Policy
 from elastio.units import GB, format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Measurement, Setup
-from elastio_calibration.record import Entry, Header, RecordFile
+from elastio_calibration.record import Before, Entry, Header, RecordFile
 from elastio_calibration.schedule import Schedule, Wanted, estimate, expected_s
 
 TRIES = 2
+# Load that is still there so long after everything was removed is somebody else's.
+LEAVE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def calibrate(station: Station, schedule: Schedule, file: RecordFile, say: Calla
     left = record.left(schedule)
     total, pace = len(schedule.rounds()), 1.0
     conditions = record.header.conditions
-    with _as_it_was(station):
+    with _as_it_was(station, file, record.before, say):
         for number, wanted in enumerate(left):
             rest_s = estimate(left[number:], conditions, None).seconds * pace
             done = total - len(left) + number
@@ -126,7 +128,7 @@ def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) ->
         try:
             made = measure(station, wanted, limit_s=600 + 10 * expected)
         except CalibrationError as error:
-            failure = str(error)
+            failure = "; ".join([str(error), *notes_of(error)])
             file.append(Entry(wanted, None, station.now() - began, failure))
             continue
         entry = Entry(wanted, made, station.now() - began)
@@ -138,7 +140,7 @@ def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) ->
 def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
     """Raises CalibrationError when the boost did not come about as it should."""
     station.rest(limit_s)
-    try:
+    with ending_with(station.clean):
         station.prepare(wanted, limit_s)
         if wanted.setup is Setup.STATIC_SLOW:
             seconds = _without_agent(station, wanted, limit_s)
@@ -149,22 +151,18 @@ def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
         station.rest(limit_s)
         boosts = station.boosts_since(mark)
         learned = station.learned_bytes() or 0
-    finally:
-        station.clean()
     return _measured(wanted, seconds, boosts, learned)
 
 
 def _without_agent(station: Station, wanted: Wanted, limit_s: float) -> float:
     """Seconds that the slow volume alone needs. The agent goes on again when what was written is gone."""
     station.pause()
-    try:
-        try:
-            return station.write(wanted)
-        finally:
-            station.clean()
-            station.rest(limit_s)
-    finally:
-        station.resume()
+    with (
+        ending_with(station.resume),
+        ending_with(lambda: station.rest(min(limit_s, LEAVE_S))),
+        ending_with(station.clean),
+    ):
+        return station.write(wanted)
 
 
 def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
@@ -192,20 +190,58 @@ def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned
 
 
 @contextmanager
-def _as_it_was(station: Station) -> Iterator[None]:
-    """Learned size and pause are the operator's: they come back, also when a measurement fails.
-
-    An agent that had learned nothing buys its initial size again, not what some measurement taught it.
-    """
-    learned, paused = station.learned_bytes(), station.is_paused()
-    if paused:
-        station.resume()
+def ending_with(step: Callable[[], None]) -> Iterator[None]:
+    """`step` follows in any case. What ended the block counts for more than an error of `step`, which is its note."""
     try:
         yield
-    finally:
-        station.learn(station.initial_bytes() if learned is None else learned)
-        if paused:
-            station.pause()
+    except BaseException as error:
+        try:
+            step()
+        except ElastioError as another:
+            error.add_note(str(another))
+        raise
+    step()
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """What else failed after it."""
+    return list(getattr(error, "__notes__", ()))
+
+
+@contextmanager
+def _as_it_was(
+    station: Station, file: RecordFile, cut_off: Before | None, say: Callable[[str], None]
+) -> Iterator[None]:
+    """Learned size and pause are the operator's: they come back, also when a measurement fails.
+
+    A process that is killed gives nothing back: `cut_off` is what the record says of such a run, and the agent gets
+    that. Raises CalibrationError where it does not take it.
+    """
+    if cut_off is not None:
+        say("an earlier run was cut off: at the end of this one the agent gets back what it had before that one")
+    before = cut_off or Before(station.learned_bytes(), station.is_paused())
+    file.keep(before)
+    with ending_with(lambda: _give_back(station, file, before)):
+        _set_paused(station, False)
+        yield
+
+
+def _give_back(station: Station, file: RecordFile, before: Before) -> None:
+    """An agent that had learned nothing buys its initial size again, not what some measurement taught it."""
+    try:
+        with ending_with(lambda: _set_paused(station, before.paused)):
+            station.learn(station.initial_bytes() if before.learned_bytes is None else before.learned_bytes)
+    except ElastioError as error:
+        told = "; ".join([str(error), *notes_of(error)])
+        raise CalibrationError(
+            f"the agent did not get back its learned size and its pause ({told}): the same command gives them back"
+        ) from error
+    file.keep(None)
+
+
+def _set_paused(station: Station, paused: bool) -> None:
+    if station.is_paused() != paused:
+        (station.pause if paused else station.resume)()
 
 
 def _shown(entry: Entry) -> str:

@@ -25,7 +25,8 @@ SPARE = 1.05
 class Writer:
     """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails.
 
-    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can. `sleep` None: until an interruption.
+    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can. `sleep` None: a wait that ends with an
+    interruption.
     """
 
     def __init__(

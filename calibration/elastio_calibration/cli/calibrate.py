@@ -22,7 +22,7 @@ from elastio_calibration.fio import PATTERNS, Fio
 from elastio_calibration.live import Labels, LiveStation, Ports, ledger_cycles, quoting, require_adaptive
 from elastio_calibration.record import Header, Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
-from elastio_calibration.station import Station
+from elastio_calibration.station import Station, notes_of
 from elastio_calibration.station import calibrate as run
 from elastio_calibration.target import require_target
 from elastio_calibration.writer import Writer
@@ -154,33 +154,60 @@ def _measure(app: App, station: Station, asked: Asked) -> None:
     station.check(plan)
     record = file.begin(station.header())
     left = record.left(plan)
-    if not left:
+    if not left and record.before is None:
         click.echo(f"{file.path} holds everything that was asked for")
         return
-    click.echo(_announce(record, plan, record.header), err=True)
-    if not (asked.yes or asked.sim):
-        if not app.is_terminal():
-            raise CalibrationError("volumes would be bought: confirm with --yes")
-        click.confirm("Go on?", abort=True, err=True)
+    if left:
+        click.echo(_announce(record, plan, record.header), err=True)
+        _require_consent(app, asked)
+    _run(station, plan, file)
+
+
+def _require_consent(app: App, asked: Asked) -> None:
+    """Raises CalibrationError where nobody can be asked."""
+    if asked.yes or asked.sim:
+        return
+    if not app.is_terminal():
+        raise CalibrationError("volumes would be bought: confirm with --yes")
+    click.confirm("Go on?", abort=True, err=True)
+
+
+def _run(station: Station, plan: Schedule, file: RecordFile) -> None:
+    """Raises ElastioError, for an interruption too; what else failed after it is told."""
     try:
-        with interrupted_by_sigterm():
+        with interrupted_by_signals():
             run(station, plan, file, lambda text: click.echo(text, err=True))
-    except KeyboardInterrupt:
-        raise ElastioError(f"interrupted; {file.path} keeps what was measured, the same command goes on") from None
+    except KeyboardInterrupt as stop:
+        kept = f"interrupted; {file.path} keeps what was measured, the same command goes on"
+        raise ElastioError("; ".join([kept, *notes_of(stop)])) from None
+    except ElastioError as error:
+        for note in notes_of(error):
+            click.echo(note, err=True)
+        raise
 
 
 @contextmanager
-def interrupted_by_sigterm() -> Iterator[None]:
-    """As by Ctrl-C: what was written goes, and the agent gets back its size and its pause."""
+def interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a run as Ctrl-C does: what was written goes, the agent gets back its size and its pause.
+
+    Only the first counts: a session that is dropped sends several, and the others would cut that short. A signal that
+    is ignored stays so (`nohup`).
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {n: handler for n in numbers if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
     try:
+        for number in before:
+            signal.signal(number, interrupt)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _announce(record: Record, plan: Schedule, header: Header) -> str:

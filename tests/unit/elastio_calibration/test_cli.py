@@ -21,10 +21,13 @@ from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB
 from elastio_calibration.cli import options
-from elastio_calibration.cli.calibrate import interrupted_by_sigterm
+from elastio_calibration.cli.calibrate import interrupted_by_signals
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.live import require_adaptive
 from elastio_calibration.profile import load as load_profile
+from elastio_calibration.record import Before, RecordFile, read
+from elastio_calibration.simulated import SimulatedStation
+from elastio_calibration.station import ending_with
 
 from .values import APP, Shell
 
@@ -63,7 +66,7 @@ def test_goes_on_where_it_stopped_and_runs_later_stages_from_the_record(elastio:
     again = calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     assert "holds everything that was asked for" in again.stdout
     lines = (tmp_path / "r.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "r.jsonl").write_text("".join(lines[:-1]))
+    (tmp_path / "r.jsonl").write_text("".join(lines[:-2]))  # the measurement, and what the agent got back
     more = calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     assert "1 of 6 measurements are left" in more.stderr
     formatted = elastio(
@@ -72,6 +75,32 @@ def test_goes_on_where_it_stopped_and_runs_later_stages_from_the_record(elastio:
     assert formatted.exit_code == 0
     assert len(load_profile(tmp_path / "q.json").measurements) == 6
     assert "set-up" in elastio("calibrate", "--stage", "study", "--record", tmp_path / "r.jsonl").stdout
+
+
+def test_what_a_killed_run_left_undone_is_made_good_although_nothing_is_left_to_measure(
+    elastio: Shell, tmp_path: Path
+) -> None:
+    calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
+    RecordFile(tmp_path / "r.jsonl").keep(Before(4 * GIB, False))
+    again = calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
+    assert again.exit_code == 0, again.output
+    assert again.stderr == (
+        "an earlier run was cut off: at the end of this one the agent gets back what it had before that one\n"
+    )
+    assert read(tmp_path / "r.jsonl").before is None
+
+
+def test_an_interrupted_run_is_one_sentence(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def terminated(_station: SimulatedStation, _wanted: object) -> float:
+        signal.raise_signal(signal.SIGTERM)
+        return 0.0
+
+    monkeypatch.setattr(SimulatedStation, "write", terminated)
+    result = calibrate(elastio, tmp_path, *SMALL)
+    assert result.exit_code == Exit.FAILED
+    assert result.stderr.splitlines()[-1] == (
+        f"elastio: interrupted; {tmp_path / 'r.jsonl'} keeps what was measured, the same command goes on"
+    )
 
 
 def test_what_was_calibrated_predicts_what_is_simulated(elastio: Shell, tmp_path: Path) -> None:
@@ -114,11 +143,34 @@ def test_the_simulator_refuses_what_it_has_no_model_of(option: str, value: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_calibration_that_is_terminated_ends_as_by_an_interrupt() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), interrupted_by_sigterm():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_does_not_cut_short_what_the_first_one_began() -> None:
+    cleaned = []
+
+    def clean() -> None:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+            cleaned.append(number)
+
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals(), ending_with(clean):
+        signal.raise_signal(signal.SIGHUP)
+    assert len(cleaned) == 3
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupted_by_signals():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: Path) -> None:

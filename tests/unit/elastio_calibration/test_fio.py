@@ -64,9 +64,11 @@ def test_what_measures_nothing_is_refused(text: str, sentence: str) -> None:
 def test_every_job_moves_its_share_over_the_files_that_were_laid_out(
     pattern: str, rw: str, block: int, tmp_path: Path
 ) -> None:
+    asked: list[Sequence[str]] = []
     calls: list[dict[str, Any]] = []
 
     def call(argv: Sequence[str], *, timeout_s: float) -> str:
+        asked.append(argv)
         given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
         calls.append(given)
         return printed(0, int(given["size"]) * int(given["numjobs"]))
@@ -80,6 +82,7 @@ def test_every_job_moves_its_share_over_the_files_that_were_laid_out(
     assert [laid_out[key] for key in same] == [ran[key] for key in same]
     assert int(ran["size"]) == 25 * MIB
     assert Path(ran["directory"]).parent == tmp_path
+    assert all("--thread" in argv for argv in asked)
 
 
 def test_a_program_that_is_missing_or_fails_is_one_sentence(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from elastio.units import GB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Price
-from elastio_calibration.record import Entry, Header, RecordFile, read
+from elastio_calibration.record import Before, Entry, Header, RecordFile, read
 from elastio_calibration.schedule import PRESETS, Preset, Wanted, estimate, schedule
 
 from .values import CONDITIONS, PRICES, measured
@@ -57,6 +57,33 @@ def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
     assert file.path.read_bytes() == whole
     file.append(Entry(POINT, measured(4, 6), 200.0))
     assert len(read(file.path).entries) == 2
+
+
+def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile) -> None:
+    file.begin(HEADER)
+    assert read(file.path).before is None
+    file.keep(Before(None, True))
+    file.append(Entry(POINT, measured(4, 6), 200.0))
+    assert file.begin(HEADER).before == Before(None, True)
+    file.keep(None)
+    found = read(file.path)
+    assert (found.before, len(found.entries)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "sentence"),
+    [
+        ('{"learned_bytes":1,"paused":"no"}', "paused is neither true nor false"),
+        ('{"learned_bytes":"1","paused":true}', "learned_bytes is no number"),
+        ("[]", "what should be before is no object"),
+    ],
+)
+def test_what_the_agent_would_get_back_is_checked(before: str, sentence: str, file: RecordFile) -> None:
+    file.begin(HEADER)
+    with file.path.open("a") as lines:
+        lines.write(f'{{"kind":"agent","before":{before}}}\n')
+    with pytest.raises(CalibrationError, match=f"is damaged in line 2: {sentence}"):
+        read(file.path)
 
 
 def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:

@@ -27,11 +27,11 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio
 from elastio_calibration.live import Labels, LiveStation, Ports
 from elastio_calibration.measurement import Measurement, Setup
-from elastio_calibration.record import RecordFile, read
-from elastio_calibration.schedule import Preset, Wanted, schedule
+from elastio_calibration.record import Before, RecordFile, read
+from elastio_calibration.schedule import Preset, Schedule, Wanted, schedule
 from elastio_calibration.simulated import SimulatedStation
 from elastio_calibration.simulated import machine as simulated_machine
-from elastio_calibration.station import Boost, calibrate, measure
+from elastio_calibration.station import Boost, calibrate, measure, notes_of
 from elastio_calibration.writer import Writer
 
 LIMIT_S = 3600.0
@@ -150,6 +150,86 @@ def test_a_point_that_fails_twice_ends_the_run_and_keeps_the_others(station: Sim
     assert station.learned_bytes() == 3 * GIB
     calibrate(station, plan, file, lambda _: None)
     assert len(read(file.path).measurements()) == 2
+
+
+@dataclass
+class Stopped:
+    """A station that is interrupted while it writes; then it cannot do what `fails` names."""
+
+    inner: SimulatedStation
+    fails: tuple[str, ...] = ()
+    writes: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        done = getattr(self.inner, name)
+
+        def refused(*given: object) -> Any:
+            if self.writes:
+                raise CalibrationError("that does not work")
+            return done(*given)
+
+        return refused if name in self.fails else done
+
+    def write(self, wanted: Wanted) -> float:
+        self.writes += 1
+        self.inner.world.workload = _endless()
+        self.inner.simulation.run_for(20)
+        raise KeyboardInterrupt
+
+
+ADAPTIVE = schedule(Preset((1,), (2 * GIB / GB,), 1), static=False)
+STATIC = Schedule((Wanted(GB),), 1)
+
+
+def test_an_interrupted_run_gives_the_agent_its_size_back_for_good(station: SimulatedStation, tmp_path: Path) -> None:
+    station.learn(3 * GIB)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(Stopped(station), ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
+    assert station.simulation.state.cycle is not None
+    station.rest(LIMIT_S)
+    assert [c.sold.size_bytes for c in station.books.rows.values()] == [2 * GIB]
+    assert station.learned_bytes() == 3 * GIB
+
+
+@pytest.mark.parametrize("plan", [ADAPTIVE, STATIC])
+@pytest.mark.parametrize("fails", [(), ("clean",), ("rest", "clean")])
+def test_nothing_is_tried_again_after_an_interruption(
+    plan: Schedule, fails: tuple[str, ...], station: SimulatedStation, tmp_path: Path
+) -> None:
+    station.learn(3 * GIB)
+    stopped, file = Stopped(station, fails), RecordFile(tmp_path / "r")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        calibrate(stopped, plan, file, lambda _: None)
+    assert stopped.writes == 1
+    assert (station.learned_bytes(), station.is_paused()) == (3 * GIB, False)
+    assert read(file.path).before is None
+    assert ("that does not work" in notes_of(caught.value)) == bool(fails)
+
+
+def test_what_the_agent_did_not_get_back_is_told_and_kept_in_the_record(
+    station: SimulatedStation, tmp_path: Path
+) -> None:
+    station.learn(3 * GIB)
+    station.pause()
+    file = RecordFile(tmp_path / "r")
+    with pytest.raises(KeyboardInterrupt) as caught:
+        calibrate(Stopped(station, ("learn",)), ADAPTIVE, file, lambda _: None)
+    (told,) = notes_of(caught.value)
+    assert "did not get back its learned size and its pause (that does not work)" in told
+    assert (station.learned_bytes(), station.is_paused()) == (2 * GIB, True)
+    assert read(file.path).before == Before(3 * GIB, True)
+
+
+def test_a_run_that_was_killed_is_made_good_by_the_next_one(station: SimulatedStation, tmp_path: Path) -> None:
+    file, said = RecordFile(tmp_path / "r"), list[str]()
+    file.begin(station.header())
+    file.keep(Before(3 * GIB, False))
+    station.learn(2 * GIB)
+    station.pause()
+    calibrate(station, ADAPTIVE, file, said.append)
+    assert said[0].startswith("an earlier run was cut off")
+    assert (station.learned_bytes(), station.is_paused()) == (3 * GIB, False)
+    assert read(file.path).before is None
 
 
 # --- through the control socket ------------------------------------------------------------------------------
