@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,10 +113,14 @@ class LiveStation:
             caches=tuple(dict.fromkeys(Price(q.spec.size_bytes, q.price_per_hour) for q in caches)),
         )
 
+    def claimed(self) -> AbstractContextManager[None]:
+        """See `Station`."""
+        return self._ports.writer.folder.claimed()
+
     def check(self, schedule: Schedule) -> None:
         """See `Station`: sizes against the configuration, room on the filesystem, boosts left today."""
         check_sizes(schedule, self._config.policy())
-        self._ports.writer.check(max(p.dataset_bytes for p in schedule.points))
+        self._ports.writer.folder.check(max(p.dataset_bytes for p in schedule.points))
         spend = self._status().spend
         boosts = sum(1 for _, point in schedule.rounds() if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
@@ -202,7 +206,8 @@ class LiveStation:
         return seconds * wanted.dataset_bytes / self._ports.writer.written_bytes(wanted.dataset_bytes)
 
     def clean(self) -> None:
-        self._ports.writer.clean()
+        with ending_with(self._ports.fio.folder.clean):
+            self._ports.writer.folder.clean()
 
     def mark(self) -> float:
         return self._ports.wall()

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from elastio_calibration.claim import claimed
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
 from elastio_calibration.plain import build, parse
@@ -104,6 +105,13 @@ class RecordFile:
         self._write(document)
         return Record(header, ())
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Nobody else measures into this record meanwhile. Raises CalibrationError where somebody does."""
+        self._make_folder()
+        with claimed(self.path, os.O_RDWR | os.O_CREAT):
+            yield
+
     def append(self, entry: Entry) -> None:
         self._write({"kind": "measurement", **asdict(entry)})
 
@@ -112,14 +120,20 @@ class RecordFile:
         self._write({"kind": AGENT, "before": None if before is None else asdict(before)})
 
     def _write(self, document: dict[str, Any]) -> None:
+        self._make_folder()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(document, separators=(",", ":")) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise CalibrationError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+    def _make_folder(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CalibrationError(f"{self.path.parent} cannot be made: {error.strerror or error}") from error
 
     def _cut_torn_line(self) -> None:
         raw = self.path.read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -104,6 +105,10 @@ class SimulatedStation:
             fast_per_hour=fast.price_per_hour,
             caches=tuple(Price(q.spec.size_bytes, q.price_per_hour) for q in caches),
         )
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """See `Station`: nobody else knows this machine."""
+        return nullcontext()
 
     def check(self, schedule: Schedule) -> None:
         """See `Station`."""

@@ -7,7 +7,7 @@ an application would meet them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,6 +64,10 @@ class Station(Protocol):
         """Until there is no load, no cache and no volume left, and the next boost may start."""
         ...
 
+    def claimed(self) -> AbstractContextManager[None]:
+        """No other calibration runs here meanwhile. Raises CalibrationError where one does."""
+        ...
+
     def check(self, schedule: Schedule) -> None:
         """Raises CalibrationError for a schedule that cannot be carried out here, before anything is bought."""
         ...
@@ -94,8 +98,14 @@ class Station(Protocol):
 def calibrate(station: Station, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
     """Measure what the record does not have yet. Whatever happens, the agent gets back its size and its pause.
 
-    Raises ElastioError when a point fails twice in a row; what was measured stays recorded.
+    Raises ElastioError when a point fails twice in a row; what was measured stays recorded. Raises CalibrationError
+    where another calibration writes the record or works on the machine.
     """
+    with file.claimed(), station.claimed():
+        _calibrate(station, schedule, file, say)
+
+
+def _calibrate(station: Station, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
     record = file.begin(station.header())
     left = record.left(schedule)
     total, pace = len(schedule.rounds()), 1.0

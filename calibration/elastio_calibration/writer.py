@@ -7,19 +7,15 @@ where the pace is above the volume's: the kernel keeps the first data back in me
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from elastio.units import GB, MB, MIB
+from elastio.units import MB, MIB
 from elastio_calibration.errors import CalibrationError
-
-# Everything that is written lies in this folder of the user's directory, and goes with it.
-FOLDER = "elastio-calibration"
-SPARE = 1.05
+from elastio_calibration.folder import Folder
 
 
 class Writer:
@@ -38,22 +34,12 @@ class Writer:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        self._folder = directory / FOLDER
+        self.folder = Folder(directory)
         self._writers, self._block_bytes = writers, block_bytes
         self._block_s = block_bytes * writers / MB / pace_mb_s if pace_mb_s else 0.0
         self._now, self._sleep = now, sleep
         # One block again and again: it does not compress, and making it costs no time while it is written.
         self._block = os.urandom(block_bytes)
-
-    def check(self, dataset_bytes: int) -> None:
-        """Raises CalibrationError where the filesystem has no room for it, or the folder holds something."""
-        if self._folder.exists() and any(self._folder.iterdir()):
-            raise CalibrationError(f"{self._folder} is not empty: remove it if it is left over from a calibration")
-        free = shutil.disk_usage(self._folder.parent).free
-        if free < dataset_bytes * SPARE:
-            raise CalibrationError(
-                f"{self._folder.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
-            )
 
     def write(self, dataset_bytes: int) -> float:
         """Seconds from the first write to the return of the last fsync. The data is new each time.
@@ -61,11 +47,11 @@ class Writer:
         Interrupted, or where one writer fails, the others end with the block that they are writing.
         """
         try:
-            self._folder.mkdir(exist_ok=True)
+            self.folder.make()
             with ThreadPoolExecutor(self._writers) as pool:
                 return self._write(pool, max(1, round(dataset_bytes / self._block_bytes / self._writers)))
         except OSError as error:
-            raise CalibrationError(f"{self._folder} cannot be written: {error.strerror or error}") from error
+            raise CalibrationError(f"{self.folder.path} cannot be written: {error.strerror or error}") from error
 
     def _write(self, pool: ThreadPoolExecutor, blocks: int) -> float:
         stop, began = threading.Event(), self._now()
@@ -83,8 +69,9 @@ class Writer:
         return max(1, round(dataset_bytes / self._block_bytes / self._writers)) * self._block_bytes * self._writers
 
     def _share(self, number: int, blocks: int, began: float, stop: threading.Event) -> None:
-        path = self._folder / f"writer-{number}"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        name = f"writer-{number}"
+        descriptor = os.open(self.folder.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self.folder.add(name)
         try:
             for index in range(blocks):
                 self._wait_until(began + (index + 1) * self._block_s, stop)
@@ -102,11 +89,3 @@ class Writer:
         early_s = made_at - self._now() if self._block_s else 0.0
         if early_s > 0:
             (self._sleep or stop.wait)(early_s)
-
-    def clean(self) -> None:
-        """Remove what was written; nothing there is fine. Raises CalibrationError where it cannot be removed."""
-        try:
-            if self._folder.exists():
-                shutil.rmtree(self._folder)
-        except OSError as error:
-            raise CalibrationError(f"{self._folder} cannot be removed: {error}") from error

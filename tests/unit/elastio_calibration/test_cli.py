@@ -90,6 +90,14 @@ def test_what_a_killed_run_left_undone_is_made_good_although_nothing_is_left_to_
     assert read(tmp_path / "r.jsonl").before is None
 
 
+def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_path: Path) -> None:
+    with RecordFile(tmp_path / "r.jsonl").claimed():
+        result = calibrate(elastio, tmp_path, *SMALL)
+    assert result.exit_code == Exit.FAILED
+    assert result.stderr.splitlines()[-1].startswith("elastio: another calibration uses")
+    assert not (tmp_path / "p.json").exists()
+
+
 def test_an_interrupted_run_is_one_sentence(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def terminated(_station: SimulatedStation, _wanted: object) -> float:
         signal.raise_signal(signal.SIGTERM)

@@ -25,6 +25,7 @@ from elastio.status import Status
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio
+from elastio_calibration.folder import Folder
 from elastio_calibration.live import Labels, LiveStation, Ports
 from elastio_calibration.measurement import Measurement, Setup
 from elastio_calibration.record import Before, RecordFile, read
@@ -220,6 +221,15 @@ def test_what_the_agent_did_not_get_back_is_told_and_kept_in_the_record(
     assert read(file.path).before == Before(3 * GIB, True)
 
 
+def test_two_runs_do_not_measure_at_once(station: SimulatedStation, tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "deep" / "r")
+    with file.claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
+        calibrate(station, ADAPTIVE, RecordFile(file.path), lambda _: None)
+    assert file.path.read_bytes() == b""
+    calibrate(station, ADAPTIVE, file, lambda _: None)
+    assert len(read(file.path).measurements()) == 1
+
+
 def test_a_run_that_was_killed_is_made_good_by_the_next_one(station: SimulatedStation, tmp_path: Path) -> None:
     file, said = RecordFile(tmp_path / "r"), list[str]()
     file.begin(station.header())
@@ -335,6 +345,7 @@ class SimulatedFio(Fio):
     def _moved(self, argv: Sequence[str], *, timeout_s: float) -> str:
         given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
         self.asked.append(given["rw"])
+        (Path(given["directory"]) / "dataset.0.0").touch()
         seconds = self._machine.write(int(given["size"]))
         row = {"error": 0, "job_runtime": seconds * 1000, "read": {"io_bytes": 0}, "write": {"io_bytes": given["size"]}}
         return json.dumps({"jobs": [row]})
@@ -368,6 +379,12 @@ def test_a_live_station_measures_through_the_control_socket(live: LiveStation) -
     assert made.held_s > GB / 1e6 / 80
     slow = measure(live, Wanted(GB), LIMIT_S)
     assert slow.throughput_mb_s == pytest.approx(20, rel=0.02)
+
+
+def test_two_runs_do_not_use_one_directory(live: LiveStation, tmp_path: Path) -> None:
+    with Folder(tmp_path).claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
+        calibrate(live, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
+    assert (tmp_path / "r").read_bytes() == b""
 
 
 def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
@@ -409,6 +426,7 @@ def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(li
     made = measure(live, Wanted(GB, 2 * GIB, "mixed"), LIMIT_S)
     fio = live._ports.fio
     assert isinstance(fio, SimulatedFio)
+    assert not fio.folder.path.exists()
     assert fio.asked == ["write", "readwrite"]
     assert (made.pattern, made.cache_bytes) == ("mixed", 2 * GIB)
     assert 20 < made.throughput_mb_s < 80
@@ -481,21 +499,9 @@ def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:
     files = sorted((tmp_path / "elastio-calibration").iterdir())
     assert [f.stat().st_size for f in files] == [5 * 4096, 5 * 4096]
     assert writer.written_bytes(10 * 4096 + 100) == 10 * 4096
-    writer.clean()
+    writer.folder.clean()
     assert list(tmp_path.iterdir()) == []
-    writer.clean()
-
-
-def test_does_not_write_where_there_is_no_room(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="does not fit"):
-        Writer(tmp_path, 1).check(2**62)
-
-
-def test_leaves_alone_what_it_did_not_write(tmp_path: Path) -> None:
-    (tmp_path / "elastio-calibration").mkdir()
-    (tmp_path / "elastio-calibration" / "mine").write_text("x")
-    with pytest.raises(CalibrationError, match="is not empty"):
-        Writer(tmp_path, 1).check(1)
+    writer.folder.clean()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -553,7 +559,7 @@ def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path
     with pytest.raises(KeyboardInterrupt):
         writer.write(4096 * 50_000)
     assert 10 <= asked.blocks < 50_000
-    writer.clean()
+    writer.folder.clean()
     assert list(tmp_path.iterdir()) == []
 
 
