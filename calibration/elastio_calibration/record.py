@@ -83,27 +83,41 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def look(self, header: Header) -> Record:
+        """The record so far, with nothing written, and with the prices that became known since.
+
+        Raises CalibrationError where it was made under other conditions.
+        """
+        if self._is_new():
+            return Record(header, ())
+        found = read(self.path)
+        known, told = found.header.prices, header.prices
+        differences = found.header.conditions.differences(header.conditions)
+        if known is not None and told is not None and known.currency != told.currency:
+            differences += (f"currency ({known.currency} and {told.currency})",)
+        if differences:
+            raise CalibrationError(
+                f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
+            )
+        prices = known.renewed(told) if known is not None and told is not None else told or known
+        return replace(found, header=replace(found.header, prices=prices))
+
     def begin(self, header: Header) -> Record:
-        """The record so far. A new file gets the header; one that is there must have been made under the same
-        conditions, and gets the prices it does not have. Raises CalibrationError."""
-        if self.path.exists() and self.path.stat().st_size:
-            found = read(self.path)
-            known, told = found.header.prices, header.prices
-            differences = found.header.conditions.differences(header.conditions)
-            if known is not None and told is not None and known.currency != told.currency:
-                differences += (f"currency ({known.currency} and {told.currency})",)
-            if differences:
-                raise CalibrationError(
-                    f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
-                )
-            self._cut_torn_line()
-            prices = known.renewed(told) if known is not None and told is not None else told or known
-            if prices is not None and prices != known:
-                self._write({"kind": "prices", **asdict(prices)})
-            return replace(found, header=replace(found.header, prices=prices))
-        document = {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)}
-        self._write(document)
-        return Record(header, ())
+        """The record so far, as by `look`, made ready for `append`: a new file gets the header, one that is there the
+        prices it does not have."""
+        known = None if self._is_new() else read(self.path).header.prices
+        found = self.look(header)
+        if self._is_new():
+            self._write({"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)})
+            return found
+        self._cut_torn_line()
+        prices = found.header.prices
+        if prices is not None and prices != known:
+            self._write({"kind": "prices", **asdict(prices)})
+        return found
+
+    def _is_new(self) -> bool:
+        return not (self.path.exists() and self.path.stat().st_size)
 
     @contextmanager
     def claimed(self) -> Iterator[None]:

@@ -152,7 +152,7 @@ def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
 def _measure(app: App, station: Station, asked: Asked) -> None:
     plan, file = asked.schedule(), RecordFile(asked.record)
     station.check(plan)
-    record = file.begin(station.header())
+    record = file.look(station.header())
     left = record.left(plan)
     if not left and record.before is None:
         click.echo(f"{file.path} holds everything that was asked for")

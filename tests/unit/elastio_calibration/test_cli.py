@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from elastio.cli.app import App
+from elastio.cli.main import main
 from elastio.config import load
 from elastio.exits import Exit
 from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB
+from elastio_calibration.cli import calibrate as calibrate_command
 from elastio_calibration.cli import options
 from elastio_calibration.cli.calibrate import interrupted_by_signals
 from elastio_calibration.errors import CalibrationError
@@ -88,6 +90,20 @@ def test_what_a_killed_run_left_undone_is_made_good_although_nothing_is_left_to_
         "an earlier run was cut off: at the end of this one the agent gets back what it had before that one\n"
     )
     assert read(tmp_path / "r.jsonl").before is None
+
+
+@pytest.mark.parametrize(("terminal", "answer"), [(False, ""), (True, "n\n")])
+def test_a_run_that_nobody_agreed_to_leaves_nothing(
+    terminal: bool, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The simulator in the place of a machine where volumes cost something.
+    monkeypatch.setattr(calibrate_command, "_live", lambda *_: SimulatedStation())
+    app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: terminal)
+    files = ("--record", str(tmp_path / "r.jsonl"), "--profile", str(tmp_path / "p.json"))
+    result = CliRunner().invoke(main, ["calibrate", *SMALL, *files], obj=app, input=answer)
+    assert result.exit_code == Exit.FAILED
+    assert "6 of 6 measurements are left" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_path: Path) -> None:
