@@ -23,6 +23,7 @@ from elastio_calibration.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from elastio_calibration.measurement import Conditions
     from elastio_calibration.optimum import Choice
 
 
@@ -70,7 +71,7 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
         for line in (*offer.refused, *notes):
             click.echo(line, err=True)
     if values["applied"]:
-        _apply(app, chosen)
+        _apply(app, chosen, [p.profile.conditions for p in known])
 
 
 def _recommendation(chosen: Choice) -> str:
@@ -82,12 +83,19 @@ def _recommendation(chosen: Choice) -> str:
     return f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}."
 
 
-def _apply(app: App, chosen: Choice) -> None:
-    """A drop-in for the next start, and the running agent's learned size now. Raises ElastioError, before writing,
-    where the configuration does not allow the size or sells another bandwidth."""
-    path = write_drop_in(app.config_path, load(app.config_path), chosen.cache_bytes, chosen.cache_mb_s)
-    click.echo(f"{path} is written: the first cache gets {chosen.cache_bytes / GIB:.4g} GiB", err=True)
+def _apply(app: App, chosen: Choice, calibrated: list[Conditions]) -> None:
+    """A drop-in for an agent that has learned nothing, and the learned size of the one that runs.
+
+    Raises ElastioError: before writing where the plan is not for this configuration, UnreachableError after it where
+    no agent could be told.
+    """
+    conditions = next(c for c in calibrated if c.cache_mb_s == chosen.cache_mb_s)
+    path = write_drop_in(app.config_path, load(app.config_path), chosen.cache_bytes, conditions)
+    click.echo(f"{path} is written: cache.initial_size_gib is {chosen.cache_bytes / GIB:.4g}", err=True)
     try:
         click.echo(app.client().ask("learn", size_bytes=chosen.cache_bytes)["text"], err=True)
     except UnreachableError as error:
-        click.echo(f"the running agent was not told, it keeps what it has learned: {error}", err=True)
+        raise UnreachableError(
+            f"the agent was not told, and what it has learned counts for more than {path.name}: nothing changes before "
+            f"this is run again while it runs ({error})"
+        ) from error
