@@ -57,11 +57,12 @@ def machine(
 
 
 class SimulatedStation:
-    """A simulated machine that does nothing but what is measured."""
+    """A simulated machine that does nothing but what is measured. `scale`: of the sizes, as a condition."""
 
-    def __init__(self, simulated: Machine | None = None) -> None:
+    def __init__(self, simulated: Machine | None = None, scale: float = 1.0) -> None:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
+        self._scale = scale
         self.books = MemoryBooks()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
@@ -87,6 +88,7 @@ class SimulatedStation:
             utilization_threshold=policy.utilization_threshold,
             inactivity_delay_s=policy.inactivity_delay_s,
             sample_interval_s=self._sample_interval_s,
+            scale=self._scale,
             drain_mb_s=policy.drain_bandwidth_mb_s,
         )
         made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")

@@ -115,21 +115,30 @@ def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
     if asked.stage != "run":
         require_extra()
     if asked.stage in ("all", "run"):
-        station = _simulated(asked) if asked.sim else _live(app, directory, asked)
+        station = _simulated(directory, asked) if asked.sim else _live(app, directory, asked)
         _measure(app, station, asked)
     if asked.stage != "run":
         _conclude(read(asked.record), asked.stage, asked.profile)
 
 
-def _simulated(asked: Asked) -> Station:
+def _simulated(directory: Path | None, asked: Asked) -> Station:
     """Raises CalibrationError for what the simulator has no model of."""
     from elastio_calibration.simulated import SimulatedStation  # noqa: PLC0415  a guest starts faster without it
 
     if asked.pattern != WRITE:
         raise CalibrationError(f"the simulated application only writes: {asked.pattern} cannot be measured with --sim")
-    if asked.pace:
-        raise CalibrationError("the simulated application makes its data in no time: leave out --pace")
-    return SimulatedStation()
+    given = {
+        "DIRECTORY": directory is not None,
+        "--pace": asked.pace > 0,
+        "--writers": asked.writers > 1,
+        "--backing-type": asked.backing_type,
+        "--cache-type": asked.cache_type,
+        "--no-prices": not asked.prices,
+    }
+    if any(given.values()):
+        names = ", ".join(name for name, is_given in given.items() if is_given)
+        raise CalibrationError(f"the simulator has no use for {names}: leave it out with --sim")
+    return SimulatedStation(scale=asked.scale)
 
 
 def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:

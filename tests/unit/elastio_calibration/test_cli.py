@@ -160,12 +160,31 @@ def test_the_record_is_not_replaced_by_the_profile(elastio: Shell, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("option", "value"), [("--pattern", "read"), ("--pace", "20")])
-def test_the_simulator_refuses_what_it_has_no_model_of(option: str, value: str, elastio: Shell, tmp_path: Path) -> None:
-    result = calibrate(elastio, tmp_path, *SMALL, option, value)
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--pattern", "read"),
+        ("--pace", "20"),
+        ("--writers", "8"),
+        ("--backing-type", "gp3"),
+        ("--cache-type", "gp3"),
+        ("--no-prices",),
+        ("data",),
+    ],
+)
+def test_the_simulator_refuses_what_it_has_no_model_of(given: tuple[str, ...], elastio: Shell, tmp_path: Path) -> None:
+    result = calibrate(elastio, tmp_path, *SMALL, *given)
     assert result.exit_code == Exit.FAILED
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scale_is_a_condition_of_the_simulator_too(elastio: Shell, tmp_path: Path) -> None:
+    sizes = ("--datasets", "6", "--caches", f"{10 * GIB / GB},{20 * GIB / GB}", "--repeats", "1")
+    assert calibrate(elastio, tmp_path, *sizes, "--scale", "0.1").exit_code == 0
+    made = load_profile(tmp_path / "p.json")
+    assert made.conditions.scale == 0.1
+    assert {m.dataset_bytes for m in made.measurements} == {600_000_000}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
