@@ -28,7 +28,7 @@ from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
 from elastio_calibration.schedule import WRITE, Schedule, Wanted
-from elastio_calibration.station import Boost, check_sizes, ending_with
+from elastio_calibration.station import Boost, Mark, check_sizes, ending_with
 from elastio_calibration.writer import Writer
 
 # Each look takes an emulated processor a part of a second, which the flush that is measured could use.
@@ -36,6 +36,8 @@ POLL_S = 2.0
 KERNEL_S = 15.0
 # Beyond the agent's own pause: the last of the load has to leave its samples.
 SETTLE_S = 2.0
+# The clock may be set by so much during a measurement. No boost before it began as late as that.
+CLOCK_S = 0.5
 # An agent that gives no answer for so long will give none.
 UNREACHABLE_S = 60.0
 
@@ -209,12 +211,20 @@ class LiveStation:
         with ending_with(self._ports.fio.folder.clean):
             self._ports.writer.folder.clean()
 
-    def mark(self) -> float:
-        return self._ports.wall()
+    def mark(self) -> Mark:
+        wall = self._ports.wall()
+        return Mark(wall, wall - self._ports.now())
 
-    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
-        rows = self._ports.cycles(mark, self._ports.wall())
-        return tuple(_boost(row, self._ports.wall()) for row in rows if row.started_wall >= mark)
+    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
+        """See `Station`. What a cache is paid for is told by the wall clock."""
+        wall = self._ports.wall()
+        set_by_s = wall - self._ports.now() - mark.ahead_s
+        if abs(set_by_s) > CLOCK_S:
+            raise CalibrationError(
+                f"the clock was set by {set_by_s:+.1f} s meanwhile: how long the cache was held cannot be told"
+            )
+        since = mark.at - CLOCK_S
+        return tuple(_boost(row, wall) for row in self._ports.cycles(since, wall) if row.started_wall >= since)
 
     def now(self) -> float:
         return self._ports.now()

@@ -21,7 +21,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
 from elastio_calibration.schedule import WRITE, Schedule, Wanted
-from elastio_calibration.station import Boost, check_sizes
+from elastio_calibration.station import Boost, Mark, check_sizes
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
@@ -164,11 +164,12 @@ class SimulatedStation:
     def clean(self) -> None:
         self.world.workload = Workload()
 
-    def mark(self) -> float:
-        return float(len(self.books.rows))
+    def mark(self) -> Mark:
+        return Mark(len(self.books.rows))
 
-    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
-        return tuple(_boost(c) for c in list(self.books.rows.values())[int(mark) :])
+    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
+        """See `Station`. Nobody sets a simulated clock."""
+        return tuple(_boost(c) for c in list(self.books.rows.values())[int(mark.at) :])
 
     def now(self) -> float:
         return self.world.clock.elapsed()

@@ -37,6 +37,14 @@ class Boost:
     failure: str
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the ledger, and by how much its clock was ahead of the one that nobody sets, in seconds."""
+
+    at: float
+    ahead_s: float = 0.0
+
+
 class Station(Protocol):
     """A machine with a running agent. Every method is bounded in time and raises ElastioError."""
 
@@ -84,11 +92,13 @@ class Station(Protocol):
         """Remove what was written."""
         ...
 
-    def mark(self) -> float:
-        """A moment, for `boosts_since`."""
+    def mark(self) -> Mark:
+        """Now, for `boosts_since`."""
         ...
 
-    def boosts_since(self, mark: float) -> tuple[Boost, ...]: ...
+    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
+        """Raises CalibrationError where the clock by which the ledger tells times was set meanwhile."""
+        ...
 
     def now(self) -> float:
         """Seconds, for progress."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,7 @@ from elastio_calibration.record import Before, RecordFile, read
 from elastio_calibration.schedule import Preset, Schedule, Wanted, schedule
 from elastio_calibration.simulated import SimulatedStation
 from elastio_calibration.simulated import machine as simulated_machine
-from elastio_calibration.station import Boost, calibrate, measure, notes_of
+from elastio_calibration.station import Boost, Mark, calibrate, measure, notes_of
 from elastio_calibration.writer import Writer
 
 LIMIT_S = 3600.0
@@ -136,7 +137,7 @@ class Broken:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    def boosts_since(self, mark: float) -> tuple[Boost, ...]:
+    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
         self.asked += 1
         return () if self.asked >= self.fail_at else self.inner.boosts_since(mark)
 
@@ -385,6 +386,33 @@ def test_two_runs_do_not_use_one_directory(live: LiveStation, tmp_path: Path) ->
     with Folder(tmp_path).claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
         calibrate(live, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
     assert (tmp_path / "r").read_bytes() == b""
+
+
+@pytest.mark.parametrize("set_by_s", [-1000.0, 30.0])
+def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
+    set_by_s: float, live: LiveStation, machine: Machine
+) -> None:
+    live.rest(LIMIT_S)
+    mark = live.mark()
+    live._ports = replace(live._ports, wall=lambda: machine.wall() + set_by_s)
+    with pytest.raises(CalibrationError, match=re.escape(f"the clock was set by {set_by_s:+.1f} s")):
+        live.boosts_since(mark)
+
+
+@pytest.mark.parametrize("set_by_s", [-0.4, 0.4])
+def test_a_clock_that_is_corrected_a_little_loses_no_boost(
+    set_by_s: float, live: LiveStation, machine: Machine
+) -> None:
+    live.rest(LIMIT_S)
+    live._client.ask("learn", size_bytes=2 * GIB)
+    mark = live.mark()
+    live._client.ask("boost")
+    machine.sleep(0.1)
+    (row,) = machine.cycles(0, 0)
+    moved = replace(row, started_wall=row.started_wall + set_by_s, opened_wall=row.started_wall + set_by_s)
+    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=mark.at - 5.0), moved)
+    live._ports = replace(live._ports, wall=lambda: wall, cycles=lambda since, until: cycles)
+    assert len(live.boosts_since(mark)) == 1
 
 
 def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
