@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from elastio.cli.numbers import ABOVE_0, Finite
 from elastio.errors import ElastioError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
@@ -28,6 +29,7 @@ from elastio_testbed.trial import EC2, OPENSTACK
 
 ALL = "all"
 UNDER_EMULATION = 0.5
+FACTOR = Finite(0.01, 10)
 
 
 @click.group()
@@ -50,8 +52,8 @@ main.add_command(consistency)
     show_default=True,
     help="May be given more than once; `all` are the three published ones.",
 )
-@click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
-@click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
+@click.option("--scale", type=FACTOR, default=1.0, show_default=True, help="Of time and data.")
+@click.option("--bandwidth", type=FACTOR, help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
 @click.option("--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True)
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Repetitions.")
@@ -125,6 +127,24 @@ def write_text(path: Path, text: str) -> None:
     unfinished.replace(path)
 
 
+def require_writable(path: Path) -> None:
+    """Raises ClickException where a file that is written after hours could not be written now."""
+    trial = path.with_name(f".{path.name}.trial")
+    try:
+        write_text(trial, "")
+        trial.unlink()
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was run") from error
+
+
+def write_or_print(path: Path, text: str) -> None:
+    """What took hours is not lost to a full disk."""
+    try:
+        write_text(path, text)
+    except OSError as error:
+        click.echo(f"{path} cannot be written: {error.strerror}; this belongs in it:\n{text}", err=True)
+
+
 @main.command()
 @click.argument(
     "results",
@@ -180,13 +200,13 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
 
 @main.command(name="predict")
 @click.argument("experiment", type=click.Choice(sorted(EXPERIMENTS)))
-@click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of time and data.")
-@click.option("--bandwidth", type=click.FloatRange(0.01, 10), help="Of bandwidth and data; 1 with KVM, else 0.5.")
+@click.option("--scale", type=FACTOR, default=1.0, show_default=True, help="Of time and data.")
+@click.option("--bandwidth", type=FACTOR, help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--repeats", type=click.IntRange(1, 20), default=2, show_default=True, help="Of each measurement.")
 @click.option(
     "--max-time",
     "max_time_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=ABOVE_0,
     help="Also run the size planned for this deadline, in the guest's seconds.",
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here.")
@@ -210,12 +230,16 @@ def predict_command(
     """Calibrate, predict EXPERIMENT, run it for real, and compare: predicted over real, for each storage set-up."""
     from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
 
+    if json_path is not None:
+        require_writable(json_path)
+    if profile_path is not None and not profile_path.exists():
+        require_writable(profile_path)
     factor = bandwidth if bandwidth is not None else (1.0 if accelerator() == "kvm" else UNDER_EMULATION)
     began = time.monotonic()
 
     def keep(found: prediction.Prediction) -> None:
         if json_path is not None:
-            write_text(json_path, json.dumps(found.to_json(), indent=2) + "\n")
+            write_or_print(json_path, json.dumps(found.to_json(), indent=2) + "\n")
 
     try:
         found = prediction.predict(
@@ -232,7 +256,7 @@ def predict_command(
 
 
 @main.command()
-@click.option("--seconds", type=click.FloatRange(10, 3600), default=120, show_default=True)
+@click.option("--seconds", type=Finite(10, 3600), default=120, show_default=True)
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
 def bench(seconds: float, json_path: Path | None) -> None:
     """Measure what the daemon costs at rest, at 1 s sampling."""
@@ -249,7 +273,7 @@ def bench(seconds: float, json_path: Path | None) -> None:
 
 
 @main.command()
-@click.option("--scale", type=click.FloatRange(0.01, 10), default=0.25, show_default=True, help="Of time and data.")
+@click.option("--scale", type=FACTOR, default=0.25, show_default=True, help="Of time and data.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
 def sizing(scale: float, json_path: Path | None) -> None:
     """Measure how near the size that is learned for a burst comes to the smallest that does not spill."""

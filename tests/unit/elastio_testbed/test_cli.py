@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio_testbed.cli import main, to_json_text
+from elastio_testbed.cli import main, to_json_text, write_or_print
 
 from .documents import document
 
@@ -68,3 +68,34 @@ def test_the_page_of_a_result_is_written_anew(result: Path, tmp_path: Path) -> N
     assert invoke("render", result, "--html", page).exit_code == 0
     assert page.read_text().startswith("<!doctype html>")
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("option", ["--scale", "--bandwidth", "--max-time"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0"])
+def test_a_number_that_means_nothing_is_wrong_usage(option: str, value: str) -> None:
+    assert invoke("predict", "bonnie", option, value).exit_code == 2
+
+
+@pytest.mark.parametrize("option", ["--json", "--profile"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(option: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "result.json"
+    done = invoke("predict", "bonnie", option, path)
+    assert done.exit_code == 1
+    assert f"{path} cannot be written: " in done.output
+    assert "nothing was run" in done.output
+
+
+def test_trying_a_file_leaves_nothing(tmp_path: Path) -> None:
+    done = invoke("predict", "bonnie", "--json", tmp_path / "out" / "result.json")
+    assert "bonnie is no application" in done.output
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_result_that_cannot_be_written_any_more_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    write_or_print(tmp_path / "file" / "result.json", '{"setups": {}}')
+    assert "result.json cannot be written: " in (said := capsys.readouterr().err)
+    assert '{"setups": {}}' in said
