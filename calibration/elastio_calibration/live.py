@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
-from elastio_calibration.schedule import WRITE, Schedule, Wanted
+from elastio_calibration.schedule import WRITE, Wanted
 from elastio_calibration.station import Boost, Mark, check_sizes, ending_with
 from elastio_calibration.writer import Writer
 
@@ -119,15 +119,15 @@ class LiveStation:
         """See `Station`."""
         return self._ports.writer.folder.claimed()
 
-    def check(self, schedule: Schedule) -> None:
+    def check(self, points: Sequence[Wanted]) -> None:
         """See `Station`: sizes against the configuration, room on the filesystem, boosts left today."""
-        check_sizes(schedule, self._config.policy())
-        self._ports.writer.folder.check(max(p.dataset_bytes for p in schedule.points))
+        check_sizes(points, self._config.policy())
+        self._ports.writer.folder.check(max(p.dataset_bytes for p in points))
         spend = self._status().spend
-        boosts = sum(1 for _, point in schedule.rounds() if point.cache_bytes)
+        boosts = sum(1 for point in points if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
             raise CalibrationError(
-                f"the plan needs {boosts} boosts and the cap leaves {spend.max_boosts - spend.boosts} today: "
+                f"{boosts} boosts are needed and the cap leaves {spend.max_boosts - spend.boosts} today: "
                 "raise caps.max_boosts_per_day, or choose a smaller plan"
             )
 

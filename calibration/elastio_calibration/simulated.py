@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Price, Prices
 from elastio_calibration.record import Header
-from elastio_calibration.schedule import WRITE, Schedule, Wanted
+from elastio_calibration.schedule import WRITE, Wanted
 from elastio_calibration.station import Boost, Mark, check_sizes
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
@@ -112,9 +113,9 @@ class SimulatedStation:
         """See `Station`: nobody else knows this machine."""
         return nullcontext()
 
-    def check(self, schedule: Schedule) -> None:
+    def check(self, points: Sequence[Wanted]) -> None:
         """See `Station`."""
-        check_sizes(schedule, self.policy)
+        check_sizes(points, self.policy)
 
     def learned_bytes(self) -> int | None:
         return self.simulation.state.learned_size_bytes

@@ -6,7 +6,7 @@ an application would meet them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -76,8 +76,8 @@ class Station(Protocol):
         """No other calibration runs here meanwhile. Raises CalibrationError where one does."""
         ...
 
-    def check(self, schedule: Schedule) -> None:
-        """Raises CalibrationError for a schedule that cannot be carried out here, before anything is bought."""
+    def check(self, points: Sequence[Wanted]) -> None:
+        """Raises CalibrationError for measurements that cannot be made here, before anything is bought."""
         ...
 
     def prepare(self, wanted: Wanted, limit_s: float) -> None:
@@ -131,10 +131,10 @@ def _calibrate(station: Station, schedule: Schedule, file: RecordFile, say: Call
             pace += (entry.took_s / expected_s(wanted, conditions) - pace) / (number + 1)
 
 
-def check_sizes(schedule: Schedule, policy: Policy) -> None:
+def check_sizes(points: Sequence[Wanted], policy: Policy) -> None:
     """Raises CalibrationError where the agent would refuse to buy one of the caches."""
     least, most = policy.min_size_bytes, policy.caps.max_size_bytes
-    for point in schedule.points:
+    for point in points:
         if point.cache_bytes and not least <= point.cache_bytes <= most:
             raise CalibrationError(
                 f"{point}: the configuration allows caches of {least / GB:.3g} to {most / GB:.3g} GB (cache.*_size_gib)"

@@ -160,13 +160,13 @@ def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
 
 def _measure(app: App, station: Station, asked: Asked) -> None:
     plan, file = asked.schedule(), RecordFile(asked.record)
-    station.check(plan)
     record = file.look(station.header())
     left = record.left(plan)
     if not left and record.before is None:
         click.echo(f"{file.path} holds everything that was asked for")
         return
     if left:
+        station.check(left)
         click.echo(_announce(record, plan, record.header), err=True)
         _require_consent(app, asked)
     _run(station, plan, file)

@@ -27,6 +27,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.live import require_adaptive
 from elastio_calibration.profile import load as load_profile
 from elastio_calibration.record import Before, RecordFile, read
+from elastio_calibration.schedule import Wanted
 from elastio_calibration.simulated import SimulatedStation
 from elastio_calibration.station import ending_with
 
@@ -105,6 +106,16 @@ def test_a_run_that_nobody_agreed_to_leaves_nothing(
     assert result.exit_code == Exit.FAILED
     assert "6 of 6 measurements are left" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_left_is_checked(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day's cap on boosts leaves as many as are still needed, when a run goes on."""
+    calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
+    checked: list[object] = []
+    monkeypatch.setattr(SimulatedStation, "check", lambda _, points: checked.extend(points))
+    more = ("--datasets", "0.6,0.8,1", *SMALL[2:])
+    assert calibrate(elastio, tmp_path, *more, "--stage", "run").exit_code == 0
+    assert checked == [Wanted(GB, GIB), Wanted(GB, 2 * GIB), Wanted(GB)]
 
 
 def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_path: Path) -> None:

@@ -104,8 +104,8 @@ def test_nothing_is_left_of_a_write_that_failed_without_a_cache(station: Simulat
 
 def test_refuses_sizes_that_the_agent_would_not_buy(station: SimulatedStation) -> None:
     with pytest.raises(CalibrationError, match=r"the configuration allows caches of 1.07 to 107 GB"):
-        station.check(schedule(Preset((1,), (0.5,), 1)))
-    station.check(schedule(Preset((1,), (2,), 1)))
+        station.check([Wanted(GB, GB // 2)])
+    station.check([Wanted(GB, 2 * GB)])
 
 
 @dataclass
@@ -440,9 +440,10 @@ def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: M
 
 def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation) -> None:
     live.rest(LIMIT_S)
-    live.check(schedule(Preset((0.001,), (2,), 3)))
-    with pytest.raises(CalibrationError, match="the plan needs 4 boosts and the cap leaves 3 today"):
-        live.check(schedule(Preset((0.001,), (2,), 4)))
+    point = Wanted(10**6, 2 * GB)
+    live.check([point, point, point, Wanted(10**6)])
+    with pytest.raises(CalibrationError, match="4 boosts are needed and the cap leaves 3 today"):
+        live.check([point, point, point, point])
 
 
 def test_an_unknown_pattern_cannot_be_measured(live: LiveStation) -> None:
