@@ -7,31 +7,21 @@ import io
 import json
 import os
 import re
-import signal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from elastio.cli.app import App
-from elastio.cli.main import main
-from elastio.config import load
 from elastio.exits import Exit
 from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB
-from elastio_calibration.cli import calibrate as calibrate_command
 from elastio_calibration.cli import options
-from elastio_calibration.cli.calibrate import interrupted_by_signals
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.live import require_adaptive
 from elastio_calibration.profile import load as load_profile
-from elastio_calibration.record import Before, RecordFile, read
-from elastio_calibration.schedule import Wanted
-from elastio_calibration.simulated import SimulatedStation
-from elastio_calibration.station import ending_with
 
-from .test_station import Machine
 from .values import APP, Shell
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -40,7 +30,6 @@ backing_uuid = "{UUID}"
 bandwidth_mb_s = 33
 [cache]
 bandwidth_mb_s = 128
-drain_bandwidth_mb_s = 0
 [provider]
 name = "sim"
 """
@@ -79,64 +68,6 @@ def test_goes_on_where_it_stopped_and_runs_later_stages_from_the_record(elastio:
     assert formatted.exit_code == 0
     assert len(load_profile(tmp_path / "q.json").measurements) == 6
     assert "set-up" in elastio("calibrate", "--stage", "study", "--record", tmp_path / "r.jsonl").stdout
-
-
-def test_what_a_killed_run_left_undone_is_made_good_although_nothing_is_left_to_measure(
-    elastio: Shell, tmp_path: Path
-) -> None:
-    calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
-    RecordFile(tmp_path / "r.jsonl").keep(Before(4 * GIB, False))
-    again = calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
-    assert again.exit_code == 0, again.output
-    assert again.stderr == (
-        "an earlier run was cut off: at the end of this one the agent gets back what it had before that one\n"
-    )
-    assert read(tmp_path / "r.jsonl").before is None
-
-
-@pytest.mark.parametrize(("terminal", "answer"), [(False, ""), (True, "n\n")])
-def test_a_run_that_nobody_agreed_to_leaves_nothing(
-    terminal: bool, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The simulator in the place of a machine where volumes cost something.
-    monkeypatch.setattr(calibrate_command, "_live", lambda *_: SimulatedStation())
-    app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: terminal)
-    files = ("--record", str(tmp_path / "r.jsonl"), "--profile", str(tmp_path / "p.json"))
-    result = CliRunner().invoke(main, ["calibrate", *SMALL, *files], obj=app, input=answer)
-    assert result.exit_code == Exit.FAILED
-    assert "6 of 6 measurements are left" in result.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_what_is_left_is_checked(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day's cap on boosts leaves as many as are still needed, when a run goes on."""
-    calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
-    checked: list[object] = []
-    monkeypatch.setattr(SimulatedStation, "check", lambda _, points: checked.extend(points))
-    more = ("--datasets", "0.6,0.8,1", *SMALL[2:])
-    assert calibrate(elastio, tmp_path, *more, "--stage", "run").exit_code == 0
-    assert checked == [Wanted(GB, GIB), Wanted(GB, 2 * GIB), Wanted(GB)]
-
-
-def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_path: Path) -> None:
-    with RecordFile(tmp_path / "r.jsonl").claimed():
-        result = calibrate(elastio, tmp_path, *SMALL)
-    assert result.exit_code == Exit.FAILED
-    assert result.stderr.splitlines()[-1].startswith("elastio: another calibration uses")
-    assert not (tmp_path / "p.json").exists()
-
-
-def test_an_interrupted_run_is_one_sentence(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def terminated(_station: SimulatedStation, _wanted: object) -> float:
-        signal.raise_signal(signal.SIGTERM)
-        return 0.0
-
-    monkeypatch.setattr(SimulatedStation, "write", terminated)
-    result = calibrate(elastio, tmp_path, *SMALL)
-    assert result.exit_code == Exit.FAILED
-    assert result.stderr.splitlines()[-1] == (
-        f"elastio: interrupted; {tmp_path / 'r.jsonl'} keeps what was measured, the same command goes on"
-    )
 
 
 def test_what_was_calibrated_predicts_what_is_simulated(elastio: Shell, tmp_path: Path) -> None:
@@ -196,36 +127,6 @@ def test_a_scale_is_a_condition_of_the_simulator_too(elastio: Shell, tmp_path: P
     made = load_profile(tmp_path / "p.json")
     assert made.conditions.scale == 0.1
     assert {m.dataset_bytes for m in made.measurements} == {600_000_000}
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
-        signal.raise_signal(number)
-    assert signal.getsignal(number) is before
-
-
-def test_a_second_signal_does_not_cut_short_what_the_first_one_began() -> None:
-    cleaned = []
-
-    def clean() -> None:
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-            signal.raise_signal(number)
-            cleaned.append(number)
-
-    with pytest.raises(KeyboardInterrupt), interrupted_by_signals(), ending_with(clean):
-        signal.raise_signal(signal.SIGHUP)
-    assert len(cleaned) == 3
-
-
-def test_a_signal_that_was_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with interrupted_by_signals():
-            signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -374,61 +275,3 @@ def test_one_measurement_predicts_nothing_else(elastio: Shell, made: Path, tmp_p
 
 def test_two_wishes_are_wrong_usage(elastio: Shell, made: Path) -> None:
     assert elastio("plan", "--profile", made, *PLAN, "--max-time", 1, "--max-cost", 1).exit_code == Exit.USAGE
-
-
-def test_applies_the_size_as_the_first_one(elastio: Shell, made: Path, tmp_path: Path) -> None:
-    (tmp_path / "elastio.toml").write_text(CONFIG)
-    agent = Machine(tmp_path / "agent.sock")
-    try:
-        result = elastio("plan", "--profile", made, *PLAN, "--max-time", 1440, "--apply")
-    finally:
-        agent.close()
-    assert result.exit_code == 0, result.output
-    assert agent.daemon.simulation.state.learned_size_bytes == 8 * GB
-    config = load(tmp_path / "elastio.toml")
-    assert config.policy().initial_size_bytes == pytest.approx(8 * GB, abs=512)
-
-
-def test_says_that_nothing_changes_when_no_agent_is_told(elastio: Shell, made: Path, tmp_path: Path) -> None:
-    (tmp_path / "elastio.toml").write_text(CONFIG)
-    result = elastio("plan", "--profile", made, *PLAN, "--max-time", 1440, "--apply")
-    assert result.exit_code == Exit.UNREACHABLE
-    assert result.stderr.splitlines()[-1].startswith(
-        "elastio: the agent was not told, and what it has learned counts for more than 80-plan.toml: nothing changes"
-    )
-    assert load(tmp_path / "elastio.toml").cache.initial_size_gib == 8 * GB / GIB
-
-
-@pytest.mark.parametrize(("name", "size_gib", "fits"), [("90-site", 20, False), ("70-site", 20, True)])
-def test_does_not_apply_what_a_later_drop_in_overrules(
-    name: str, size_gib: float, fits: bool, elastio: Shell, made: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "elastio.toml").write_text(CONFIG)
-    site = tmp_path / "elastio.toml.d" / f"{name}.toml"
-    site.parent.mkdir()
-    site.write_text(f"[cache]\ninitial_size_gib = {size_gib}\n")
-    result = elastio("plan", "--profile", made, *PLAN, "--max-time", 1440, "--apply")
-    assert (site.parent / "80-plan.toml").exists() == fits
-    assert (f"{site} sets cache.initial_size_gib to 20 and wins over 80-plan.toml" in result.stderr) != fits
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "sentence"),
-    [
-        ("[cache]", "[cache]\nmax_size_gib = 5\ninitial_size_gib = 4", "is outside 1 to 5 GiB"),
-        ("= 128", "= 100", "cache.bandwidth_mb_s is 100 and was 128 when it was calibrated"),
-        ("= 33", "= 250", "device.bandwidth_mb_s is 250 and was 33 when it was calibrated"),
-        ("mb_s = 0\n", "mb_s = 33\n", "cache.drain_bandwidth_mb_s is 33 and was 0 when it was calibrated"),
-        ("[cache]", "[policy]\ninactivity_delay_s = 4\n[cache]", "policy.inactivity_delay_s is 4 and was 30"),
-        ("[cache]", "[policy]\nutilization_threshold = 0.6\n[cache]", "policy.utilization_threshold is 0.6"),
-        ("[cache]", "[agent]\nsample_interval_s = 2\n[cache]", "agent.sample_interval_s is 2 and was 1"),
-    ],
-)
-def test_does_not_apply_what_the_configuration_forbids(
-    old: str, new: str, sentence: str, elastio: Shell, made: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "elastio.toml").write_text(CONFIG.replace(old, new))
-    result = elastio("plan", "--profile", made, *PLAN, "--max-time", 1440, "--apply")
-    assert result.exit_code == Exit.FAILED
-    assert sentence in result.stderr
-    assert not (tmp_path / "elastio.toml.d").exists()

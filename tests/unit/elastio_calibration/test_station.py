@@ -1,40 +1,22 @@
-"""Measuring: on the simulator itself, and through the control socket of a simulated daemon."""
+"""Measuring on the simulator itself: what a run leaves behind, however it ends."""
 
 from __future__ import annotations
 
-import json
-import queue
-import re
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elastio.config import parse
-from elastio.control_client import ControlClient
-from elastio.model import VolumeMark, VolumeSpec
-from elastio.protocol import UnreachableError
-from elastio.report import CycleRow, Steps
-from elastio.sim.daemon import SimDaemon
-from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Checkpointing, Profile, Workload
-from elastio.status import Status
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.fio import Fio
-from elastio_calibration.folder import Folder
-from elastio_calibration.live import Labels, LiveStation, Ports
 from elastio_calibration.measurement import Measurement, Setup
 from elastio_calibration.record import Before, RecordFile, read
 from elastio_calibration.schedule import Preset, Schedule, Wanted, schedule
 from elastio_calibration.simulated import SimulatedStation
 from elastio_calibration.simulated import machine as simulated_machine
 from elastio_calibration.station import Boost, Mark, calibrate, measure, notes_of
-from elastio_calibration.writer import Writer
 
 LIMIT_S = 3600.0
 
@@ -174,7 +156,7 @@ class Stopped:
 
     def write(self, wanted: Wanted) -> float:
         self.writes += 1
-        self.inner.world.workload = _endless()
+        self.inner.world.workload = endless()
         self.inner.simulation.run_for(20)
         raise KeyboardInterrupt
 
@@ -243,360 +225,11 @@ def test_a_run_that_was_killed_is_made_good_by_the_next_one(station: SimulatedSt
     assert read(file.path).before is None
 
 
-# --- through the control socket ------------------------------------------------------------------------------
-
-
-class Machine:
-    """`elastiod --sim` in a thread; its time moves only when the station sleeps or writes."""
-
-    def __init__(self, socket: Path) -> None:
-        config = parse(
-            {
-                "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 20.0},
-                "cache": {"bandwidth_mb_s": 80.0, "initial_size_gib": 4.0},
-                "policy": {"inactivity_delay_s": 4.0},
-                "caps": {"max_boosts_per_day": 3},
-                "agent": {"socket": str(socket), "socket_group": ""},
-                "provider": {"name": "sim"},
-            }
-        )
-        self.config = config
-        self.daemon = SimDaemon(config, socket)
-        self.daemon.simulation.world.workload = Workload()
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while not self._stop.is_set():
-            self.daemon.turn(0.002, 0.05)
-            while not self._jobs.empty():
-                self._jobs.get()()
-
-    def do(self, job: Callable[[], None]) -> None:
-        done = threading.Event()
-
-        def run() -> None:
-            try:
-                job()
-            finally:
-                done.set()
-
-        self._jobs.put(run)
-        assert done.wait(60)
-
-    def sleep(self, seconds: float) -> None:
-        self.do(lambda: self.daemon.turn(0, seconds))
-
-    def write(self, dataset_bytes: int) -> float:
-        load = Checkpointing(Profile(0.0, dataset_bytes, 1), 10 * GB)
-
-        def run() -> None:
-            self.daemon.simulation.world.workload = load
-            # Small steps: the daemon replaces a workload that is done by its own.
-            self.daemon.simulation.run_until(lambda: load.done, LIMIT_S)
-            self.daemon.simulation.world.workload = Workload()
-
-        self.do(run)
-        return load.stats.dumps[0].seconds
-
-    def wall(self) -> float:
-        return self.daemon.simulation.world.clock.wall()
-
-    def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
-        return tuple(
-            CycleRow(
-                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.sold.size_bytes, c.sold.bandwidth_mb_s,
-                c.started_wall, c.opened_wall, c.closed_wall,
-                steps=Steps(boost_s=(c.marks.boosted or 0) - c.started_at, attached_s=1.0),
-                peak_in_use_percent=c.peak_in_use_percent,
-            )
-            for c in self.daemon.simulation.books.rows.values()  # type: ignore[attr-defined]
-        )  # fmt: skip
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.daemon.close()
-
-
-class SimulatedWriter(Writer):
-    """Writes to the simulated device instead of a folder; what is checked is the real folder."""
-
-    def __init__(self, directory: Path, machine: Machine) -> None:
-        super().__init__(directory, 1)
-        self._machine = machine
-
-    def write(self, dataset_bytes: int) -> float:
-        return self._machine.write(dataset_bytes)
-
-    def written_bytes(self, dataset_bytes: int) -> int:
-        return dataset_bytes
-
-
-class SimulatedFio(Fio):
-    """Writes to the simulated device, whatever is asked; what it printed is what fio prints."""
-
-    def __init__(self, directory: Path, machine: Machine) -> None:
-        super().__init__(directory, 1, self._moved)
-        self._machine = machine
-        self.asked: list[str] = []
-
-    def _moved(self, argv: Sequence[str], *, timeout_s: float) -> str:
-        given = dict(word.removeprefix("--").split("=", 1) for word in argv if "=" in word)
-        self.asked.append(given["rw"])
-        (Path(given["directory"]) / "dataset.0.0").touch()
-        seconds = self._machine.write(int(given["size"]))
-        row = {"error": 0, "job_runtime": seconds * 1000, "read": {"io_bytes": 0}, "write": {"io_bytes": given["size"]}}
-        return json.dumps({"jobs": [row]})
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path / "sim.sock")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def live(machine: Machine, tmp_path: Path) -> LiveStation:
-    ports = Ports(
-        SimulatedWriter(tmp_path, machine),
-        SimulatedFio(tmp_path, machine),
-        machine.cycles,
-        machine.wall,
-        machine.wall,
-        machine.sleep,
-    )
-    client = ControlClient(machine.config.agent.socket)
-    return LiveStation(client, machine.config, Labels("gp3", "gp3"), ports)
-
-
-def test_a_live_station_measures_through_the_control_socket(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB), LIMIT_S)
-    assert made.cache_bytes == 2 * GIB
-    assert 20 < made.throughput_mb_s < 80
-    assert made.held_s > GB / 1e6 / 80
-    slow = measure(live, Wanted(GB), LIMIT_S)
-    assert slow.throughput_mb_s == pytest.approx(20, rel=0.02)
-
-
-def test_two_runs_do_not_use_one_directory(live: LiveStation, tmp_path: Path) -> None:
-    with Folder(tmp_path).claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
-        calibrate(live, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
-    assert (tmp_path / "r").read_bytes() == b""
-
-
-@pytest.mark.parametrize("set_by_s", [-1000.0, 30.0])
-def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
-    set_by_s: float, live: LiveStation, machine: Machine
-) -> None:
-    live.rest(LIMIT_S)
-    mark = live.mark()
-    live._ports = replace(live._ports, wall=lambda: machine.wall() + set_by_s)
-    with pytest.raises(CalibrationError, match=re.escape(f"the clock was set by {set_by_s:+.1f} s")):
-        live.boosts_since(mark)
-
-
-@pytest.mark.parametrize("set_by_s", [-0.4, 0.4])
-def test_a_clock_that_is_corrected_a_little_loses_no_boost(
-    set_by_s: float, live: LiveStation, machine: Machine
-) -> None:
-    live.rest(LIMIT_S)
-    live._client.ask("learn", size_bytes=2 * GIB)
-    mark = live.mark()
-    live._client.ask("boost")
-    machine.sleep(0.1)
-    (row,) = machine.cycles(0, 0)
-    moved = replace(row, started_wall=row.started_wall + set_by_s, opened_wall=row.started_wall + set_by_s)
-    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=mark.at - 5.0), moved)
-    live._ports = replace(live._ports, wall=lambda: wall, cycles=lambda since, until: cycles)
-    assert len(live.boosts_since(mark)) == 1
-
-
-def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    header = live.header()
-    assert (header.conditions.backing_mb_s, header.conditions.cache_mb_s) == (20.0, 80.0)
-    assert (header.conditions.cloud, header.conditions.backing_type) == ("sim", "gp3")
-    assert header.backing_bytes == KernelSettings().backing_bytes
-    assert header.prices is None
-
-
-def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: Machine) -> None:
-    live.rest(LIMIT_S)
-    quotes = machine.daemon.simulation.world.provider
-    live.quote = quotes.quote
-    live.quoted_bytes = (2 * GIB, 4 * GIB)
-    prices = live.header().prices
-    assert prices is not None
-    assert [p.size_bytes for p in prices.caches] == [2 * GIB, 4 * GIB]
-    assert prices.caches[0].per_hour == quotes.quote(VolumeSpec(2 * GIB, 100.0)).price_per_hour  # with what drains
-    assert prices.fast_per_hour is not None
-    assert prices.slow_per_hour is not None
-    assert prices.fast_per_hour > prices.slow_per_hour
-
-
-def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    point = Wanted(10**6, 2 * GB)
-    live.check([point, point, point, Wanted(10**6)])
-    with pytest.raises(CalibrationError, match="4 boosts are needed and the cap leaves 3 today"):
-        live.check([point, point, point, point])
-
-
-def test_an_unknown_pattern_cannot_be_measured(live: LiveStation) -> None:
-    with pytest.raises(CalibrationError, match="rewind is no pattern that can be measured: write, read"):
-        live.write(Wanted(GB, GIB, "rewind"))
-
-
-def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB, "mixed"), LIMIT_S)
-    fio = live._ports.fio
-    assert isinstance(fio, SimulatedFio)
-    assert not fio.folder.path.exists()
-    assert fio.asked == ["write", "readwrite"]
-    assert (made.pattern, made.cache_bytes) == ("mixed", 2 * GIB)
-    assert 20 < made.throughput_mb_s < 80
-    assert not live.is_paused()
-
-
-def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation, machine: Machine) -> None:
-    machine.do(lambda: setattr(machine.daemon.simulation.world, "workload", _endless()))
-    machine.sleep(5.0)
-    with pytest.raises(Exception, match="nothing else may use it during a calibration"):
-        live.rest(20.0)
-
-
-def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveStation, machine: Machine) -> None:
-    def forget_a_dirty_one() -> None:
-        cloud = machine.daemon.simulation.world.provider
-        cloud.mark(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeMark.DIRTY)
-
-    live.rest(LIMIT_S)
-    machine.do(forget_a_dirty_one)
-    machine.sleep(10.0)
-    live._client.ask("gc")
-    machine.sleep(10.0)
-    status = live._client.status()
-    assert status.owned is not None
-    assert [v.kept for v in status.owned] == [True]
-    live.rest(LIMIT_S)
-
-
-class Late(ControlClient):
-    """An agent whose first answers come too late."""
-
-    late = 0
-
-    def status(self) -> Status:
-        if self.late:
-            self.late -= 1
-            raise UnreachableError("the agent did not answer")
-        return super().status()
-
-
-def test_an_answer_that_comes_late_ends_no_measurement(live: LiveStation, machine: Machine) -> None:
-    live._client = client = Late(machine.config.agent.socket)
-    client.late = 3
-    live.rest(LIMIT_S)
-    assert client.late == 0
-    client.late = 1000
-    with pytest.raises(UnreachableError):
-        live.rest(LIMIT_S)
-    assert client.late > 900
-
-
-def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    live._client.ask("quiesce", seconds=6000)
-    with pytest.raises(CalibrationError, match=r"the agent is held \(snapshot\) .* begins no boost"):
-        live.rest(LIMIT_S)
-
-
-def _endless() -> Workload:
-    return Checkpointing(Profile(0.0, 100 * GB, 1), 10 * GB)
-
-
-# --- the writer ----------------------------------------------------------------------------------------------
-
-
-def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, 2, block_bytes=4096)
-    assert writer.write(10 * 4096) > 0
-    files = sorted((tmp_path / "elastio-calibration").iterdir())
-    assert [f.stat().st_size for f in files] == [5 * 4096, 5 * 4096]
-    assert writer.written_bytes(10 * 4096 + 100) == 10 * 4096
-    writer.folder.clean()
-    assert list(tmp_path.iterdir()) == []
-    writer.folder.clean()
-
-
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="cannot be written"):
-        Writer(tmp_path / "missing", 1).write(1)
-
-
 def test_measurements_say_what_they_are() -> None:
     made = Measurement(Setup.ADAPTIVE, 4 * GB, 40.0, cache_bytes=6 * GB, held_s=100.0)
     assert str(made) == "adaptive, write of 4 GB with a cache of 6 GB"
     assert replace(made, setup=Setup.STATIC_SLOW, cache_bytes=0).throughput_mb_s == 100.0
 
 
-class Time:
-    """Stands still but for who sleeps."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
-def test_writes_no_faster_than_the_application_makes_its_data(tmp_path: Path) -> None:
-    clock = Time()
-    writer = Writer(tmp_path, 1, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=clock.sleep)
-    assert writer.write(10_000_000) == pytest.approx(2.5)
-
-
-def test_writers_share_the_pace(tmp_path: Path) -> None:
-    clock = Time()
-    writer = Writer(tmp_path, 2, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=lambda s: None)
-    assert writer._block_s == pytest.approx(0.5)
-    assert Writer(tmp_path, 2)._block_s == 0.0
-
-
-class Interrupted:
-    """Interrupts the thread that waits for the writers, once they have written some blocks."""
-
-    def __init__(self, after_blocks: int) -> None:
-        self.after_blocks, self.blocks = after_blocks, 0
-
-    def sleep(self, _seconds: float) -> None:
-        self.blocks += 1
-        if self.blocks == self.after_blocks:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-
-def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path: Path) -> None:
-    asked = Interrupted(after_blocks=10)
-    writer = Writer(tmp_path, 1, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=asked.sleep)
-    with pytest.raises(KeyboardInterrupt):
-        writer.write(4096 * 50_000)
-    assert 10 <= asked.blocks < 50_000
-    writer.folder.clean()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_writer_that_fails_ends_the_others(tmp_path: Path) -> None:
-    (tmp_path / "elastio-calibration").mkdir()
-    (tmp_path / "elastio-calibration" / "writer-1").touch()
-    blocks: list[float] = []
-    writer = Writer(tmp_path, 2, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=blocks.append)
-    with pytest.raises(CalibrationError, match="cannot be written: File exists"):
-        writer.write(2 * 4096 * 50_000)
-    assert len(blocks) < 50_000
+def endless() -> Workload:
+    return Checkpointing(Profile(0.0, 100 * GB, 1), 10 * GB)
