@@ -216,7 +216,7 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Keep the calibration here; one that is there is used.",
 )
-@click.option("--in-turn", is_flag=True, help="Never two guests at a time: slower, and right on a slow machine.")
+@click.option("--side-by-side", is_flag=True, help="The three set-ups at once: sooner, and for six processors.")
 def predict_command(
     experiment: str,
     scale: float,
@@ -225,7 +225,7 @@ def predict_command(
     max_time_s: float | None,
     json_path: Path | None,
     profile_path: Path | None,
-    in_turn: bool,
+    side_by_side: bool,
 ) -> None:
     """Calibrate, predict EXPERIMENT, run it for real, and compare: predicted over real, for each storage set-up."""
     from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
@@ -244,7 +244,7 @@ def predict_command(
     try:
         found = prediction.predict(
             Plan(experiment, PUBLISHED, scale, factor),
-            prediction.Asked(repeats, max_time_s, profile_path, in_turn),
+            prediction.Asked(repeats, max_time_s, profile_path, side_by_side),
             keep,
             lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
         )

@@ -38,13 +38,13 @@ DISTURBING = 0.02
 class Asked:
     """What `predict` does beside the plan.
 
-    `profile_path`: where the calibration is kept, and taken from if it is. `in_turn`: no two guests at a time.
+    `profile_path`: where the calibration is kept, and taken from if it is. `side_by_side`: the three set-ups at once.
     """
 
     repeats: int
     max_time_s: float | None = None
     profile_path: Path | None = None
-    in_turn: bool = False
+    side_by_side: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,8 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     """
     scaled = plan.scaled()
     application = application_of(scaled)
-    # Guests that sleep instead of computing do not disturb each other, as long as their dumps do not meet.
-    plan = replace(plan, side_by_side=not (plan.needs_tools or asked.in_turn))
+    # Guests that compute disturb each other; those that sleep do not, where there are processors for all their dumps.
+    plan = replace(plan, side_by_side=asked.side_by_side and not plan.needs_tools)
     image = build_guest_image(tools=plan.needs_tools)
     began = processor_time()
     predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
