@@ -75,10 +75,10 @@ class Story:
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
-    """An operator whose agent dies while it is asked does not ask again."""
+    """An operator whose agent dies while it is asked does not ask again; one whose agent stands still waits."""
 
     def act(sim: Simulation) -> None:
-        sim.ask(kind)
+        sim.ask(kind, limit_s=LIMIT_S)
 
     return act
 
