@@ -53,11 +53,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"(`elastio {'resume` takes it as it is' if state.cycle is None else 'recover` tells the ways out'})",
         )
     if backing.waits_for_cache and not needs_no_cache(state, backing):
-        return Seen(
-            Event.ENDANGERED,
-            f"the cache of the backing device is missing and the device is {backing.state}: "
-            f"attach volume {_volume_name(state.cycle)} again; nothing is started without it (`elastio recover`)",
-        )
+        return Seen(Event.ENDANGERED, _missing(state.cycle, backing))
     if state.recovered and state.cycle is not None and _is_in_dispute(state, state.cycle, backing):
         return Seen(Event.ENDANGERED, disputed(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
@@ -68,6 +64,14 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
+
+
+def _missing(cycle: Cycle | None, backing: BackingView) -> str:
+    name = _volume_name(cycle)
+    text = f"the cache of the backing device is missing and the device is {backing.state}"
+    if backing.may_have_gone_on:
+        return f"{text}: volume {name} may be older than what was written since, or be needed (`elastio recover`)"
+    return f"{text}: attach volume {name} again; nothing is started without it (`elastio recover`)"
 
 
 def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:

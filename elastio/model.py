@@ -172,6 +172,11 @@ class BackingView:
         return self.cache_set is None and lacks_it
 
     @property
+    def may_have_gone_on(self) -> bool:
+        """It waits for a cache that was clean: it may have lost that while it ran, and have been written to since."""
+        return self.waits_for_cache and self.state is CacheState.CLEAN
+
+    @property
     def outlives_cache(self) -> bool:
         """The cache failed, or was torn off, while it was clean: the kernel goes on without it.
 

@@ -137,7 +137,9 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
 def _attached(cycle: Cycle, backing: BackingView, phase: Phase) -> Cycle:
     """The cache is there: whatever said that it had left, or held nothing, is void."""
     marks = replace(cycle.marks, detached=None, durable=None, released=None, clean=_clean(cycle, phase))
-    return replace(cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, marks=marks)
+    return replace(
+        cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, is_vouched_for=False, marks=marks
+    )
 
 
 def _clean(cycle: Cycle, phase: Phase) -> float | None:

@@ -61,6 +61,16 @@ def ways_out(cycle: Cycle) -> str:
     )
 
 
+def which_is_newer(cycle: Cycle | None) -> str:
+    """What an operator can do about a device that was clean, and may have lost its cache while it ran."""
+    name = (cycle.volume_id if cycle else None) or "ID"
+    return (
+        "the device was clean when its cache went. If that failed (`journalctl -k -b -1` says: cache is clean, keep it "
+        f"alive), it is older than the device: go on without it with --accept-data-loss --volume {name}. If the volume "
+        f"was detached while the machine was off, bring it back with --volume {name}"
+    )
+
+
 def settle(state: AgentState, obs: Observation) -> AgentState:
     """Forget a volume that was given up once it is gone, and the mark on the backing device once that is gone."""
     backing = obs.host.backing if obs.host else None
@@ -83,8 +93,11 @@ def candidates(state: AgentState) -> tuple[Volume, ...]:
 def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
     """Whoever asks for it back has not given it up, or no longer does."""
     cycle = state.cycle
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and backing.may_have_gone_on and request.volume_id is None:
+        return state, Answer(request, False, which_is_newer(cycle))
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
-        state = replace(state, cycle=replace(cycle, pace={}), accepted="")
+        state = replace(state, cycle=replace(cycle, pace={}, is_vouched_for=request.volume_id is not None), accepted="")
         return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
     if cycle is not None and not _is_a_guess(cycle):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
@@ -94,7 +107,7 @@ def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple
     found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
     if len(found) != 1:
         return state, Answer(request, False, _not_one(found))
-    cycle = cycle_of(found[0], obs).marked(boosted=obs.now)
+    cycle = replace(cycle_of(found[0], obs), is_vouched_for=request.volume_id is not None).marked(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
     return replace(state, cycle=cycle, accepted=""), Answer(request, True, text)
 
@@ -143,7 +156,7 @@ def _why_not(state: AgentState, request: Request, backing: BackingView | None) -
     if backing is not None and backing.waits_for_cache and backing.running:
         return "the adaptive device is still in use: unmount it first"
     if state.cycle is not None:
-        return _why_not_named(state.cycle, request.volume_id)
+        return _why_not_named(state.cycle, request.volume_id, backing)
     if state.owned is None:
         return "the cloud has not listed this agent's volumes yet: whether the cache still exists is not known"
     there = candidates(state)
@@ -152,13 +165,15 @@ def _why_not(state: AgentState, request: Request, backing: BackingView | None) -
     return ""
 
 
-def _why_not_named(cycle: Cycle, named: str | None) -> str:
+def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None) -> str:
     if cycle.volume_id is None or cycle.volume_state is VolumeState.GONE:
         return ""
     if named == cycle.volume_id:
         return ""
     if cycle.is_disputed:
         return ways_out(cycle)
+    if backing is not None and backing.may_have_gone_on:
+        return which_is_newer(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"

@@ -137,6 +137,7 @@ class Cycle:
     is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
     mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
     failure: str = ""
+    is_vouched_for: bool = False  # an operator wants it back although what is on it may be older than the device
     is_lesson: bool = True  # False: the size to buy next was set during the cycle, and stays
 
     def marked(self, **times: float) -> Cycle:

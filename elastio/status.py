@@ -124,7 +124,8 @@ class HoldPart:
 class MissingPart:
     """A cache that is missing: what is known of its volume and of the data that only it holds.
 
-    `disputed` True: the backing device that is here does not ask for it; it may be an older copy.
+    `disputed` True: the backing device that is here does not ask for it; it may be an older copy. `may_be_older` True:
+    the device was clean without it, and may have been written to since.
     """
 
     volume_id: str | None
@@ -136,6 +137,7 @@ class MissingPart:
     adaptive: str
     waits_for_umount: bool
     disputed: bool = False
+    may_be_older: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,7 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
         adaptive=backing.adaptive_name if backing else wounded,
         waits_for_umount=(backing.running if backing else bool(wounded)) and not disputed,
         disputed=disputed,
+        may_be_older=backing is not None and backing.may_have_gone_on,
     )
 
 

@@ -362,8 +362,10 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
     disk = host.disk(cycle.serial)
     if disk is not None:
         return _towards_registered(cycle, disk, obs)
-    plan = _towards_attached(cycle, obs)
     shown = f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'})"
+    if backing.may_have_gone_on and not cycle.is_vouched_for:
+        return _look(cycle, obs, f"an operator: {shown} may be older than the device, or be needed")
+    plan = _towards_attached(cycle, obs)
     return plan if plan.action else Plan(None, plan.wake_at, f"{shown} to be attached again, or an operator")
 
 

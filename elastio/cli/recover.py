@@ -56,6 +56,8 @@ def plan(seen: Status) -> list[str]:
         return []
     if missing.disputed:
         return _ways_out(missing, seen.wall)
+    if missing.may_be_older:
+        return _older_or_needed(missing, seen.wall)
     steps = ["attach the volume to this machine", "register it with bcache, which starts the device", "mount it"]
     if missing.waits_for_umount:
         steps.insert(0, f"stop the applications, unmount /dev/{missing.adaptive}, wait until it is gone")
@@ -74,6 +76,18 @@ def _ways_out(missing: MissingPart, wall: float) -> list[str]:
         f"on it alone: {extent(missing, wall)}",
         "either: this is an older copy; attach the right backing volume in its place, and the agent goes on by itself",
         f"or: this is the one you want; `elastio recover --accept-data-loss --volume {volume}` gives up that data",
+    ]
+
+
+def _older_or_needed(missing: MissingPart, wall: float) -> list[str]:
+    """Nothing is brought back before somebody has said which of the two is newer."""
+    volume = missing.volume_id or "unknown"
+    return [
+        f"the backing device was clean when its cache, volume {volume} ({missing.volume_state}), went",
+        f"on it alone: {extent(missing, wall)}",
+        "either: it failed while the device ran (`journalctl -k -b -1` says so), and is older than the device now:",
+        f"  `elastio recover --accept-data-loss --volume {volume}` goes on without it",
+        f"or: it was detached while the machine was off: `elastio recover --volume {volume}` brings it back",
     ]
 
 

@@ -137,6 +137,14 @@ STORIES = {
 }
 
 
+def is_left_to_a_human(sim: Simulation) -> bool:
+    """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer."""
+    cycle, kernel = sim.state.cycle, sim.world.kernel
+    waits = not kernel.bcache.running and not kernel.bcache.sb_dirty
+    in_doubt = sim.phase is Phase.FAULTED and cycle is not None and (cycle.is_disputed or waits)
+    return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
+
+
 class Play:
     """One run of a story, checked after every step."""
 
@@ -212,13 +220,7 @@ class Play:
         """The volume with the only copy broke in the cloud: it is kept, and the agent says so."""
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
         missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
-        return missing or self._looks_like_an_older_copy()
-
-    def _looks_like_an_older_copy(self) -> bool:
-        """A clean cache was torn off, and the machine booted before anybody looked: only a human can tell."""
-        cycle, kernel = self.sim.state.cycle, self.world.kernel
-        disputed = self.sim.phase is Phase.FAULTED and cycle is not None and cycle.is_disputed
-        return disputed and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
+        return missing or is_left_to_a_human(self.sim)
 
     def kill(self) -> None:
         self.sim.start_agent()

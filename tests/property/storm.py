@@ -17,6 +17,7 @@ from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Phase
 from elastio.units import GIB, MIB
+from tests.crash.crashes import is_left_to_a_human
 
 from .schedule import Schedule
 
@@ -122,14 +123,7 @@ class Storm:
         kept = self.world.provider.existing()
         broken = any(v.state is VolumeState.ERROR for v in kept) and not self.world.lost()
         missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
-        return missing or self._looks_like_an_older_copy()
-
-    def _looks_like_an_older_copy(self) -> bool:
-        """A clean cache was torn off, and the machine booted before anybody looked: only a human can tell."""
-        cycle, kernel = self.sim.state.cycle, self.world.kernel
-        disputed = self.sim.phase is Phase.FAULTED and cycle is not None and cycle.is_disputed
-        torn_off = cycle is not None and cycle.serial in kernel.away
-        return disputed and torn_off and kernel.boots > 0 and not self.world.lost()
+        return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""

@@ -56,6 +56,7 @@ FULL = Cycle(
     dirty_boot="boot-1",
     is_index_dirty=True,
     is_disputed=True,
+    is_vouched_for=True,
     mark=VolumeMark.CLEAN,
     failure="no luck",
 )

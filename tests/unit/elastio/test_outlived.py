@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastio import holds
-from elastio.actions import EnterPhase1, LimitWrites, MakeDurable, Outcome, StartWithoutCache, Verdict
+from elastio.actions import AttachVolume, EnterPhase1, LimitWrites, MakeDurable, Outcome, StartWithoutCache, Verdict
 from elastio.errors import InvariantError
 from elastio.events import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.facts import fold
@@ -31,6 +31,7 @@ from .values import (
     OTHER_SET,
     POLICY,
     SET,
+    VOLUME_ID,
     backing,
     boosted,
     busy_sample,
@@ -370,3 +371,24 @@ def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) 
     plans = [next_step(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
     assert ["disk of its cache is gone" in plan.waiting_for for plan in plans] == [True, False]
     assert not isinstance(plans[0].action, LimitWrites)
+
+
+@pytest.mark.parametrize(("shown", "is_in_doubt"), [(CacheState.CLEAN, True), (CacheState.DIRTY, False)])
+def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
+    shown: CacheState, is_in_doubt: bool
+) -> None:
+    faulted = state(Phase.FAULTED, boosted(volume=volume(VolumeState.AVAILABLE)))
+    view = seen(host(backing(state=shown, running=False, named_set=SET)))
+    missing = Status.of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
+    assert missing is not None
+    assert missing.may_be_older is is_in_doubt
+    assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt
+
+
+def test_without_a_journal_a_clean_cache_is_brought_back_by_name_alone() -> None:
+    faulted = state(Phase.FAULTED, owned=(volume(VolumeState.AVAILABLE),))
+    refused = decide(faulted, seen(host(WAITING), requests=(Request(RequestKind.RECOVER),)), POLICY)
+    assert not refused.answers[0].accepted
+    assert refused.state.cycle is None
+    named = Request(RequestKind.RECOVER, volume_id=VOLUME_ID)
+    assert decide(faulted, seen(host(WAITING), requests=(named,)), POLICY).actions == (AttachVolume(VOLUME_ID),)

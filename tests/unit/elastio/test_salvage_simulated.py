@@ -9,7 +9,7 @@ import pytest
 
 from elastio.actions import HelpDetach, MarkVolume
 from elastio.errors import RefusedError
-from elastio.model import CacheState, RequestKind, VolumeMark, VolumeState
+from elastio.model import CacheState, RequestKind, VolumeId, VolumeMark, VolumeState
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
@@ -145,23 +145,59 @@ def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(reboo
     assert_kept(sim)
 
 
-def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
-    """It looks like one that is missing: the agent asks, and keeps the volume."""
-    sim = machine((Stretch(2, 0), Stretch(9, 60), QUIET), inactivity_delay_s=1e6)
+def gone_while_clean(*load: Stretch, written_s: float = 0.0) -> tuple[Simulation, VolumeId]:
+    """A clean cache was torn off while no agent ran, `written_s` of load followed, and the machine was booted."""
+    sim = machine((Stretch(2, 0), Stretch(9, 60), *load, QUIET), inactivity_delay_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
     sim.kill_agent()
     sim.world.kernel.fsync()  # the backing disk has had the time to write out what was flushed to it
     sim.world.vanish()
+    sim.run_for(written_s)
     sim.power_cut()
     in_phase(sim, Phase.FAULTED)
-    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert sim.state.cycle is not None
+    assert sim.state.cycle.volume_id is not None
+    return sim, sim.state.cycle.volume_id
+
+
+def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
+    """It looks like one that is missing: the agent asks, and keeps the volume."""
+    sim, volume_id = gone_while_clean()
     assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
     sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
     assert not sim.world.lost(power_cut=True)
     sim.run_for(700)
     assert [v.id for v in sim.world.provider.existing()] == [volume_id]
     assert intents(sim, "StartWithoutCache") == 1
+
+
+def test_a_clean_cache_that_may_be_older_than_the_device_is_not_brought_back_by_itself() -> None:
+    sim, volume_id = gone_while_clean(Stretch(20, 0), Stretch(10, 10), written_s=4)
+    sim.run_for(120)
+    assert intents(sim, "AttachVolume") == 1
+    assert sim.world.kernel.bcache.stale_links == 0
+    assert f"volume {volume_id} may be older" in sim.state.fault
+    assert "an operator" in sim.state.waiting_for
+    answer = sim.ask(RequestKind.RECOVER)
+    assert not answer.accepted
+    assert f"--accept-data-loss --volume {volume_id}" in answer.text
+    assert f"bring it back with --volume {volume_id}" in answer.text
+    assert answer.text in sim.ask(RequestKind.RECOVER, accepts_loss=True).text
+    assert not sim.world.lost()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_clean_cache_is_brought_back_by_name(*, dies: bool) -> None:
+    sim, volume_id = gone_while_clean()
+    assert sim.ask(RequestKind.RECOVER, volume_id=volume_id).accepted
+    if dies:
+        sim.start_agent()
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.state.cycle is not None
+    assert not sim.state.cycle.is_vouched_for, "it is asked again if the cache goes once more"
+    sim.ask(RequestKind.FLUSH)
+    assert_at_rest(sim)
 
 
 def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:

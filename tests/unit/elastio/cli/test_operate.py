@@ -274,6 +274,18 @@ def test_a_disputed_device_has_two_ways_out_and_neither_is_to_mount_it(agent: Fa
     assert "mount" not in done.output
 
 
+def test_a_cache_that_may_be_older_has_two_ways_out_by_its_name(agent: FakeAgent, elastio: Shell) -> None:
+    shown = waiting(running=False)
+    assert shown.missing is not None
+    agent.statuses = [replace(shown, missing=replace(shown.missing, may_be_older=True))]
+    agent.replies = {"recover": refused("the device was clean when its cache went")}
+    done = elastio("recover")
+    assert done.exit_code == Exit.REFUSED
+    assert "`elastio recover --accept-data-loss --volume vol-7` goes on without it" in done.output
+    assert "`elastio recover --volume vol-7` brings it back" in done.output
+    assert "1. attach" not in done.output
+
+
 def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
     agent: FakeAgent, elastio: Shell
 ) -> None:
