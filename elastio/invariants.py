@@ -9,6 +9,7 @@ from __future__ import annotations
 from elastio.actions import (
     Action,
     AttachCacheSet,
+    AttachVolume,
     BypassCache,
     CreateVolume,
     DeleteVolume,
@@ -74,9 +75,13 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
 def _loss(action: Action, state: AgentState, obs: Observation) -> str:
     """Data is given up, and a mark says "clean", only on proof: of a decision, and of an empty disk.
 
-    Nor is anything written to a cache that has missed writes.
+    Nor is anything written to a cache that has missed writes, nor one that may have brought back.
     """
     cycle = state.cycle
+    if isinstance(action, AttachVolume):
+        backing = _backing(obs)
+        in_doubt = backing is not None and backing.may_have_gone_on and not (cycle is not None and cycle.is_vouched_for)
+        return "what is on it may be older than the backing device" if in_doubt else ""
     if isinstance(action, EnterPhase1) and state.is_cache_outlived:
         return "writes have gone past this cache: what is clean on it may be old"
     if isinstance(action, StartWithoutCache):

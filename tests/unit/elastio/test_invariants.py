@@ -9,6 +9,7 @@ import pytest
 from elastio.actions import (
     Action,
     AttachCacheSet,
+    AttachVolume,
     BypassCache,
     CreateVolume,
     DeleteVolume,
@@ -50,6 +51,7 @@ from .values import (
 FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 REGISTERED = disk(cache_set=SET, superblock=SET)
 MISSING = backing(state=CacheState.DIRTY, running=False)
+OUTLIVED = backing(state=CacheState.CLEAN, running=False)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
 BOOSTED = cycle(marks=Marks(boosted=NOW - 5))
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
@@ -131,6 +133,12 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("no operator gave up", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
     ("dirty data was on it", DELETE, replace(BOOSTED, is_disputed=True), host(backing())),
     ("dirty data was on it", DETACH, replace(BOOSTED, is_disputed=True), host(backing())),
+    (
+        "older than the backing device",
+        AttachVolume(VOLUME_ID),
+        BOOSTED,
+        host(backing(state=CacheState.CLEAN, running=False)),
+    ),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
 
