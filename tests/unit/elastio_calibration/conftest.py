@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,13 @@ def elastio(tmp_path: Path) -> Shell:
 def made(tmp_path: Path) -> Path:
     save(profile(0.99, 1.01), tmp_path / "p.json")
     return tmp_path / "p.json"
+
+
+@pytest.fixture
+def heeded_signals() -> Iterator[None]:
+    """Python ignores signals that it was started to ignore, as in the background of a shell or under nohup."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGTERM)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -81,6 +81,7 @@ def test_an_interrupted_run_is_one_sentence(elastio: Shell, tmp_path: Path, monk
     )
 
 
+@pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signal.Signals) -> None:
     before = signal.getsignal(number)
@@ -89,6 +90,7 @@ def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signa
     assert signal.getsignal(number) is before
 
 
+@pytest.mark.usefixtures("heeded_signals")
 def test_a_second_signal_does_not_cut_short_what_the_first_one_began() -> None:
     cleaned = []
 

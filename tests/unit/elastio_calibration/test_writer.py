@@ -66,6 +66,7 @@ class Interrupted:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
+@pytest.mark.usefixtures("heeded_signals")
 def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path: Path) -> None:
     asked = Interrupted(after_blocks=10)
     writer = Writer(tmp_path, 1, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=asked.sleep)
