@@ -13,8 +13,8 @@ from elastio_testbed.workloads import Bonnie, Dumps, Lammps, Workload
 
 # The agent takes no shorter one.
 SHORTEST_SAMPLE_S = 0.2
-# Below, the agent makes fewer buckets of its smallest size than bcache works well with (2048 of 64 KiB).
-MIN_CACHE_GIB = 0.13
+# The agent buys none below 256 MiB, see `cache.min_size_gib`.
+MIN_CACHE_GIB = 0.26
 # What the agent may learn, in initial sizes.
 MOST_CACHES = 4
 

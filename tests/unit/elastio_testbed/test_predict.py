@@ -73,13 +73,13 @@ def test_dumps_that_are_all_alike_are_one_grid() -> None:
     assert len(caches) == 5
 
 
-def test_caches_are_no_smaller_than_the_agent_may_buy() -> None:
-    small = Plan("cm1", (), 0.05, 0.5).scaled()
+def test_caches_are_no_smaller_than_bcache_takes() -> None:
+    small = Plan("cm1", (), 0.1, 0.5).scaled()
     for caches in grids(small).values():
         assert len(caches) == 2
         assert caches[0] * GB > small.least_cache_gib * GIB
-    with pytest.raises(GuestError, match=r"scale 0\.02 is too small"):
-        calibration_commands(Plan("cm1", (), 0.02, 0.5).scaled(), 1, 0.0)
+    with pytest.raises(GuestError, match=r"scale 0\.04 is too small"):
+        calibration_commands(Plan("cm1", (), 0.04, 0.5).scaled(), 1, 0.0)
 
 
 def test_the_fast_volume_is_measured_with_the_applications_own_dumps() -> None:
