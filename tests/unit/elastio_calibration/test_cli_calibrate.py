@@ -109,5 +109,6 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
     try:
         with interrupted_by_signals():
             signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
