@@ -26,7 +26,8 @@ TESTED: tuple[tuple[Version, Version], ...] = (((6, 1, 192), (6, 2)), ((6, 12, 1
 # for the stable trees 6.1 to 6.18 in December 2025 and corrected in January 2026; not which releases shipped it.
 DOUBLE_COMPLETION = ((6, 1), (6, 19), date(2025, 12, 15), date(2026, 2, 15))
 
-CUTOFFS = (("bch_cutoff_writeback", 70), ("bch_cutoff_writeback_sync", 90))
+# As systemd/modprobe.d/elastio.conf has them, with the reasons.
+CUTOFFS = {"bch_cutoff_writeback": "70", "bch_cutoff_writeback_sync": "70"}
 DEFAULT_CUTOFFS = {"bch_cutoff_writeback": "40", "bch_cutoff_writeback_sync": "70"}
 TOOLS = {"make-bcache": "bcache-tools", "wipefs": "util-linux", "blkid": "util-linux", "modprobe": "kmod"}
 RULES = ("etc/udev/rules.d", "run/udev/rules.d", "usr/lib/udev/rules.d", "lib/udev/rules.d")
@@ -89,14 +90,22 @@ def cutoffs(machine: Machine) -> Finding:
         shown = _shown_cutoffs(machine) or _configured_cutoffs(machine)
     except HostError as error:
         return warn(name, f"they cannot be read ({error})", "apt-get install kmod")
-    if all(shown.get(n) == str(wanted) for n, wanted in CUTOFFS):
-        return ok(name, "a cache absorbs writes up to 70 % (asynchronous) and 90 % (synchronous) of its size")
-    values = "/".join(shown.get(n, "?") for n, _ in CUTOFFS)
+    if all(shown.get(n) == wanted for n, wanted in CUTOFFS.items()):
+        return ok(name, "a cache absorbs writes up to 70 % of its size")
+    values = "/".join(shown.get(n, "?") for n in CUTOFFS)
+    harm = "part of each volume is paid in vain"
+    if _is_above(shown, "bch_cutoff_writeback_sync"):
+        harm = "a burst of synchronous writes may fill a small one to the last bucket, and the kernel hangs then"
     return warn(
         name,
-        f"a cache absorbs writes up to {values} % of its size instead of 70/90 %: part of each volume is paid in vain",
+        f"a cache absorbs writes up to {values} % of its size (asynchronous/synchronous) instead of 70/70 %: {harm}",
         "install modprobe.d/elastio.conf, run update-initramfs -u and reboot",
     )
+
+
+def _is_above(shown: dict[str, str], name: str) -> bool:
+    value = shown.get(name, "")
+    return value.isdecimal() and int(value) > int(CUTOFFS[name])
 
 
 def _shown_cutoffs(machine: Machine) -> dict[str, str]:
@@ -105,7 +114,7 @@ def _shown_cutoffs(machine: Machine) -> dict[str, str]:
     if not sets:
         return {}
     inside = f"sys/fs/bcache/{sets[0]}/internal"
-    return {n: machine.sysfs.read_or(f"{inside}/{n.removeprefix('bch_')}", "?") for n, _ in CUTOFFS}
+    return {n: machine.sysfs.read_or(f"{inside}/{n.removeprefix('bch_')}", "?") for n in CUTOFFS}
 
 
 def _configured_cutoffs(machine: Machine) -> dict[str, str]:

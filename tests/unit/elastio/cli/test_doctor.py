@@ -29,7 +29,7 @@ def healthy(root: Path) -> None:
         proc__sys__kernel__osrelease="6.1.0-42-amd64",
         proc__sys__kernel__version="#1 SMP Debian 6.1.192-2 (2026-08-01)",
         sys__module__bcache__parameters__bch_cutoff_writeback="70",
-        sys__module__bcache__parameters__bch_cutoff_writeback_sync="90",
+        sys__module__bcache__parameters__bch_cutoff_writeback_sync="70",
         proc__self__mountinfo="36 35 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
         **{"usr__lib__udev__rules.d__69-bcache.rules": "", "usr__lib__udev__rules.d__60-elastio.rules": ""},
         **{GUARD: SHIPPED_GUARD, "etc__systemd__system__elastio-shutdown.service": ""},

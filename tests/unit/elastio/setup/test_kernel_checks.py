@@ -58,20 +58,30 @@ def test_judges_the_kernel(release: str, built: str, verdict: Verdict, words: st
 SET = "sys__fs__bcache__9b2ff3b7-3a5b-4f6b-8f0e-9a4f8a3f1a11__internal__"
 
 
-@pytest.mark.parametrize(("cutoff", "cutoff_sync", "verdict"), [("70", "90", Verdict.OK), ("40", "70", Verdict.WARN)])
+@pytest.mark.parametrize(
+    ("cutoff", "cutoff_sync", "verdict", "words"),
+    [
+        ("70", "70", Verdict.OK, "up to 70 %"),
+        ("40", "70", Verdict.WARN, "paid in vain"),
+        ("70", "90", Verdict.WARN, "the kernel hangs"),
+        ("70", "?", Verdict.WARN, "paid in vain"),
+    ],
+)
 def test_judges_how_full_a_registered_cache_may_get(
-    cutoff: str, cutoff_sync: str, verdict: Verdict, tmp_path: Path
+    cutoff: str, cutoff_sync: str, verdict: Verdict, words: str, tmp_path: Path
 ) -> None:
     files = {f"{SET}cutoff_writeback": cutoff, f"{SET}cutoff_writeback_sync": cutoff_sync}
-    assert kernel_checks.cutoffs(machine(tmp_path, **files)).verdict is verdict
+    found = kernel_checks.cutoffs(machine(tmp_path, **files))
+    assert (found.verdict, words in found.sentence) == (verdict, True)
 
 
 @pytest.mark.parametrize(
     ("configured", "verdict"),
     [
-        ("options bcache bch_cutoff_writeback=70 bch_cutoff_writeback_sync=90", Verdict.OK),
-        ("options bcache bch_cutoff_writeback=70", Verdict.WARN),
-        ("options other bch_cutoff_writeback=70 bch_cutoff_writeback_sync=90", Verdict.WARN),
+        ("options bcache bch_cutoff_writeback=70 bch_cutoff_writeback_sync=70", Verdict.OK),
+        ("options bcache bch_cutoff_writeback=70", Verdict.OK),
+        ("options bcache bch_cutoff_writeback=70 bch_cutoff_writeback_sync=90", Verdict.WARN),
+        ("options other bch_cutoff_writeback=70 bch_cutoff_writeback_sync=70", Verdict.WARN),
         ("", Verdict.WARN),
     ],
 )

@@ -27,7 +27,7 @@ def unit(name: str = "elastiod.service") -> configparser.ConfigParser:
 def test_the_module_is_loaded_with_the_cutoffs_that_doctor_expects() -> None:
     lines = (SHIPPED / "modprobe.d/elastio.conf").read_text().splitlines()
     options = next(line for line in lines if line.startswith("options bcache "))
-    assert options.split()[2:] == [f"{name}={value}" for name, value in CUTOFFS]
+    assert options.split()[2:] == [f"{name}={value}" for name, value in CUTOFFS.items()]
 
 
 def test_udev_makes_a_bcache_device_safe_when_it_appears() -> None:
