@@ -52,7 +52,7 @@ class CacheSection:
     )
     initial_size_gib: float = _key(Number("size of the first cache, before anything was learned", above=0), 10.0)
     min_size_gib: float = _key(
-        Number("no cache is smaller than this; one below 256 MiB fills before bcache sees it", above=0.25), 1.0
+        Number("no cache is smaller than this; below 256 MiB bcache can hang when it is full", above=0.25), 1.0
     )
     max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
     size_step_gib: float = _key(Number("learned sizes are rounded up to a multiple of this", above=0), 1.0)
