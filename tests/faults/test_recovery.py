@@ -25,11 +25,13 @@ def test_a_cache_torn_off_while_clean_is_not_missed_not_even_at_the_next_boot(pa
     lab.guest.check(["sync"], timeout_s=60)
     patient.boost()
     patient.tear_off()
-    # Reads that miss: the kernel notices when it fills the cache with them, and they are answered all the same.
-    lab.guest.check(["dd", f"if=/dev/{lab.device()}", "of=/dev/null", "bs=64k", "count=256", "iflag=direct"])
+    # Reads that miss: the kernel notices when it fills the cache with them. One of that very instant may fail.
+    reads = ["dd", f"if=/dev/{lab.device()}", "of=/dev/null", "bs=64k", "count=256", "iflag=direct"]
+    patient.run(*reads)
     lab.wait_for_rest()
     assert lab.leaked() == ()
     assert lab.takes_writes()
+    lab.guest.check(reads)
     # The kernel keeps the name of the set, and would wait for it.
     assert patient.state() == "clean"
 
