@@ -11,6 +11,8 @@ pytestmark = pytest.mark.guest
 # A quarter of a minute at the speed of the backing volume: on a busy machine a boost takes half of that. And more than
 # can flow back within the inactivity delay.
 MIB = 280
+# Leaves room in the cache: what goes past a full one at the crippled speed of the backing volume is no load.
+FIRST_MIB = 200
 
 
 def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(lab: Lab) -> None:
@@ -35,7 +37,7 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
 
 def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: Lab) -> None:
     bought = len(lab.cloud.volumes())
-    lab.burst("before", MIB)
+    lab.burst("before", FIRST_MIB)
     lab.wait_for_phase("boosting")
     lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 8)  # a flush that lasts until the load is back
     lab.wait_for_phase("flushing")
@@ -46,7 +48,7 @@ def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: L
     lab.wait_for_rest()
 
     assert lab.left() == ([], ())
-    assert lab.is_intact("before", MIB)
+    assert lab.is_intact("before", FIRST_MIB)
     assert lab.is_intact("during", MIB)
 
 
