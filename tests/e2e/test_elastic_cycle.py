@@ -28,7 +28,7 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
     # More than two where the machine is so slow that a burst pauses for longer than the inactivity delay.
     assert len(phases) >= 2
     assert {p["failure"] for p in phases} == {""}
-    assert all(p["peak_dirty_bytes"] > 0 for p in (phases[0], phases[-1]))
+    assert len([p for p in phases if p["peak_dirty_bytes"] > 0]) >= 2, phases
     assert phases[-1]["sold_size_bytes"] < phases[0]["sold_size_bytes"]
     volumes = lab.cloud.volumes()
     assert len(volumes) == len(phases)
