@@ -26,9 +26,12 @@ class Patient:
 
     lab: Lab
     names: list[str] = field(default_factory=list)
+    lives: int = 0
 
     def start_writer(self) -> None:
-        self.names.append(f"life{len(self.names)}")
+        """Under a name that no writer had before: what was acknowledged to another would count as this one's."""
+        self.names.append(f"life{self.lives}")
+        self.lives += 1
         self.lab.start_writer(self.names[-1], SEED)
 
     def boost(self) -> None:
