@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from elastio_testbed.faults import acks
+from elastio_testbed.faults.deeds import make_dirty
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import build_guest_image
@@ -18,6 +20,7 @@ from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.trial import JOURNAL
 
 SEED = 1
+SLOWER = 8
 
 
 @dataclass
@@ -37,6 +40,24 @@ class Patient:
     def boost(self) -> None:
         """Until a cache is attached, without a load of its own."""
         self.lab.guest.check(["elastio", "boost", "--wait"], timeout_s=300)
+
+    @contextmanager
+    def dirty_and_still(self) -> Iterator[None]:
+        """Dirty data on the cache, and no write on its way to it: one that is can trip the kernel when the cache dies.
+
+        The backing volume is slow meanwhile, so that the data is not flushed before the caller has come to it.
+        """
+        guest = self.lab.guest
+        make_dirty(self.lab)
+        guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
+        for unit in ("records", "burst"):
+            self.lab.stop(unit)
+        guest.check(["sync"], timeout_s=120)
+        assert self.state() == "dirty"
+        try:
+            yield
+        finally:
+            guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
 
     def tear_off(self) -> str:
         """The id of the volume that is no longer a disk of the guest."""

@@ -52,10 +52,8 @@ def test_a_dirty_cache_torn_off_comes_back_under_the_same_boot(patient: Patient)
     lab = patient.lab
     boot = lab.guest.check(["cat", "/proc/sys/kernel/random/boot_id"])
     patient.start_writer()
-    make_dirty(lab)
-    volume = patient.tear_off()
-    for unit in ("records", "burst"):
-        lab.stop(unit)
+    with patient.dirty_and_still():
+        volume = patient.tear_off()
     missing = patient.wait_for(lambda s: s["missing"] is not None, "the agent to miss its cache")["missing"]
     assert missing["volume_id"] == volume
     code, said = patient.run("elastio", "recover", "--umount", "--timeout", "240", timeout_s=300)
@@ -161,9 +159,8 @@ def test_a_copy_made_while_quiesced_is_whole_by_itself(patient: Patient, tmp_pat
 
 def test_a_cache_that_is_lost_for_good_is_given_up_by_order_only(patient: Patient) -> None:
     lab = patient.lab
-    make_dirty(lab)
-    volume = patient.tear_off()
-    lab.stop("burst")
+    with patient.dirty_and_still():
+        volume = patient.tear_off()
     patient.wait_for(lambda s: s["missing"] is not None, "the agent to miss its cache")
     # Before the umount: as soon as the dead device is gone the agent brings a volume back that there is.
     lab.cloud.wait_for(volume, "available", 120)
