@@ -14,6 +14,7 @@ from elastio.recovery import cycle_of
 from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
 from elastio.units import format_duration, format_size
 
+UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
 _GONE = (VolumeState.GONE, VolumeState.DELETING)
 
 
@@ -42,8 +43,8 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
     lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.is_disputed
     if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _look_for_it(state, request, obs)
-    text = "the backing device is not registered with bcache, or not looked at yet: ask again in a moment"
-    return state, Answer(request, False, text)
+    text = "the backing device is not registered with bcache" if obs.host else UNSEEN
+    return state, Answer(request, False, f"{text}: ask again in a moment")
 
 
 def _nothing_to_recover(state: AgentState) -> str:

@@ -80,6 +80,14 @@ def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState
         assert after == of
 
 
+@pytest.mark.parametrize(("view", "told"), [(None, "dmesg"), (host(None), "not registered")])
+def test_a_device_that_is_not_seen_is_told_from_one_that_is_not_there(view: HostView | None, told: str) -> None:
+    of = state(Phase.FLUSHING, boosted())
+    after, answer = salvage.answer(of, RECOVER, seen(view))
+    assert (answer.accepted, after) == (False, of)
+    assert told in answer.text
+
+
 def test_what_a_start_by_force_left_behind_is_given_up_by_its_name_alone() -> None:
     inconsistent = host(backing(state=CacheState.INCONSISTENT))
     for request in (RECOVER, GIVE_UP):
