@@ -16,7 +16,7 @@ from elastio_testbed.faults.evidence import keep
 from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.plan import PlannedRun
-from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.story import Story, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.scratch import scratch_folder
@@ -37,6 +37,7 @@ class Writers:
 
     run: PlannedRun
     names: list[str] = field(default_factory=list)
+    torn_at: dict[str, int] = field(default_factory=dict)  # acknowledged in that life when its cache was torn off
 
     def start(self, lab: Lab) -> None:
         self.names.append(f"run{self.run.number}-{len(self.names)}")
@@ -126,6 +127,8 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     is_left = not is_done(run, missed=missed)
     if is_left:
         READY.get(run.deed, nothing)(lab)
+    if is_left and run.deed in PULLS:
+        writers.torn_at[writers.names[-1]] = acks.read(lab.records).get(writers.names[-1], 0)
     at = time.monotonic()
     if is_left:
         DEEDS[run.deed](lab)
@@ -206,12 +209,13 @@ def with_records(story: Story, lab: Lab, writers: Writers) -> Story:
     lab.stop_writer()
     lab.guest.check(["elastio", "pause"], timeout_s=90)
     known = acks.read(lab.records)
-    found = [lab.verify(name, story.planned.seed, known.get(name, 0)) for name in writers.names]
+    found = {name: lab.verify(name, story.planned.seed, known.get(name, 0)) for name in writers.names}
     return replace(
         story,
-        acknowledged_records=sum(each["checked"] for each in found),
-        lost_records=sum(each["lost"] for each in found),
-        examples=tuple(example for each in found for example in each["examples"])[:20],
+        acknowledged_records=sum(each["checked"] for each in found.values()),
+        lost_records=sum(each["lost"] for each in found.values()),
+        torn_records=sum(torn(found[name], before) for name, before in writers.torn_at.items()),
+        examples=tuple(example for each in found.values() for example in each["examples"])[:20],
     )
 
 
@@ -232,6 +236,8 @@ def _told(story: Story) -> str:
     if story.stuck:
         return f" STUCK: {story.stuck.splitlines()[0]}"
     lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
+    if story.torn_records:
+        lost = f"{lost} ({story.torn_records} of them acknowledged without its cache)"
     leaked = f"{len(story.leaked_volumes)} volumes leaked"
     late = ", moment missed" if story.missed else ""
     return f" {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"

@@ -16,7 +16,7 @@ from elastio_testbed.faults.deeds import DEEDS
 from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
 from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
 from elastio_testbed.faults.runner import has_struck, is_done
-from elastio_testbed.faults.story import Story, summary
+from elastio_testbed.faults.story import Story, summary, torn
 
 
 def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
@@ -167,3 +167,29 @@ def test_the_command_prints_a_plan_without_running_it() -> None:
     none = CliRunner().invoke(main, ["faults", "--runs", "3", "--only", "4", "--list"])
     assert none.exit_code == 1
     assert "none with the number 4" in none.output
+
+
+@pytest.mark.parametrize(
+    ("checked", "lost", "before", "expected"),
+    [
+        (91, [(91, "table")], 90, 1),
+        (91, [(91, "table")], 91, 0),  # acknowledged before the tear
+        (91, [(90, "table"), (91, "table")], 89, 0),  # one writer waits for one fsync at a time
+        (91, [(90, "table")], 89, 0),  # another one was acknowledged after it
+        (91, [(91, "log")], 90, 0),  # another fsync came after it
+        (91, [], 90, 0),
+    ],
+)
+def test_only_the_last_record_can_be_the_kernels_and_only_after_the_tear(
+    checked: int, lost: list[tuple[int, str]], before: int, expected: int
+) -> None:
+    found = {"checked": checked, "lost": len(lost), "examples": [{"number": n, "where": where} for n, where in lost]}
+    assert torn(found, before) == expected
+
+
+def test_a_record_of_a_torn_off_cache_is_counted_as_lost_and_told_apart() -> None:
+    story = dataclasses.replace(SOUND, lost_records=1, torn_records=1)
+    assert story.is_sound
+    document = summary(3, [story])
+    assert (document["lost_records"], document["torn_records"], document["sound"]) == (1, 1, True)
+    assert not dataclasses.replace(story, lost_records=2).is_sound
