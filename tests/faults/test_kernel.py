@@ -1,0 +1,144 @@
+"""What bcache does by itself when its cache fails: the flaw that safety.md names, shown without any agent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from elastio_testbed.hypervisor import Disk, VirtualMachine
+from elastio_testbed.image import build_guest_image
+from elastio_testbed.scratch import scratch_folder
+
+pytestmark = pytest.mark.guest
+
+BACKING_BYTES, CACHE_BYTES = 2 << 30, 1 << 30
+SECTORS = CACHE_BYTES // 512
+BLOCK = 4096
+DURABLE_AT, IN_FLIGHT_AT = 1 << 20, 2 << 20
+# Longer than the test: only an fsync has the journal written.
+JOURNAL_DELAY_MS = 60_000
+# One block is durable; another is written, and its fsync begins as soon as there is a file `go`.
+WRITER = f"""
+import json, mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+block = mmap.mmap(-1, {BLOCK})
+def put(byte, at):
+    block[:] = byte * {BLOCK}
+    os.pwrite(fd, block, at)
+put(b"D", {DURABLE_AT})
+os.fdatasync(fd)
+put(b"F", {IN_FLIGHT_AT})
+open("/run/written", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.05)
+open("/run/begun", "w").close()
+answers = []
+for _ in range(2):
+    try:
+        answers.append(os.fdatasync(fd) or "success")
+    except OSError as error:
+        answers.append(error.strerror)
+    time.sleep(1)
+with open("/run/answers.part", "w") as file:
+    json.dump(answers, file)
+os.rename("/run/answers.part", "/run/answers")
+"""
+
+
+class Bench:
+    """A guest with bcache over two disks, the cache behind a device-mapper target that can be made to fail."""
+
+    def __init__(self, vm: VirtualMachine) -> None:
+        self.vm = vm
+        self.backing, self.cache = self._disk("backing"), self._disk("cache")
+
+    def sh(self, script: str) -> str:
+        return self.vm.agent.check(["sh", "-c", script], timeout_s=120)
+
+    def _disk(self, serial: str) -> str:
+        return self.sh(f"basename $(dirname $(grep -lx {serial} /sys/block/*/serial))")
+
+    def assemble(self) -> None:
+        self.sh("systemctl stop elastiod; modprobe -a bcache dm-mod")
+        self.sh(f"elastio device create /dev/{self.backing} --yes")
+        self.sh(f"dmsetup create front --table '0 {SECTORS} linear /dev/{self.cache} 0'")
+        self.sh("make-bcache -C -w 512 -b 512k /dev/mapper/front")
+        self.register("/dev/mapper/front")
+        cache_set = "/sys/fs/bcache/*-*"
+        self.wait_until(lambda: self.holds(f"test -d {cache_set}"), "the cache set")
+        folder = f"/sys/block/{self.backing}/bcache"
+        self.sh(
+            f"set -e; echo writeback > {folder}/cache_mode; basename {cache_set} > {folder}/attach;"
+            f"echo 0 > {folder}/sequential_cutoff; echo 0 > {folder}/writeback_running;"
+            f"echo {JOURNAL_DELAY_MS} > $(echo {cache_set})/journal_delay_ms"
+        )
+
+    def register(self, device: str) -> None:
+        """udev may have done so already: that is what an error says."""
+        self.sh(f"echo {device} > /sys/fs/bcache/register || true")
+
+    def hold(self) -> None:
+        """Requests to the cache wait."""
+        self.sh("dmsetup suspend --noflush --nolockfs front")
+
+    def go_on(self, target: str) -> None:
+        """They go to another target now."""
+        self.sh(f"dmsetup load front --table '0 {SECTORS} {target}' && dmsetup resume front")
+
+    def holds(self, condition: str) -> bool:
+        return self.vm.agent.run(["sh", "-c", condition], timeout_s=60).returncode == 0
+
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s\n{self.vm.console_tail()}"
+            time.sleep(0.5)
+
+    def byte_at(self, position: int) -> str:
+        read = f"dd if=/dev/bcache0 bs={BLOCK} count=1 skip={position // BLOCK} iflag=direct status=none"
+        return self.sh(f"{read} | head -c 1 | tr '\\0' 0")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with scratch_folder("elastio-kernel-") as name:
+        disks = []
+        for serial, size_bytes in (("backing", BACKING_BYTES), ("cache", CACHE_BYTES)):
+            path = Path(name) / serial
+            path.touch()
+            with path.open("r+b") as file:
+                file.truncate(size_bytes)
+            disks.append(Disk(serial, path, None))
+        with VirtualMachine(build_guest_image(), disks=disks, memory_mib=1024) as vm:
+            vm.start(240)
+            made = Bench(vm)
+            made.assemble()
+            yield made
+
+
+def test_an_fsync_whose_journal_could_not_be_written_is_acknowledged_and_lost(bench: Bench) -> None:
+    """Should this fail one day, the kernel has been mended, and safety.md may promise more."""
+    bench.vm.agent.write_file("/run/writer.py", WRITER.encode())
+    bench.sh("systemd-run --unit=writer python3 /run/writer.py /dev/bcache0")
+    bench.wait_until(lambda: bench.holds("test -e /run/written"), "the blocks to be written")
+    bench.hold()
+    bench.sh("touch /run/go")
+    bench.wait_until(lambda: bench.holds("test -e /run/begun"), "the fsync to begin")
+    time.sleep(1)
+    assert not bench.holds("test -e /run/answers")
+    bench.go_on("error")
+    bench.wait_until(lambda: bench.holds("test -e /run/answers"), "the answers")
+    assert json.loads(bench.sh("cat /run/answers")) == ["success", "Input/output error"]
+
+    bench.wait_until(lambda: not bench.holds("test -e /sys/block/bcache0"), "the device to be given up")
+    bench.hold()
+    bench.go_on(f"linear /dev/{bench.cache} 0")
+    for device in ("/dev/mapper/front", f"/dev/{bench.backing}"):
+        bench.register(device)
+    bench.wait_until(lambda: bench.holds("test -e /dev/bcache0"), "the device to come back")
+    assert bench.byte_at(DURABLE_AT) == "D"
+    assert bench.byte_at(IN_FLIGHT_AT) == "0"
