@@ -79,7 +79,7 @@ storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 ran
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
-faults-short: setup ## A fault of each group, the ways back, and the test for stale reads, in guests (half an hour)
+faults-short: setup ## Faults, the ways back, stale reads, a flaw of the kernel: in guests (half an hour)
 	$(BIN)/pytest -q tests/faults
 
 # Services of the real cloud run only as long as the target does.
