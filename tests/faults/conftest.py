@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from elastio_testbed.faults import acks
+from elastio_testbed.faults.consistency import SLOWER
 from elastio_testbed.faults.deeds import make_dirty
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
@@ -20,7 +21,6 @@ from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.trial import JOURNAL
 
 SEED = 1
-SLOWER = 8
 
 
 @dataclass
@@ -50,11 +50,11 @@ class Patient:
         guest = self.lab.guest
         make_dirty(self.lab)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
-        for unit in ("records", "burst"):
-            self.lab.stop(unit)
-        guest.check(["sync"], timeout_s=120)
-        assert self.state() == "dirty"
         try:
+            for unit in ("records", "burst"):
+                self.lab.stop(unit)
+            guest.check(["sync"], timeout_s=120)
+            assert self.state() == "dirty"
             yield
         finally:
             guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
