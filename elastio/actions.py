@@ -149,6 +149,14 @@ class BypassCache:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeWriteback:
+    """Make the kernel see the dirty data that only its index knows, so that it is flushed in mode writeback.
+
+    After a power cut the superblock may say clean over a dirty index, and the writeback thread then sleeps.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class SetFlush:
     """Set the pace of background flushing within phase 1, as `EnterPhase1` counts it."""
 
@@ -223,6 +231,7 @@ HostAction: TypeAlias = (
     | EnterPhase2
     | BypassCache
     | LimitWrites
+    | WakeWriteback
     | SetFlush
     | DetachCacheSet
     | ReleaseCacheDisk

@@ -40,6 +40,7 @@ from elastio.actions import (
     TuneBacking,
     Value,
     Verdict,
+    WakeWriteback,
     lane_of,
 )
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
@@ -52,21 +53,10 @@ from elastio.units import format_size
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
+OfWounded: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWounded
 PlainHostAction: TypeAlias = (
-    TuneBacking
-    | AttachCacheSet
-    | EnterPhase1
-    | EnterPhase2
-    | BypassCache
-    | LimitWrites
-    | SetFlush
-    | DetachCacheSet
-    | ReleaseCacheDisk
-    | MakeDurable
-    | HelpDetach
-    | RegisterBacking
-    | RegisterCache
-    | StartWithoutCache
+    TuneBacking | AttachCacheSet | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
 )
 
 
@@ -174,6 +164,14 @@ class Executor:
                 host.bypass_cache()
             case SetFlush():
                 host.set_flush(action.mb_s)
+            case _:
+                self._take_away(action)
+
+    def _take_away(self, action: Leaving) -> None:
+        host = self._host
+        match action:
+            case WakeWriteback():
+                host.wake_writeback()
             case DetachCacheSet():
                 host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():
@@ -181,9 +179,7 @@ class Executor:
             case _:
                 self._on_a_wounded_host(action)
 
-    def _on_a_wounded_host(
-        self, action: MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
-    ) -> None:
+    def _on_a_wounded_host(self, action: OfWounded) -> None:
         host = self._host
         match action:
             case MakeDurable():

@@ -31,6 +31,7 @@ class VolumeState(StrEnum):
     GONE = "gone"
     ERROR = "error"
     ELSEWHERE = "elsewhere"  # attached to another instance
+    FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
 
 
 class VolumeMark(StrEnum):
@@ -160,6 +161,7 @@ class BackingView:
     write_limit_mb_s: float | None = None  # of applications' writes to the adaptive device, where the agent set one
     adaptive_name: str = ""  # bcacheN, once it runs
     disk_name: str = ""  # the whole disk the backing device is or lies on
+    disk_serial: Serial | None = None  # of that disk; None where the kernel shows none
     available_percent: int | None = None
     cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None

@@ -131,6 +131,13 @@ class CacheHost(Protocol):
         """Writes go past the clean cache until it is detached. Refused while it is dirty, even without new writes."""
         ...
 
+    def wake_writeback(self) -> None:
+        """One block is rewritten with what it holds: from then on `state` is dirty until the index holds no dirt.
+
+        Raises DeviceBusyError while the device is in use: then the next write of its user does the same.
+        """
+        ...
+
     def set_flush(self, mb_s: float | None) -> None: ...
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> None:

@@ -129,6 +129,14 @@ class BcacheHost:
             raise DeviceBusyError(f"{backing.device} is still dirty: writes do not bypass its cache yet")
         tuning.bypass(self.sysfs, backing.directory)
 
+    def wake_writeback(self) -> None:
+        """See `ports.CacheHost`. A write that is absorbed makes the superblock dirty, whatever it writes."""
+        backing = self._require_attached()
+        self._require_absorbing(backing)
+        if backing.adaptive is None or backing.adaptive_node is None:
+            raise HostError(f"{backing.device} does not run")
+        blockdev.rewrite_first_block(backing.adaptive_node)
+
     def set_flush(self, mb_s: float | None) -> None:
         tuning.set_flush(self.sysfs, self._require_attached().directory, mb_s)
 

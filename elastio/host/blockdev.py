@@ -50,11 +50,17 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
     """Every disk that shows a serial and a size. While a disk goes away it may show neither for a moment."""
     found = []
     for name in sysfs.names("sys/block"):
-        serial = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
+        serial = serial_of(sysfs, name)
         size = _sectors(sysfs.read_or(f"sys/block/{name}/size", "0"), name) * SECTOR
-        if serial.strip() and size:
-            found.append(Disk(name, Serial(serial.strip()), size, sysfs.path(f"dev/{name}")))
+        if serial is not None and size:
+            found.append(Disk(name, serial, size, sysfs.path(f"dev/{name}")))
     return tuple(found)
+
+
+def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
+    """What the kernel shows as the disk's serial, or None."""
+    shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
+    return Serial(shown.strip()) if shown.strip() else None
 
 
 def _sectors(text: str, name: str) -> int:
@@ -194,6 +200,26 @@ def require_exclusive(node: Path) -> None:
 def wipe(disk: Disk, run: Run = commands.run) -> None:
     """Remove every signature. bcache's own would make udev register the disk again."""
     run(["wipefs", "--all", "--quiet", str(disk.node)], timeout_s=15)
+
+
+def rewrite_first_block(node: Path) -> None:
+    """Write what the first 4 KiB of a device hold where they lie, while nobody else can write there.
+
+    Opened exclusively, which no mounted, mapped or stacked device can be: a filesystem may change the block in its own
+    memory at any time, and what was read a moment ago would then overwrite it. Raises DeviceBusyError while the device
+    is in use: the next write of its user has the same effect. Raises HostError for anything else.
+    """
+    try:
+        with mmap.mmap(-1, 4 * KIB) as block:  # aligned to a page, as O_DIRECT wants it
+            descriptor = os.open(node, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_DIRECT | os.O_SYNC)
+            try:
+                if os.preadv(descriptor, [block], 0) != len(block) or os.pwritev(descriptor, [block], 0) != len(block):
+                    raise HostError(f"the first block of {node} could not be rewritten")
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        kind = DeviceBusyError if error.errno == errno.EBUSY else HostError
+        raise kind(f"cannot rewrite the first block of {node}: {error.strerror}") from error
 
 
 def make_durable(node: Path) -> None:

@@ -104,6 +104,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
+        disk_serial=blockdev.serial_of(sysfs, backing.disk),
         overflow_bytes=overflow.read(sysfs),
         named_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
     )

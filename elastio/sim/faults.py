@@ -96,6 +96,7 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
     "enter_phase2": HOST_KINDS,
     "bypass_cache": HOST_KINDS,
     "limit_writes": HOST_KINDS,
+    "wake_writeback": HOST_KINDS,
     "set_flush": HOST_KINDS,
     "detach_cache_set": HOST_KINDS,
     "release_cache_disk": (*HOST_KINDS, Kind.HALF),

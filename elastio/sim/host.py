@@ -89,6 +89,10 @@ class SimHost:
         """See `ports.CacheHost`. While dirty it lets no write begin for HOLD_S, and is refused."""
         self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
+    def wake_writeback(self) -> None:
+        """See `ports.CacheHost`."""
+        self._do("wake_writeback", self._times.phase, lambda _: self._wake_writeback())
+
     def set_flush(self, mb_s: float | None) -> None:
         """See `ports.CacheHost`."""
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
@@ -160,6 +164,7 @@ class SimHost:
             write_limit_mb_s=bcache.write_limit_mb_s,
             adaptive_name="bcache0" if bcache.running else "",
             disk_name="vdb",
+            disk_serial=Serial(self._kernel.settings.backing_serial),
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
@@ -230,6 +235,12 @@ class SimHost:
             raise DeviceBusyError("the device is still dirty: writes do not bypass its cache yet")
         self._kernel.set_mode(CacheMode.NONE)
         bcache.write_limit_mb_s = None
+
+    def _wake_writeback(self) -> None:
+        bcache = self._attached_device()
+        if bcache.mode is not CacheMode.WRITEBACK:
+            raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode}): it has to be detached")
+        bcache.sb_dirty = True
 
     def _limit_writes(self, mb_s: float | None) -> None:
         self._backing_device().write_limit_mb_s = mb_s
