@@ -99,22 +99,15 @@ class TuneBacking:
 
 
 @dataclass(frozen=True, slots=True)
-class FormatCache:
-    """Make the disk with this serial a cache device and register it. Refused unless provably the volume bought."""
+class InstallCache:
+    """Make the disk with this serial a cache device and put it in front in writeback mode: the start of phase 1.
 
-    serial: Serial
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class AttachCacheSet:
-    """Put the cache set in front of the backing device in writeback mode: the start of phase 1.
-
+    One action, because a saturated application waits for it. Refused unless the disk is provably the volume bought.
     `flush_mb_s` as in `EnterPhase1`.
     """
 
-    cache_set: CacheSetUuid
     serial: Serial
+    size_bytes: int
     flush_mb_s: float | None
 
 
@@ -225,8 +218,7 @@ CloudAction: TypeAlias = (
 )
 HostAction: TypeAlias = (
     TuneBacking
-    | FormatCache
-    | AttachCacheSet
+    | InstallCache
     | EnterPhase1
     | EnterPhase2
     | BypassCache
@@ -262,6 +254,11 @@ def lane_of(action: Action) -> Lane:
     return Lane.CLOUD if isinstance(action, CLOUD_ACTIONS) else Lane.HOST
 
 
+def gives_back(action: Action) -> bool:
+    """True for what only ends a restraint on applications: it is done even where it cannot be written down."""
+    return action == LimitWrites(None)
+
+
 def is_read(action: Action) -> bool:
     """True for actions that change nothing."""
     return isinstance(action, READS)
@@ -278,14 +275,15 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Formatted:
-    """A new cache set, and how long the kernel took to register it once its superblock was written."""
+class Installed:
+    """A new cache set, and how long the kernel took to register it, and then to attach it."""
 
     cache_set: CacheSetUuid
     register_s: float
+    attach_s: float
 
 
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Formatted | NoticeView | None
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Installed | NoticeView | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__, registry
-from elastio.actions import Action, AttachCacheSet, BypassCache, DetachCacheSet, HelpDetach, Outcome
+from elastio.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.books import LedgerBooks, NoBooks, open_books
 from elastio.config import DEFAULT_PATH, Config, load
 from elastio.control import ControlServer
@@ -29,12 +29,13 @@ from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
-from elastio.host.lock import lock_device
+from elastio.host.identity import machine_id
+from elastio.host.lock import lock_device, lock_state
 from elastio.host.memory import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd
-from elastio.journal import Journal, remember
+from elastio.journal import Journal, Owner, remember
 from elastio.lane import ForkLane, die_with_parent
 from elastio.loop import Agent, Lanes, Look
 from elastio.marker import MarkedJournal, Marker
@@ -89,7 +90,7 @@ def free_applications(sysfs: Sysfs) -> None:
         _log.warning("%s", error)
 
 
-HOLDS_BACK = (AttachCacheSet, BypassCache, DetachCacheSet, HelpDetach)
+HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach)
 
 
 def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
@@ -130,7 +131,9 @@ class Daemon:
         self._sysfs, self._clock = Sysfs(), SystemClock()
         self._host = BcacheHost(self.config.device.backing_uuid, self._sysfs)
         self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
-        self._journal = Journal(self.config.agent.state_dir / "journal.jsonl", self._host.boot_id)
+        self._state_lock = lock_state(self.config.agent.state_dir)
+        self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
+        self._journal = Journal(self.config.agent.state_dir / "journal.jsonl", self._host.boot_id, self._owner)
         self._notifier = Notifier()
 
     def run(self) -> None:
@@ -186,7 +189,9 @@ class Daemon:
 
     def _agent(self, books: LedgerBooks | NoBooks, lanes: Lanes) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
-        memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id)
+        memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
+        if memory.foreign:
+            _log.warning("%s", memory.foreign)
         return Agent(
             self.config.policy(),
             memory.state(learned_size_bytes=books.learned_size()),

@@ -44,7 +44,7 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
     """What only an operator may decide, whatever the phase."""
     backing = obs.host.backing if obs.host else None
     if backing is None:
-        return _let_go_of(state, obs.host)
+        return _copied(state, obs.host) or _let_go_of(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
         return Seen(
@@ -74,6 +74,14 @@ def _missing(cycle: Cycle | None, backing: BackingView) -> str:
     return f"{text}: attach volume {name} again; nothing is started without it (`elastio recover`)"
 
 
+def _copied(state: AgentState, host: HostView | None) -> Seen | None:
+    """Which of two devices with one UUID is meant cannot be told, so nothing is done to either."""
+    if host is None or len(host.twins) < 2 or state.cycle is None:
+        return None
+    names = " and ".join(host.twins)
+    return Seen(Event.ENDANGERED, f"{names} carry the same backing UUID: one is a copy; take it away, then resume")
+
+
 def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
     """With its cache the kernel lets go of the backing device, too; a look may come too late to see why."""
     cycle = state.cycle
@@ -101,11 +109,11 @@ def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> boo
 
 
 def disputed(cycle: Cycle) -> str:
-    """What is wrong with a device that came up although the journal knows of a cache that may be dirty."""
+    """What is wrong with a device that shows no cache although this agent did not take it off."""
     return (
         f"the kernel shows no cache, but volume {_volume_name(cycle)} was one when it was last seen, with "
-        f"{format_size(cycle.dirty_bytes)} dirty: the backing device may be an older copy, or lack them "
-        "(`elastio recover`)"
+        f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not take it off: the backing device may be an "
+        "older copy, or lack them (`elastio recover`)"
     )
 
 
@@ -142,13 +150,13 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
 
 def orphans(state: AgentState) -> tuple[Volume, ...]:
     """Owned volumes that exist, may be released, are not leaving and are not attached to another instance."""
-    left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE)
+    left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
     return tuple(v for v in state.owned or () if v.state not in left_alone and not is_kept(v, state))
 
 
 def is_kept(volume: Volume, state: AgentState) -> bool:
-    """Marked dirty, and remembered by no cycle, or given up: only an operator knows whose data that is."""
-    return volume.mark is VolumeMark.DIRTY or volume.id == state.accepted or volume.id in state.given_up
+    """Not marked clean, and remembered by no cycle, or given up: only an operator knows whose data that is."""
+    return volume.mark is not VolumeMark.CLEAN or volume.id == state.accepted or volume.id in state.given_up
 
 
 def orphan_of(state: AgentState) -> str | None:
@@ -167,7 +175,7 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
         return Seen(kind, cycle.failure)
     if cycle.cache_set is not None and obs.host is not None and obs.host.disk(cycle.serial) is None:
         return Seen(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
-    if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE):
+    if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
         return Seen(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
     if obs.now - cycle.started_at > policy.attach_deadline_s:
         waited = format_duration(policy.attach_deadline_s)
@@ -200,7 +208,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
     cycle = _cycle(state)
     if why := _why_stop(state, obs):
         return Seen(Event.WENT_QUIET, f"{why} flush")
-    if _has_left(obs):
+    if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     if state.is_cache_outlived:
         return Seen(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
@@ -218,7 +226,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | N
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
     cycle = _cycle(state)
-    if _has_left(obs):
+    if _has_left(cycle, obs):
         return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
@@ -247,9 +255,10 @@ def is_drained(backing: BackingView) -> bool:
     return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
 
 
-def _has_left(obs: Observation) -> bool:
+def _has_left(cycle: Cycle, obs: Observation) -> bool:
+    """Its device shows no cache, and is believed. One that is not believed is in dispute: see `facts`."""
     backing = obs.host.backing if obs.host else None
-    if backing is None or backing.cache_set is not None:
+    if backing is None or backing.cache_set is not None or cycle.is_disputed or not cycle.may_have_left:
         return False
     return backing.state is CacheState.NO_CACHE or backing.outlives_cache
 
@@ -266,8 +275,11 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     if cycle.volume_state is VolumeState.ELSEWHERE:
         return Seen(
             Event.ENDANGERED,
-            f"volume {cycle.volume_id} is ours and attached to another instance: detach it there, then resume",
+            f"volume {cycle.volume_id} is ours and attached to another instance: whoever attached it there has to say "
+            "why; once it is detached there, resume",
         )
+    if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
+        return Seen(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
     is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
     if is_gone and not (cycle.needs_sync and backing is not None):
         return Seen(Event.RELEASED, f"volume {cycle.volume_id} is deleted")

@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     AttachVolume,
     BypassCache,
     CreateVolume,
@@ -21,10 +20,10 @@ from elastio.actions import (
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    FormatCache,
-    Formatted,
     HelpDetach,
     Identify,
+    InstallCache,
+    Installed,
     Lane,
     LimitWrites,
     ListVolumes,
@@ -55,9 +54,7 @@ FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 OfWounded: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
 Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWounded
-PlainHostAction: TypeAlias = (
-    TuneBacking | AttachCacheSet | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
-)
+PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
 
 
 def _require_within_cap(quote: Quote, max_size_bytes: int) -> None:
@@ -100,8 +97,8 @@ class Executor:
                 return self._provider().identify()
             case ListVolumes():
                 return self._provider().list_owned()
-            case FormatCache():
-                return self._format(action)
+            case InstallCache():
+                return self._install(action)
             case LookForNotice():
                 return self._notice()
             case MarkVolume():
@@ -124,11 +121,13 @@ class Executor:
         if isinstance(provider, MarksVolumes):
             provider.mark(action.volume_id, action.mark)
 
-    def _format(self, action: FormatCache) -> Formatted:
+    def _install(self, action: InstallCache) -> Installed:
         cache_set = self._host.format_cache(action.serial, action.size_bytes)
-        began = self._seconds()
+        formatted = self._seconds()
         self._host.register_cache(action.serial, cache_set)
-        return Formatted(cache_set, self._seconds() - began)
+        registered = self._seconds()
+        self._host.attach_cache_set(cache_set, action.serial, flush_mb_s=action.flush_mb_s)
+        return Installed(cache_set, registered - formatted, self._seconds() - registered)
 
     def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
         provider = self._provider()
@@ -152,8 +151,6 @@ class Executor:
         match action:
             case TuneBacking():
                 host.tune_backing()
-            case AttachCacheSet():
-                host.attach_cache_set(action.cache_set, action.serial, flush_mb_s=action.flush_mb_s)
             case EnterPhase1():
                 host.enter_phase1(flush_mb_s=action.flush_mb_s)
             case EnterPhase2():
@@ -202,8 +199,7 @@ def lost(action: Action, seconds: float) -> Outcome:
 
 # How long a lane waits for an action before it gives up the child: above the adapter's own limits.
 TIMEOUTS_S: dict[type[Action], float] = {
-    FormatCache: 60.0,
-    AttachCacheSet: 60.0,
+    InstallCache: 90.0,
     DetachCacheSet: 60.0,
     ReleaseCacheDisk: 60.0,
     MakeDurable: 60.0,

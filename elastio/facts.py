@@ -9,14 +9,15 @@ from dataclasses import replace
 
 from elastio import governor
 from elastio.actions import (
+    Action,
     AttachVolume,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
-    FormatCache,
-    Formatted,
     Identify,
+    InstallCache,
+    Installed,
     Lane,
     LimitWrites,
     ListVolumes,
@@ -45,7 +46,7 @@ from elastio.model import (
 )
 from elastio.observation import Observation
 from elastio.policy import Policy, watch_load
-from elastio.state import AgentState, Cycle, LoadWatch, Pace, Phase, verb
+from elastio.state import AgentState, Cycle, LoadWatch, Pace, Phase, Trigger, verb
 from elastio.units import MB
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
@@ -55,6 +56,9 @@ RETRY_MOST_S = 60.0
 LOOK_FIRST_S = 0.2
 LOOK_GROWTH = 1.3
 LOOK_MOST_S = 3.0
+# Where it is known how long a volume takes to be made: between two looks, and how much earlier the first one is.
+CLOSE_LOOK_S = 0.15
+SOON_S = 0.2
 # What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
 PATIENT_LOOKS = 40
 PATIENT_ASKS = 4
@@ -78,12 +82,20 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     if obs.host.backing is None or not obs.host.backing.running:
         state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
     if state.cycle is not None:
-        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state.phase, obs.wall))
+        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
+        state = _learn_create_s(state)
     if obs.host.backing is None:
         return state
     state = _forget_outlived(state, obs.host.backing)
     # Not before it is known whether this is the device that the cycle was on.
     return remember_outlived(state, obs.host.backing) if state.recovered else state
+
+
+def _learn_create_s(state: AgentState) -> AgentState:
+    marks = state.cycle.marks if state.cycle else None
+    if marks is None or marks.created is None or marks.available is None:
+        return state
+    return replace(state, create_s=marks.available - marks.created)
 
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
@@ -103,6 +115,19 @@ def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
     """The sample begins before the cache was there: what it shows of the backing volume is over."""
     boosted = state.cycle.marks.boosted if state.cycle else None
     return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
+
+
+def intended(state: AgentState, action: Action, now: float) -> AgentState:
+    """The state to be written down with an intent: from then on the cache may serve, or may leave."""
+    cycle = state.cycle
+    if cycle is None:
+        return state
+    match action:
+        case InstallCache():
+            return replace(state, cycle=cycle.marked(installing=now))
+        case DetachCacheSet():
+            return replace(state, cycle=cycle.marked(detaching=now))
+    return state
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -129,8 +154,8 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
     if counts and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
         cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
     if outcome.verdict is Verdict.DONE:
-        cycle = _fold_done(cycle, outcome, obs)
-    elif outcome.verdict is Verdict.REFUSED and not isinstance(outcome.action, MarkVolume):
+        cycle = _awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
+    elif outcome.verdict is Verdict.REFUSED:
         cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
@@ -167,6 +192,21 @@ def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
     return Pace(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
+def _awaiting(cycle: Cycle, usual_s: float | None, obs: Observation) -> Cycle:
+    """The looks at a volume that is being made come close together around the time that the last one took.
+
+    None comes long before it; afterwards they become rare as `_look_delay_s` has it.
+    """
+    created, look = cycle.marks.created, cycle.paced("DescribeVolume")
+    if usual_s is None or created is None or cycle.volume_state is not VolumeState.CREATING:
+        return cycle
+    first, last = created + usual_s - SOON_S, created + 2 * usual_s
+    if obs.now >= last or look.error:
+        return cycle
+    again_at = max(first, obs.now + CLOSE_LOOK_S) if obs.now >= first else first
+    return cycle.with_pace("DescribeVolume", replace(look, again_at=again_at))
+
+
 def _look_delay_s(tries: int) -> float:
     if tries >= PATIENT_LOOKS:
         return LOOK_LATER_S
@@ -195,9 +235,10 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
         case AttachVolume():
             return cycle.marked(asked=obs.now)
-        case FormatCache() if isinstance(outcome.value, Formatted):
+        case InstallCache() if isinstance(outcome.value, Installed):
+            registered = obs.now - outcome.value.attach_s
             done = replace(cycle, cache_set=outcome.value.cache_set)
-            return done.marked(formatted=obs.now - outcome.value.register_s, registered=obs.now)
+            return done.marked(formatted=registered - outcome.value.register_s, registered=registered)
         case MarkVolume():
             return replace(cycle, mark=outcome.action.mark)
         case ReleaseCacheDisk():
@@ -213,7 +254,13 @@ def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
     """Bind the cycle to its volume. The bill runs from the cloud's own creation time."""
     opened = cycle.opened_wall if cycle.opened_wall is not None else _opened_wall(cycle, volume, obs)
     return replace(
-        cycle, volume_id=volume.id, serial=volume.serial, volume=volume, doubt_at=None, opened_wall=opened
+        cycle,
+        volume_id=volume.id,
+        serial=volume.serial,
+        volume=volume,
+        mark=volume.mark,
+        doubt_at=None,
+        opened_wall=opened,
     ).marked(created=obs.now)
 
 
@@ -226,7 +273,9 @@ def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
 
 def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
-        return replace(cycle, volume=volume, seen=True)
+        cycle = replace(cycle, volume=volume, seen=True)
+        is_made = volume.state is VolumeState.AVAILABLE and cycle.marks.asked is None
+        return cycle.marked(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
     created = cycle.marks.created
     invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
     if cycle.volume is None or invisible_yet:
@@ -239,7 +288,10 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
     if outcome.verdict is not Verdict.DONE or not isinstance(outcome.value, tuple):
         return replace(state, list_pace=pace)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
-    state = replace(state, owned=volumes, list_pace=pace, listed_at=obs.now)
+    others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
+    # Machines that were started together shall not ask together for ever.
+    again_at = obs.now + policy.reconcile_s * (0.75 + 0.5 * obs.jitter)
+    state = replace(state, owned=volumes, others=others, list_pace=pace, listed_at=obs.now, list_again_at=again_at)
     cycle = state.cycle
     if cycle is None:
         return state
@@ -253,17 +305,23 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
 # --- the kernel ------------------------------------------------------------------------------------------
 
 
-def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle:
+def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> Cycle:
     cycle = _based(cycle, host)
     disk = host.disk(cycle.serial)
-    if disk is not None and phase is Phase.ATTACHING:
+    if disk is not None and state.phase is Phase.ATTACHING:
         cycle = cycle.marked(appeared=host.at)
+        if cycle.cache_set is None and cycle.marks.installing is not None:
+            # Its answer may be lost; the set on the volume that was bought is the one that was made there.
+            cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
-        return _without(cycle, host, phase)
-    if cycle.marks.detached is not None or cycle.marks.durable is not None:
+        return _without(cycle, host, state)
+    if cycle.backing_serial is None:
+        cycle = replace(cycle, backing_serial=backing.disk_serial)
+    gone = (cycle.marks.detached, cycle.marks.durable, cycle.marks.outlived)
+    if any(at is not None for at in gone):
         # It is there again: whatever said that it had left, or held nothing, is void.
-        cycle = replace(cycle, marks=replace(cycle.marks, detached=None, durable=None, released=None))
+        cycle = replace(cycle, marks=replace(cycle.marks, detached=None, durable=None, released=None, outlived=None))
     if backing.cache_mode is CacheMode.WRITEBACK:
         cycle = cycle.marked(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:
@@ -282,15 +340,37 @@ def _fold_host(cycle: Cycle, host: HostView, phase: Phase, wall: float) -> Cycle
     )
 
 
-def _without(cycle: Cycle, host: HostView, phase: Phase) -> Cycle:
-    """Its cache is not in front, or not any more. At a boot it may be the cache that comes late."""
+def _without(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+    """Its cache is not in front, or not any more. At a boot it may be the cache that comes late.
+
+    Only the disk that the cache was put in front of can tell that it needs the cache no more, and only after the agent
+    took the cache off, or the kernel let go of one that was clean. Else the device may be an older copy, put in place
+    while nobody looked, and the volume may hold what is nowhere else.
+    """
     backing = host.backing
-    if backing is not None and backing.outlives_cache and cycle.is_index_dirty:
-        # After a power cut: what the superblock calls clean is what the kernel went by when it let the cache go.
+    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.marks.released is not None:
+        return cycle
+    if not cycle.may_have_served:
+        return cycle
+    if not cycle.is_on(backing):
         return replace(cycle, is_disputed=True)
-    needs_none = backing is not None and (backing.state is CacheState.NO_CACHE or backing.outlives_cache)
-    left = phase is Phase.DETACHING and cycle.may_have_served and needs_none
-    return cycle.marked(detached=host.at) if left else cycle
+    if backing.outlives_cache:
+        return _failed_clean(cycle, host, state)
+    if backing.state is not CacheState.NO_CACHE:
+        return cycle
+    if not cycle.may_have_left:
+        return replace(cycle, is_disputed=True)
+    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
+
+
+def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+    """The kernel goes by the superblock. After a power cut that may say clean over an index that is not."""
+    if cycle.is_index_dirty:
+        return replace(cycle, is_disputed=True)
+    if not state.recovered:
+        return cycle  # `recovery` asks first whether this boot is the one in which the cache was last seen
+    cycle = cycle.marked(outlived=host.at) if cycle.marks.boosted is not None else cycle
+    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
 def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:

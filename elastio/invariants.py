@@ -2,13 +2,15 @@
 
 A broken rule is a bug in the core: the decision is thrown away and the agent stops acting. The executor checks
 the same rules once more against the live system, because a look is old the moment it is made.
+
+Nothing here is taken from the modules that are checked: a predicate that is wrong there would be wrong here, too. Each
+rule is told anew, in the terms of the kernel and the cloud.
 """
 
 from __future__ import annotations
 
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     AttachVolume,
     BypassCache,
     CreateVolume,
@@ -17,21 +19,24 @@ from elastio.actions import (
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    FormatCache,
+    InstallCache,
     LimitWrites,
     MarkVolume,
     RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
+    WakeWriteback,
 )
 from elastio.errors import InvariantError
-from elastio.events import is_drained, needs_no_cache
-from elastio.model import BackingView, CacheMode, HostView, Serial, VolumeMark
+from elastio.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeMark
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle
-from elastio.steps import is_in_use
+from elastio.units import MB
+
+# For so long, at the backing volume's speed, requests may be held back until the last dirty data is flushed.
+MOMENT_S = 1.0
 
 
 def check(decision: Decision, obs: Observation, policy: Policy) -> None:
@@ -48,22 +53,21 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
             return _create(action, cycle, policy)
         case DetachVolume() | DeleteVolume():
             return _let_go(action.volume_id, cycle, obs)
-        case FormatCache():
-            return _format(action, cycle, obs)
-        case AttachCacheSet():
-            return _foreign(action.cache_set, cycle)
+        case InstallCache():
+            return _install(action, cycle, obs, policy)
         case EnterPhase1():
             backing = _backing(obs)
             bypassed = backing is not None and backing.cache_mode is not CacheMode.WRITEBACK
             stale = "writes that bypass the cache are in flight: reads would keep what was there before them"
             return _foreign(backing.cache_set if backing else None, cycle) or (stale if bypassed else "")
-        case EnterPhase2() | BypassCache() | SetFlush() | LimitWrites(mb_s=float()):
+        case BypassCache():
+            backing = _backing(obs)
+            return _foreign(backing.cache_set if backing else None, cycle) or _bypass(backing, policy)
+        case EnterPhase2() | WakeWriteback() | SetFlush() | LimitWrites(mb_s=float()):
             backing = _backing(obs)
             return _foreign(backing.cache_set if backing else None, cycle)
         case DetachCacheSet():
-            backing = _backing(obs)
-            drained = backing is not None and is_drained(backing)
-            return _foreign(action.cache_set, cycle) or ("" if drained else "the cache is not drained")
+            return _foreign(action.cache_set, cycle) or _detach(_backing(obs), cycle)
         case ReleaseCacheDisk():
             backing = _backing(obs)
             if backing is None:
@@ -86,13 +90,12 @@ def _loss(action: Action, state: AgentState, obs: Observation) -> str:
         return "writes have gone past this cache: what is clean on it may be old"
     if isinstance(action, StartWithoutCache):
         backing = _backing(obs)
-        outlived = backing is not None and needs_no_cache(state, backing) and action.given_up == state.outlived
+        outlived = _is_outlived(state, backing) and action.given_up == state.outlived
         if not outlived and not (state.is_loss_accepted and action.given_up == state.accepted):
             return "no operator gave up what the missing cache holds"
         return "" if backing is not None and not backing.running else "the device runs, or its state is unknown"
     if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:
-        released = cycle is not None and cycle.volume_id == action.volume_id and cycle.marks.released is not None
-        return "" if released else "its disk was not proven to be empty"
+        return _let_go(action.volume_id, cycle, obs)
     if isinstance(action, RegisterBacking) and not (cycle is not None and cycle.is_in_front):
         return "no cache of this agent was on the backing device"
     return ""
@@ -121,15 +124,46 @@ def _create(action: CreateVolume, cycle: Cycle | None, policy: Policy) -> str:
     return ""
 
 
-def _format(action: FormatCache, cycle: Cycle | None, obs: Observation) -> str:
+def _install(action: InstallCache, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
     if cycle is None or cycle.serial != action.serial:
         return "the disk is not the volume of this cycle"
     if cycle.marks.boosted is not None:
         return "the disk has been a cache in this cycle: it may hold data"
+    if policy.marks and cycle.mark is not VolumeMark.DIRTY:
+        return "the volume is not marked dirty: whoever finds it without its machine would delete it"
     backing = _backing(obs)
     if backing is None or backing.cache_set is not None:
         return "the backing device has a cache set, or its state is unknown"
-    return ""
+    return "" if cycle.is_on(backing) else "the volume was bought for another backing disk"
+
+
+def _bypass(backing: BackingView | None, policy: Policy) -> str:
+    """Requests are held back until nothing is dirty: that must be a moment, and the kernel must know of the dirt."""
+    if backing is None:
+        return "the backing device's state is unknown"
+    if backing.state is CacheState.CLEAN and backing.dirty_bytes:
+        return "the kernel calls clean what its index calls dirty: nothing would flush it"
+    left_s = backing.dirty_bytes / MB / policy.backing_bandwidth_mb_s
+    return f"{left_s:.1f} s of flushing are left: requests cannot be held back so long" if left_s > MOMENT_S else ""
+
+
+def _detach(backing: BackingView | None, cycle: Cycle | None) -> str:
+    if backing is None or backing.state is not CacheState.CLEAN:
+        return "the cache is not clean"
+    if backing.cache_mode is not CacheMode.NONE:
+        return f"writes may still be absorbed (mode {backing.cache_mode})"
+    return "" if cycle is not None and cycle.is_on(backing) else "it is in front of another backing disk"
+
+
+def _is_outlived(state: AgentState, backing: BackingView | None) -> bool:
+    """The device waits for a cache that failed while clean, and has been seen to go on without it since."""
+    if backing is None or backing.cache_set is not None or backing.running or backing.state is not CacheState.CLEAN:
+        return False
+    cycle = state.cycle
+    if cycle is not None and cycle.is_disputed:
+        return False
+    was_back = cycle is not None and cycle.cache_set == state.outlived and cycle.is_in_front
+    return state.outlived != "" and backing.named_set == state.outlived and not was_back
 
 
 def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
@@ -141,6 +175,10 @@ def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
     backing = _backing(obs)
     if backing is not None and _serves(backing, cycle):
         return "its cache set is attached"
+    if backing is not None and cycle.may_have_served and cycle.marks.released is None and not cycle.is_on(backing):
+        return "it was in front of another backing disk than the one that is here"
+    if not cycle.may_have_left:
+        return "it was a cache, and neither this agent nor the kernel took it off"
     unsynced = "the backing device has not been made durable since it was its cache" if cycle.needs_sync else ""
     return why_not_let_go(cycle.serial, obs.host) or unsynced
 
@@ -159,4 +197,5 @@ def why_not_let_go(serial: Serial, host: HostView | None) -> str:
         return ""
     if disk.cache_set is not None and disk.cache_set == host.backing.cache_set:
         return "its cache set is attached"
-    return "its disk still carries a cache set or is held" if is_in_use(disk) else ""
+    is_used = disk.held or disk.superblock is not None or disk.cache_set is not None
+    return "its disk still carries a cache set or is held" if is_used else ""

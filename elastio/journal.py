@@ -3,6 +3,9 @@
 Append-only JSON lines, flushed to the disk before an effect starts. After a crash the last record tells which cycle
 was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
 power cut leaves and is cut off. `elastio why` reads the same records.
+
+Every record says whose it is. A cycle of another backing device is nobody's to end here; and the journal that came with
+a machine image tells of a volume that another machine still writes to.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 
 from elastio.actions import Action, Outcome
 from elastio.codec import decode, encode
-from elastio.errors import JournalError
+from elastio.errors import ConfigError, JournalError
 from elastio.holds import snapshot_of
 from elastio.model import VolumeId
 from elastio.state import AgentState, Cycle, Hold, Phase
@@ -28,6 +31,17 @@ ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose records these are: of a backing device, and of a machine. What is empty is not known, nor compared."""
+
+    backing_uuid: str = ""
+    machine: str = ""
+
+
+NOBODY = Owner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,10 @@ class Memory:
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
     outlived: str = ""
+    create_s: float | None = None
     boot_id: str = ""
+    machine: str = ""
+    foreign: str = ""  # what was found of another machine and is not believed, for people
 
     def state(self, *, learned_size_bytes: int | None) -> AgentState:
         """Where an agent that has just started stands."""
@@ -62,7 +79,9 @@ class Memory:
             given_up=self.given_up,
             is_stale_accepted=self.is_stale_accepted,
             outlived=self.outlived,
+            create_s=self.create_s,
             boot_id=self.boot_id,
+            machine=self.machine,
             learned_size_bytes=learned_size_bytes,
         )
 
@@ -70,8 +89,8 @@ class Memory:
 class Journal:
     """One writer. Every method raises JournalError when the record is not safely on the disk."""
 
-    def __init__(self, path: Path, boot_id: str) -> None:
-        self.path, self.boot_id = path, boot_id
+    def __init__(self, path: Path, boot_id: str, owner: Owner = NOBODY) -> None:
+        self.path, self.boot_id, self.owner = path, boot_id, owner
         self._sequence = 0
         self._file: int | None = None
         self._is_torn = False  # the file may end in half a line
@@ -134,6 +153,8 @@ class Journal:
             "wall": round(wall, 3),
             "now": round(now, 3),
             "boot": self.boot_id,
+            "backing": self.owner.backing_uuid,
+            "machine": self.owner.machine,
         }
         self._write(json.dumps({**head, **body}, separators=(",", ":")).encode() + b"\n", durable=durable)
 
@@ -209,6 +230,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "given_up": encode(state.given_up),
         "is_stale_accepted": state.is_stale_accepted,
         "outlived": state.outlived,
+        "create_s": state.create_s,
     }
 
 
@@ -242,24 +264,33 @@ def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def remember(path: Path, *, now: float, wall: float, boot_id: str) -> Memory:
+def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
     """What the last record with a cycle says, its clock moved into this boot.
 
-    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess.
+    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess. Raises
+    ConfigError when it tells of an open cycle of another backing device.
     """
-    return recall(read(path), path, now=now, wall=wall, boot_id=boot_id)
+    return recall(read(path), path, now=now, wall=wall, boot_id=boot_id, owner=owner)
 
 
-def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str) -> Memory:
+def recall(
+    records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY
+) -> Memory:
     """`remember` of records that lie anywhere; `source` is what an error names."""
     last = None
     for record in records:
         if "phase" in record:
             last = record
     if last is None:
-        return Memory()
+        return Memory(machine=owner.machine)
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
+        written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
+        if not _is_same(written.machine, owner.machine):
+            return Memory(machine=owner.machine, foreign=_foreign(written, cycle, source))
+        if not _is_same(written.backing_uuid, owner.backing_uuid):
+            _require_no_cycle(written, cycle, source)
+            return Memory(machine=owner.machine)
         written_now, written_wall = float(last["now"]), float(last["wall"])
         if not math.isfinite(written_now - written_wall):
             raise ValueError("its times are no times")
@@ -276,13 +307,38 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
             **_given_up(last),
             outlived=str(last.get("outlived", "")),
+            create_s=None if last.get("create_s") is None else float(last["create_s"]),
             boot_id=str(last.get("boot", "")),
+            machine=owner.machine,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
     return memory
+
+
+def _is_same(written: str, here: str) -> bool:
+    return "" in (written, here) or written == here
+
+
+def _bought_for(cycle: Cycle | None) -> str:
+    """Records of before name no device, but a volume does."""
+    return cycle.volume.backing_uuid if cycle is not None and cycle.volume is not None else ""
+
+
+def _foreign(written: Owner, cycle: Cycle | None, source: Path) -> str:
+    told = "" if cycle is None else f": volume {cycle.volume_id or 'unknown'} may still be its cache and is left alone"
+    return f"{source} was written on another machine ({written.machine}), so nothing in it is believed{told}"
+
+
+def _require_no_cycle(written: Owner, cycle: Cycle | None, source: Path) -> None:
+    if cycle is not None:
+        raise ConfigError(
+            f"{source} tells of an open cycle of backing device {written.backing_uuid} (volume "
+            f"{cycle.volume_id or 'not known yet'}): set device.backing_uuid to that one until `elastio status` says "
+            "idle, or give the other device an agent.state_dir of its own"
+        )
 
 
 def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:

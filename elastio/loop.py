@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from elastio.actions import Action, Lane, LookForNotice, Outcome, is_read, lane_of
+from elastio import facts
+from elastio.actions import Action, Lane, LookForNotice, Outcome, gives_back, is_read, lane_of
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.executor import timeout_of
 from elastio.lane import LanePort
@@ -138,6 +139,7 @@ class Agent:
         self._look_wanted = True
         self._looked_at = self._host_changed_at = float("-inf")
         self._spend, self._spend_at = Spend(), float("-inf")
+        self._can_record = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
 
     # --- what the driver calls ---------------------------------------------------------------------------
@@ -245,6 +247,7 @@ class Agent:
             spend=self._spend,
             jitter=self._random.random(),
             forecast=self._forecast,
+            can_record=self._can_record,
         )
 
     def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
@@ -287,13 +290,14 @@ class Agent:
         try:
             if decision.reason:
                 self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
+                self._can_record = True
         except JournalError as error:
-            self.last_error = str(error)
+            self.last_error, self._can_record = str(error), False
             return self.last_error
         try:
             self._note_dirt(decision.state, obs)
         except JournalError as error:
-            self.last_error = str(error)
+            self.last_error, self._can_record = str(error), False
         return ""
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
@@ -314,19 +318,26 @@ class Agent:
             return  # before the kernel was looked at, what is remembered is of another agent, or another boot
         self._noted = obs.now, cycle.dirty_bytes
         self._journal.note(state, now=obs.now, wall=obs.wall)
+        self._can_record = True
 
     def _act(self, decision: Decision, obs: Observation) -> None:
         """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""
         for action in decision.actions:
-            try:
-                if not is_read(action):
-                    self._journal.intend(action, self.state, now=obs.now, wall=obs.wall)
-            except JournalError as error:
-                self.last_error = str(error)
+            if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):
                 return
             if lane_of(action) is Lane.HOST:
                 self._host_changed_at = obs.now
             self._lanes.of(action).submit(action, timeout_of(action))
+
+    def _is_intended(self, action: Action, obs: Observation) -> bool:
+        intended = facts.intended(self.state, action, obs.now)
+        try:
+            self._journal.intend(action, intended, now=obs.now, wall=obs.wall)
+        except JournalError as error:
+            self.last_error, self._can_record = str(error), False
+            return False
+        self.state, self._can_record = intended, True
+        return True
 
     def _start_look(self) -> None:
         if not self._look_wanted or self._lanes.look.busy:

@@ -12,6 +12,7 @@ Order of business: fold in what was seen, notice danger, notice one event, take 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from elastio import events, facts, holds, invariants, salvage
@@ -65,6 +66,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state = _after_change(state)
     state, held = holds.update(state, obs, policy)
     reason = held or reason or _why_outlived(before, state)
+    state = _told_anew(state, obs)
     seen = _event(state, obs, policy)
     if seen is not None:
         state, reason = _transition(state, seen, obs, policy), seen.reason
@@ -109,6 +111,14 @@ def _event(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
     return danger or events.DETECTORS[state.phase](state, obs, policy)
 
 
+def _told_anew(state: AgentState, obs: Observation) -> AgentState:
+    """A fault says what is wrong now: what an operator, or the kernel, did meanwhile may have changed it."""
+    if state.phase is not Phase.FAULTED or state.stopped:
+        return state
+    danger = events.danger(state, obs)
+    return state if danger is None else replace(state, fault=danger.reason)
+
+
 def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy) -> AgentState:
     if seen.event is Event.REPAIRED:
         repaired = recover(events.resumed(state, obs), obs, policy)
@@ -141,7 +151,7 @@ def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cyc
             marks = replace(cycle.marks, quiet=obs.now, clean=None)
             return replace(cycle, marks=marks, forced=asked, flush_started_dirty_bytes=dirty)
         case Event.LOAD_RETURNED:
-            return replace(cycle, forced=False, failure="")
+            return replace(cycle, forced=False, failure="", marks=replace(cycle.marks, detaching=None))
         case Event.DRAINED:
             return cycle.marked(clean=obs.now)
         case Event.CACHE_LEFT:
@@ -205,8 +215,10 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
 
 def _cannot_boost(state: AgentState, obs: Observation) -> str:
     backing = obs.host.backing if obs.host else None
-    if backing is None or not backing.running:
+    if backing is None or obs.host is None or not backing.running:
         return "the adaptive device is not running"
+    if obs.host.unfit:
+        return obs.host.unfit
     is_bare = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.outlives_cache
     if backing.cache_set is not None or not is_bare:
         return "the backing device has a cache already"
@@ -242,10 +254,11 @@ def _why_wanted(state: AgentState, ahead_of: Forecast | None, obs: Observation, 
 
 
 def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, policy: Policy) -> AgentState:
-    token = f"elastio-{policy.backing_uuid[:8]}-{int(obs.wall * 1000):x}"
+    backing = obs.host.backing if obs.host else None
     start = obs.now + obs.jitter * policy.start_spread_s
     cycle = Cycle(
-        token=token,
+        token=_token(state, obs, policy),
+        backing_serial=backing.disk_serial if backing else None,
         trigger=trigger,
         spec=VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops),
         started_at=obs.now,
@@ -254,6 +267,16 @@ def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, pol
         pace={"CreateVolume": Pace(0, start)},
     )
     return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)
+
+
+def _token(state: AgentState, obs: Observation, policy: Policy) -> str:
+    """A name for a purchase that no other machine uses.
+
+    Machines of one image have the same backing UUID, and a parallel application has them all decide in the same
+    millisecond: the machine's own identity tells them apart, and chance those that cannot name themselves.
+    """
+    whose = hashlib.sha256(f"{state.machine} {policy.backing_uuid}".encode()).hexdigest()[:12]
+    return f"elastio-{whose}-{int(obs.wall * 1000):x}-{int(obs.jitter * 2**32):08x}"
 
 
 def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Answer, ...], str]:

@@ -2,8 +2,8 @@
 
 The kernel starts a backing device whose superblock names no cache. If the journal knows better (the disk was restored
 from an older copy, for example) nobody but this file says so early enough: a udev rule keeps the device from systemd
-while it is there, until the agent has looked. It is written before the cache is attached, and removed once the kernel
-has shown that the cache is off.
+while it is there, until the agent has looked. It is written before a volume is bought, so that no application waits for
+it when the cache is attached, and removed once the kernel has shown that the cache is off.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from elastio.actions import Action, AttachCacheSet, Outcome
+from elastio.actions import Action, CreateVolume, InstallCache, Outcome
 from elastio.errors import JournalError
 from elastio.loop import Journal
 from elastio.state import AgentState, Phase
@@ -29,7 +29,7 @@ def is_out(state: AgentState) -> bool | None:
         return False
     if cycle.marks.boosted is not None:
         return cycle.marks.detached is None
-    return None if cycle.paced("AttachCacheSet").tries or cycle.cache_set else False
+    return None if state.phase is Phase.ATTACHING or cycle.may_have_served else False
 
 
 class Marker:
@@ -40,11 +40,12 @@ class Marker:
 
     def put(self, text: str) -> None:
         """There is no need to write it twice: only its name counts, the text is for people."""
-        if self.path.exists():
+        if self.path.is_file() and not self.path.is_symlink():
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.path, flags, 0o640)
             try:
                 os.write(descriptor, f"{text}\n".encode())
                 os.fsync(descriptor)
@@ -84,9 +85,8 @@ class MarkedJournal:
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
         """See `journal.Journal`. The marker first: no cache is attached without it."""
-        if isinstance(action, AttachCacheSet):
-            volume = state.cycle.volume_id if state.cycle else None
-            self._marker.put(f"volume {volume or 'unknown'}, cache set {action.cache_set}")
+        if isinstance(action, CreateVolume | InstallCache):
+            self._marker.put(f"cycle {state.cycle.token if state.cycle else 'unknown'}")
         self._journal.intend(action, state, now=now, wall=wall)
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:

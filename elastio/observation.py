@@ -15,7 +15,8 @@ class Observation:
 
     `host` is None while the kernel's state is unknown: not looked at yet, too old, or a host action has run since.
     `sample` is set only when a new throughput sample is in. `jitter` is uniform in [0, 1): the core has no random.
-    `forecast` None: nothing is expected, or nobody forecasts.
+    `forecast` None: nothing is expected, or nobody forecasts. `can_record` False: the journal took nothing when it was
+    last asked to.
     """
 
     now: float
@@ -28,6 +29,7 @@ class Observation:
     spend: Spend = field(default_factory=Spend)
     jitter: float = 0.0
     forecast: Forecast | None = None
+    can_record: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class Policy:
     on_shutdown: Parting = Parting()
     notice_poll_s: float | None = None
     notice_flush: bool = True
-    marks: bool = False
+    marks: bool = True
     detach_help_after_s: float | None = None
     backing_uuid: str = ""
     caps: Caps = Caps()

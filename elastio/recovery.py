@@ -72,33 +72,28 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
     if backing.outlives_cache:
-        cycle = cycle.marked(detached=obs.now)
+        cycle = cycle.marked(detached=obs.now, outlived=obs.now)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
     return remember_outlived(state, backing), text
 
 
 def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
-    """The cache may have been dirty when it was last seen, and a backing device shows none that may be another one.
+    """Whether the volume may hold what this backing device lacks: see `facts._without` for what a look can tell.
 
-    Within one boot the kernel's word is enough, it lets no cache go that is dirty; but not where the cache was torn
-    off. Over a boot the disk may be one that was restored from an older copy. While writes went to the cache the last
-    figure says nothing: the next write made it false.
+    A cache that the kernel let go of as clean is believed only in the boot in which it was seen so. At a boot the
+    superblock says what it said at its last write, which may be older than the last of the data; and while writes went
+    to the cache the last figure said nothing, for the next write made it false.
     """
     if cycle.is_disputed or cycle.marks.boosted is None:
         return cycle.is_disputed
-    if backing.state is CacheState.INCONSISTENT and not state.is_stale_accepted:
-        return True
+    if backing.state is CacheState.INCONSISTENT:
+        return not state.is_stale_accepted
+    if not backing.outlives_cache:
+        return not cycle.may_have_left
     last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
-    booted = last_boot not in ("", obs.host.boot_id if obs.host else "")
-    match state.phase:
-        case Phase.BOOSTING:
-            return booted
-        case Phase.FLUSHING:
-            return booted and (cycle.dirty_bytes > 0 or cycle.marks.bypassed is None)
-        case Phase.FAULTED:
-            is_dirty = cycle.dirty_bytes > 0 or (booted and cycle.marks.clean is None)
-            return is_dirty and cycle.is_in_front
-    return False
+    is_other_boot = last_boot not in ("", obs.host.boot_id if obs.host else "")
+    is_known_clean = cycle.dirty_bytes == 0 and cycle.marks.bypassed is not None
+    return cycle.is_in_front and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
 
 
 def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
@@ -136,14 +131,14 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
 
 def _attached(cycle: Cycle, backing: BackingView, phase: Phase) -> Cycle:
     """The cache is there: whatever said that it had left, or held nothing, is void."""
-    marks = replace(cycle.marks, detached=None, durable=None, released=None, clean=_clean(cycle, phase))
+    is_leaving = phase is Phase.DETACHING
+    clean, detaching = (cycle.marks.clean, cycle.marks.detaching) if is_leaving else (None, None)
+    marks = replace(
+        cycle.marks, detached=None, durable=None, released=None, outlived=None, clean=clean, detaching=detaching
+    )
     return replace(
         cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, is_vouched_for=False, marks=marks
     )
-
-
-def _clean(cycle: Cycle, phase: Phase) -> float | None:
-    return cycle.marks.clean if phase is Phase.DETACHING else None
 
 
 def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:
@@ -170,6 +165,7 @@ def cycle_of(volume: Volume, obs: Observation) -> Cycle:
         volume_id=volume.id,
         serial=volume.serial,
         volume=volume,
+        mark=volume.mark,
         seen=True,
         opened_wall=volume.created_wall,
     ).marked(decided=obs.now, created=obs.now)

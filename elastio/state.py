@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from elastio.actions import Action
 from elastio.model import (
+    BackingView,
     CacheSetUuid,
     Identity,
     Notice,
@@ -77,19 +78,27 @@ NEVER_ASKED = Pace()
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet."""
+    """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet.
+
+    `installing` and `detaching` are set with the intent, before anything is done: from then on the cache may serve, and
+    may leave.
+    """
 
     crossed: float | None = None  # the end of the sample that showed the load
     decided: float | None = None
     created: float | None = None  # the cloud accepted the purchase
+    available: float | None = None  # the cloud showed that it can be attached
     asked: float | None = None  # the cloud accepted the attachment
     appeared: float | None = None  # the kernel shows the disk
+    installing: float | None = None  # the agent set out to put the cache in front
     formatted: float | None = None  # the superblock is written
     registered: float | None = None  # the kernel knows the cache set
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
     bypassed: float | None = None  # writes bypass the cache, until it is off
     clean: float | None = None
+    detaching: float | None = None  # the agent set out to take the cache set off
+    outlived: float | None = None  # the kernel let go of the cache, which was clean, and the device went on
     detached: float | None = None  # the cache set is off the backing device
     durable: float | None = None  # the backing device is, with everything that its cache had held
     released: float | None = None  # the disk carries nothing any more
@@ -112,6 +121,7 @@ class Cycle:
     started_wall: float
     volume_id: VolumeId | None = None
     serial: Serial | None = None
+    backing_serial: Serial | None = None  # of the disk that the cache is for; None: the kernel shows none
     cache_set: CacheSetUuid | None = None
     volume: Volume | None = None  # as the cloud last showed it
     quote: Quote | None = None
@@ -161,8 +171,18 @@ class Cycle:
 
     @property
     def may_have_served(self) -> bool:
-        """From its registration on: it is attached at once then, and may take writes and die before it is seen."""
-        return self.marks.registered is not None or self.marks.boosted is not None
+        """From the intent to install it on: it may be attached, take writes and die before it is seen."""
+        return any(at is not None for at in (self.marks.installing, self.marks.registered, self.marks.boosted))
+
+    def is_on(self, backing: BackingView) -> bool:
+        """Not another disk than the one that the cache was put in front of, as far as the kernel names them."""
+        return None in (self.backing_serial, backing.disk_serial) or self.backing_serial == backing.disk_serial
+
+    @property
+    def may_have_left(self) -> bool:
+        """A device that shows no cache is believed: it was never in front, or the agent, or the kernel, took it off."""
+        gone = (self.marks.detaching, self.marks.outlived, self.marks.detached, self.marks.released)
+        return self.marks.boosted is None or any(at is not None for at in gone)
 
     @property
     def is_in_front(self) -> bool:
@@ -223,6 +243,9 @@ class AgentState:
     volumes that are left to the operator while they exist, and `is_stale_accepted`, the mark "inconsistent" that the
     kernel leaves on the backing device.
 
+    `machine` is who this machine is, without asking the cloud; empty: not known. `create_s` is how long the cloud took
+    to make the last volume; `others` are volumes that this machine bought for another backing device.
+
     `outlived` is the cache set that the superblock of the backing device still names, although it was clean when it
     failed and the device has gone on without it; empty: none. The device needs it no more, and it must not come back.
     """
@@ -244,8 +267,12 @@ class AgentState:
     cool_until: float = 0.0
     failures: int = 0  # boosts in a row that did not come to be
     learned_size_bytes: int | None = None
+    machine: str = ""
+    create_s: float | None = None
+    others: tuple[Volume, ...] = ()
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
+    list_again_at: float = 0.0
     list_pace: Pace = NEVER_ASKED
     tune_pace: Pace = NEVER_ASKED
     limit_pace: Pace = NEVER_ASKED

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from elastio import governor, holds
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     AttachVolume,
     BypassCache,
     CreateVolume,
@@ -20,9 +19,9 @@ from elastio.actions import (
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    FormatCache,
     HelpDetach,
     Identify,
+    InstallCache,
     LimitWrites,
     ListVolumes,
     LookForNotice,
@@ -34,6 +33,7 @@ from elastio.actions import (
     SetFlush,
     StartWithoutCache,
     TuneBacking,
+    WakeWriteback,
     lane_of,
 )
 from elastio.events import is_drained, needs_no_cache
@@ -41,7 +41,7 @@ from elastio.model import BackingView, CacheMode, CacheState, DiskView, HostView
 from elastio.observation import Observation
 from elastio.policy import Policy
 from elastio.state import AgentState, Cycle, Pace, Phase
-from elastio.units import MB
+from elastio.units import MB, format_size
 
 # Of flushing at the backing volume's speed: applications can be held back for so long, and need not be for longer.
 LAST_S, LOOK_S = 0.5, 0.2
@@ -81,8 +81,12 @@ def _or_notice(plan: Plan, state: AgentState, obs: Observation) -> Plan:
 
 def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     backing = obs.host.backing if obs.host else None
+    # What the agent has lost hold of, or cannot write down, holds nobody back.
+    is_limited = backing is not None and backing.write_limit_mb_s is not None
+    free = is_limited and (state.phase is not Phase.FLUSHING or state.stopped or not obs.can_record)
+    let_go = _ask(LimitWrites(None), state.limit_pace, obs, "applications to be let go") if free else Plan()
     if state.stopped:
-        return Plan(waiting_for="an operator")
+        return replace(let_go, waiting_for="an operator")
     # Otherwise somebody may have taken the device down on purpose, and it is left alone.
     if obs.host is not None and obs.host.dropped and state.cycle is not None and state.cycle.is_in_front:
         action = RegisterBacking()
@@ -92,11 +96,7 @@ def _next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
         start = StartWithoutCache(state.outlived)
         pace = state.cycle.paced(start) if state.cycle else state.tune_pace
         return _ask(start, pace, obs, "the device to start without the cache that it has outlived")
-    if backing is not None and backing.write_limit_mb_s is not None and state.phase is not Phase.FLUSHING:
-        return _first(
-            _ask(LimitWrites(None), state.limit_pace, obs, "applications to be let go"), _tuned_step(state, obs, policy)
-        )
-    return _tuned_step(state, obs, policy)
+    return _first(let_go, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
@@ -145,8 +145,7 @@ def _gave_up(state: AgentState, obs: Observation) -> Plan | None:
 
 
 def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> Plan:
-    due = state.listed_at is None or obs.now - state.listed_at >= policy.reconcile_s
-    if due:
+    if state.listed_at is None or obs.now >= state.list_again_at:
         return _ask(ListVolumes(), state.list_pace, obs, "the cloud to list this agent's volumes")
     if state.identity is None:
         return _ask(Identify(), state.identity_pace, obs, "")
@@ -167,14 +166,16 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     host = obs.host
     if host is None or host.backing is None:
         return Plan(waiting_for="the kernel's view of the backing device")
+    # Before it may hold anything: whoever finds the volume without its machine has to know.
+    mark = _mark(cycle, VolumeMark.DIRTY, obs, policy)
     disk = host.disk(cycle.serial)
     if disk is None:
-        return _towards_attached(cycle, obs)
-    if cycle.cache_set is None or disk.cache_set != cycle.cache_set:
-        action: Action = FormatCache(cycle.serial, cycle.sold.size_bytes)
-        return _ask(action, cycle.paced(action), obs, f"disk {disk.name} to be formatted as a cache")
-    action = AttachCacheSet(cycle.cache_set, cycle.serial, governor.first_pace(policy))
-    return _ask(action, cycle.paced(action), obs, "the cache set to be attached")
+        is_on_its_way = mark.action is not None and cycle.marks.asked is not None
+        return mark if is_on_its_way else _towards_attached(cycle, obs)
+    if mark.waiting_for:
+        return mark
+    install = InstallCache(cycle.serial, cycle.sold.size_bytes, governor.first_pace(policy))
+    return _ask(install, cycle.paced(install), obs, f"disk {disk.name} to be put in front as a cache")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> Plan:
@@ -221,7 +222,7 @@ def _mark(cycle: Cycle, mark: VolumeMark, obs: Observation, policy: Policy) -> P
     if not policy.marks or cycle.mark is mark or cycle.volume_id is None:
         return Plan()
     action = MarkVolume(cycle.volume_id, mark)
-    return _ask(action, cycle.paced(action), obs, "")
+    return _ask(action, cycle.paced(action), obs, f"the cloud to mark the volume {mark}")
 
 
 def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
@@ -239,12 +240,17 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
         return Plan(wake_at=obs.now + 1.0, waiting_for=waiting)
+    if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
+        wake = WakeWriteback()
+        waiting = f"a write to the device: only then the kernel flushes {format_size(backing.dirty_bytes)} that it "
+        return _ask(wake, cycle.paced(wake), obs, waiting + "calls clean (a power cut left them so)")
     left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
     bypass = BypassCache()
-    if left_s <= LAST_S or backing.state is CacheState.CLEAN:
+    if left_s <= LAST_S:
         return _ask(bypass, cycle.paced(bypass), obs, "the last dirty data to reach the backing device")
     look = Plan(wake_at=obs.now + min(1.0, max(LOOK_S, left_s - LAST_S)), waiting_for=waiting)
-    if not is_gone and backing.write_limit_mb_s is None and must_end(state, cycle, obs.now, policy):
+    may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
+    if may_limit and must_end(state, cycle, obs.now, policy):
         limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
         return _first(_ask(limit, cycle.paced(limit), obs, "applications to be slowed down"), look)
     return look
@@ -285,11 +291,10 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.needs_sync:
         action = MakeDurable()
         return _ask(action, cycle.paced(action), obs, "the backing device to be durable")
+    # An account may refuse to detach or delete what is marked dirty. One that refuses the mark is no reason to stay.
+    mark = _mark(cycle, VolumeMark.CLEAN, obs, policy) if not is_gone else Plan()
     plan = _towards_deleted(cycle, disk, obs)
-    if plan.action is not None or cycle.marks.released is None:
-        return plan
-    mark = _mark(cycle, VolumeMark.CLEAN, obs, policy)
-    return replace(plan, action=mark.action) if mark.action is not None else plan
+    return plan if mark.action is None else replace(plan, action=mark.action)
 
 
 def is_in_use(disk: DiskView) -> bool:

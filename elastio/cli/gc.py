@@ -21,7 +21,7 @@ LEAVING = ("deleting", "gone")
 def gc(app: App, dry_run: bool, wait_s: float) -> None:
     """Release this agent's volumes that no cycle knows; it does so by itself too, every `policy.reconcile_s`.
 
-    A volume that is marked dirty and that no cycle knows is never released: it may hold the only copy of data.
+    A volume that is not marked clean and that no cycle knows is never released: it may hold the only copy of data.
     """
     seen = app.client().status()
     if not dry_run:
@@ -68,6 +68,6 @@ def verdict(volume: VolumePart, seen: Status) -> str:
 
 
 def _why_kept(volume: VolumePart) -> str:
-    if volume.mark == VolumeMark.DIRTY:
+    if volume.mark != VolumeMark.CLEAN:
         return f"it is marked {volume.mark} and no cycle knows it; it may hold the only copy of data"
     return f"an operator gave it up by name (it is marked {volume.mark}): only you delete it"

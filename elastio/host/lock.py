@@ -1,4 +1,4 @@
-"""One agent per device."""
+"""One agent per device, and one per state directory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ def lock_device(directory: Path, backing_uuid: str) -> int:
     On purpose: a child that hangs in the kernel may still carry out what it was told, so nobody else may start.
     Raises LockedError when another agent, or such a child of a killed one, has it.
     """
-    path = directory / f"{backing_uuid}.lock"
+    return _lock(directory / f"{backing_uuid}.lock", f"drives the device {backing_uuid}")
+
+
+def lock_state(state_dir: Path) -> int:
+    """Take the lock for this state directory, as `lock_device` does: two agents must not share a journal."""
+    return _lock(state_dir / "lock", f"uses the state directory {state_dir}")
+
+
+def _lock(path: Path, what: str) -> int:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise HostError(f"cannot make the lock {path}: {error.strerror}") from error
@@ -25,7 +33,6 @@ def lock_device(directory: Path, backing_uuid: str) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise LockedError(
-            f"another agent, or a child of one that hangs in the kernel, drives the device {backing_uuid} ({path})"
-        ) from error
+        text = f"another agent, or a child of one that hangs in the kernel, {what} ({path})"
+        raise LockedError(text) from error
     return descriptor

@@ -46,7 +46,7 @@ class CloudVolume:
     state: VolumeState = VolumeState.CREATING
     owner: str = ""
     backing_uuid: str = ""
-    mark: VolumeMark = VolumeMark.UNKNOWN
+    mark: VolumeMark = VolumeMark.CLEAN
     tags: dict[str, str] = field(default_factory=dict)
     visible_at: float = 0.0
     settled_at: float = 0.0

@@ -33,6 +33,7 @@ class KernelSettings:
     backing_bytes: int = 50 * GB
     backing_uuid: str = "5f0e1d2c-0000-4000-8000-000000000001"
     backing_serial: str = "vol0backing0000001"
+    machine: str = "i-00000000000000001"
     cutoff: float = 0.70  # bch_cutoff_writeback; the kernel takes no more than 0.90
     block_bytes: int = MIB
     cache_efficiency: float = 0.94  # the rest goes to bcache's index and journal

@@ -8,7 +8,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.journal import Journal, Memory, recall
+from elastio.journal import Journal, Memory, Owner, recall
 from elastio.model import Sample, Spend
 from elastio.report import day_start
 from elastio.state import AgentState, Cycle, Trigger
@@ -20,8 +20,8 @@ IN_MEMORY = Path("the simulated journal")
 class MemoryJournal(Journal):
     """The journal without a disk. `lines` belongs to the machine, so a new agent goes on where the old one ended."""
 
-    def __init__(self, lines: list[bytes], boot_id: str) -> None:
-        super().__init__(IN_MEMORY, boot_id)
+    def __init__(self, lines: list[bytes], boot_id: str, owner: Owner) -> None:
+        super().__init__(IN_MEMORY, boot_id, owner)
         self.lines = lines
         self.durable_lines = len(lines)
         self._sequence = len(lines)
@@ -44,7 +44,7 @@ class MemoryJournal(Journal):
 
     def remember(self, *, now: float, wall: float) -> Memory:
         """See `journal.remember`."""
-        return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id)
+        return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 
 class MemoryBooks:

@@ -10,6 +10,7 @@ from elastio.actions import Action, Outcome
 from elastio.errors import ElastioError, JournalError
 from elastio.events import orphans
 from elastio.executor import Executor, lost
+from elastio.journal import Owner
 from elastio.loop import Agent, Books, Journal, Lanes, Look
 from elastio.model import HostView, Request, RequestKind
 from elastio.observation import Answer
@@ -120,7 +121,7 @@ class Simulation:
         world.on_agent = self.happen
         self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
         self.agent: Agent | None = None
-        self.journal = MemoryJournal(self.lines, world.kernel.boot_id)
+        self.journal = self._open_journal()
         self.start_agent()
 
     @property
@@ -139,7 +140,7 @@ class Simulation:
         self.kill_agent()
         self._stopped_until = self._restart_at = float("-inf")
         self.starts += 1
-        self.journal = MemoryJournal(self.lines, self.world.kernel.boot_id)
+        self.journal = self._open_journal()
         clock = self.world.clock
         memory = self.journal.remember(now=clock.now(), wall=clock.wall())
         self.agent = self._last = Agent(
@@ -154,6 +155,12 @@ class Simulation:
             seed=self._seed + self.starts,
         )
         self.agent.forecaster = self._forecaster
+
+    def _open_journal(self) -> MemoryJournal:
+        """Written by whoever the machine and the configuration are now."""
+        kernel = self.world.kernel
+        owner = Owner(self.policy.backing_uuid, kernel.settings.machine)
+        return MemoryJournal(self.lines, kernel.boot_id, owner)
 
     def kill_agent(self) -> None:
         """SIGKILL: what is under way goes on without anybody who waits for it."""

@@ -10,10 +10,10 @@ import pytest
 
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     BypassCache,
     DetachCacheSet,
     HelpDetach,
+    InstallCache,
     ListVolumes,
     Outcome,
     TuneBacking,
@@ -75,14 +75,14 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         lane.close(0.0)
 
 
-ATTACH = AttachCacheSet(CacheSetUuid("set"), Serial("vol-1"), flush_mb_s=None)
+INSTALL = InstallCache(Serial("vol-1"), 1, flush_mb_s=None)
 DETACH = DetachCacheSet(CacheSetUuid("set"))
 
 
 @pytest.mark.parametrize("held", sorted(throttle.MOMENTARY))
 @pytest.mark.parametrize(
     ("action", "freed"),
-    [(ATTACH, True), (BypassCache(), True), (DETACH, True), (HelpDetach(), True), (TuneBacking(), False)],
+    [(INSTALL, True), (BypassCache(), True), (DETACH, True), (HelpDetach(), True), (TuneBacking(), False)],
 )
 def test_an_action_that_was_lost_leaves_no_application_held_back(
     action: Action, freed: bool, held: str, tmp_path: Path

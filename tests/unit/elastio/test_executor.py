@@ -6,7 +6,6 @@ import pytest
 
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     AttachVolume,
     BypassCache,
     CreateVolume,
@@ -16,8 +15,8 @@ from elastio.actions import (
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    FormatCache,
-    Formatted,
+    InstallCache,
+    Installed,
     ListVolumes,
     Outcome,
     ReleaseCacheDisk,
@@ -93,15 +92,15 @@ class Machine:
     def formatted(self) -> tuple[Volume, CacheSetUuid]:
         volume = self.plugged()
         self.done(TuneBacking())
-        made = self.done(FormatCache(volume.serial, volume.size_bytes)).value
-        assert isinstance(made, Formatted)
-        return volume, made.cache_set
+        return volume, self.world.host.format_cache(volume.serial, volume.size_bytes)
 
     def boosted(self) -> tuple[Volume, CacheSetUuid]:
-        volume, cache_set = self.formatted()
-        self.done(AttachCacheSet(cache_set, volume.serial, flush_mb_s=0.0))
+        volume = self.plugged()
+        self.done(TuneBacking())
+        made = self.done(InstallCache(volume.serial, volume.size_bytes, flush_mb_s=0.0)).value
+        assert isinstance(made, Installed)
         self.world.advance(60.0)
-        return volume, cache_set
+        return volume, made.cache_set
 
     def state(self, volume: Volume) -> VolumeState | None:
         seen = self.done(DescribeVolume(volume.id)).value
@@ -237,7 +236,7 @@ def test_an_error_of_the_kernel_may_pass(fault: str, verdict: Verdict) -> None:
 
 def test_a_disk_that_is_not_ours_is_final(machine: Machine) -> None:
     volume = machine.plugged()
-    outcome = machine.run(FormatCache(volume.serial, volume.size_bytes + 1))
+    outcome = machine.run(InstallCache(volume.serial, volume.size_bytes + 1, flush_mb_s=0.0))
     assert outcome.verdict is Verdict.REFUSED
 
 
@@ -282,4 +281,4 @@ def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
     assert timeout_of(TuneBacking()) == 30.0
     release = timeout_of(ReleaseCacheDisk(SERIAL, 1, None))
     assert release > UNREGISTER_S + 10 + 15  # wipefs to look, and to wipe
-    assert timeout_of(FormatCache(SERIAL, 1)) > REGISTER_S + 10 + 15 + 20  # and make-bcache
+    assert timeout_of(InstallCache(SERIAL, 1, 0.0)) > REGISTER_S + 10 + 15 + 20  # and make-bcache

@@ -85,7 +85,7 @@ def test_a_sample_from_before_the_cache_was_there_does_not_hold_back_the_flush()
 )
 def test_a_cache_is_off_only_when_the_device_no_longer_needs_it(view: BackingView, off: bool) -> None:
     """A device that is seen before its cache, at a boot, misses it."""
-    boosted = cycle().marked(boosted=NOW - 50)
+    boosted = cycle().marked(boosted=NOW - 50, detaching=NOW - 9)
     state = AgentState(phase=Phase.DETACHING, cycle=boosted, recovered=True)
     after = fold(state, Observation(now=NOW, wall=NOW, host=host(view)), POLICY).cycle
     assert after is not None

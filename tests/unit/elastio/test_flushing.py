@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites
+from elastio.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites, WakeWriteback
 from elastio.machine import decide
 from elastio.model import BackingView, CacheMode, CacheState, Request, RequestKind
 from elastio.state import AgentState, Hold, HoldReason, Marks, Phase
@@ -47,10 +47,12 @@ def test_writes_begin_to_bypass_the_cache_when_hardly_anything_is_left() -> None
     assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
 
 
-def test_what_only_the_index_calls_dirty_after_a_power_cut_is_left_to_the_detach() -> None:
+def test_what_only_the_index_calls_dirty_after_a_power_cut_is_flushed_before_writes_bypass_it() -> None:
     """The kernel's writeback thread sees no work there, and waits for a write that may never come."""
     left = at_full_speed(state=CacheState.CLEAN)
-    assert actions(flushing(), left) == (BypassCache(),)
+    assert actions(flushing(), left) == (WakeWriteback(),)
+    assert actions(flushing(), replace(left, dirty_bytes=4096)) == (WakeWriteback(),)
+    assert actions(flushing(), replace(left, dirty_bytes=0)) == (BypassCache(),)
     bypassed = replace(left, cache_mode=CacheMode.NONE)
     assert decide(flushing(), seen(host(bypassed, DISK)), POLICY).state.phase is Phase.DETACHING
 

@@ -8,7 +8,6 @@ import pytest
 
 from elastio.actions import (
     Action,
-    AttachCacheSet,
     AttachVolume,
     BypassCache,
     CreateVolume,
@@ -17,19 +16,20 @@ from elastio.actions import (
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    FormatCache,
+    InstallCache,
     MarkVolume,
     RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
+    WakeWriteback,
 )
 from elastio.errors import InvariantError
 from elastio.invariants import check, why_not_let_go
 from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
 from elastio.observation import Decision
 from elastio.state import Cycle, Marks, Phase, Trigger
-from elastio.units import GIB
+from elastio.units import GIB, MB
 
 from .values import (
     NOW,
@@ -53,11 +53,15 @@ REGISTERED = disk(cache_set=SET, superblock=SET)
 MISSING = backing(state=CacheState.DIRTY, running=False)
 OUTLIVED = backing(state=CacheState.CLEAN, running=False)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
-BOOSTED = cycle(marks=Marks(boosted=NOW - 5))
+DISK_1, DISK_2 = Serial("disk-1"), Serial("disk-2")
+BOOSTED = cycle(marks=Marks(boosted=NOW - 5, detaching=NOW - 4))
+NOT_BY_US = cycle(marks=Marks(boosted=NOW - 5, durable=NOW))
+ON_DISK_1 = replace(BOOSTED, backing_serial=DISK_1)
+LITTLE = int(0.9 * POLICY.backing_bandwidth_mb_s * MB)
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 LARGER = VolumeSpec(POLICY.caps.max_size_bytes + 1, 80)
 DETACH, DELETE = DetachVolume(VOLUME_ID, SERIAL), DeleteVolume(VOLUME_ID, SERIAL)
-FORMAT = FormatCache(SERIAL, 10 * GIB)
+INSTALL = InstallCache(SERIAL, 10 * GIB, 0.0)
 RELEASE = ReleaseCacheDisk(SERIAL, 10 * GIB, SET)
 
 
@@ -74,11 +78,13 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (DETACH, DURABLE, host(backing())),
     (DELETE, DURABLE, host(backing())),
     (DELETE, cycle(), host(backing())),  # it was never in front
-    (FORMAT, cycle(), host(backing(), disk())),
-    (AttachCacheSet(SET, SERIAL, flush_mb_s=0.0), cycle(), host(backing(), REGISTERED)),
+    (INSTALL, cycle(), host(backing(), disk())),
+    (INSTALL, cycle(), host(backing(), REGISTERED)),
+    (INSTALL, cycle(backing_serial=DISK_1), host(backing(disk_serial=DISK_1), disk())),
     (EnterPhase1(flush_mb_s=0.0), BOOSTED, host(cached(), FORMATTED)),
     (EnterPhase2(), BOOSTED, host(cached(), FORMATTED)),
-    (BypassCache(), BOOSTED, host(cached(), FORMATTED)),
+    (BypassCache(), BOOSTED, host(cached(dirty_bytes=LITTLE), FORMATTED)),
+    (WakeWriteback(), BOOSTED, host(cached(state=CacheState.CLEAN), FORMATTED)),
     (SetFlush(None), BOOSTED, host(cached(), FORMATTED)),
     (DetachCacheSet(SET), BOOSTED, host(drained(), FORMATTED)),
     (DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),  # the kernel flushes it first
@@ -112,23 +118,40 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("its cache is missing", DETACH, BOOSTED, host(MISSING, disk())),
     ("still carries a cache set", DETACH, BOOSTED, host(backing(), REGISTERED)),
     ("still carries a cache set", DELETE, BOOSTED, host(backing(), disk(held=True))),
-    ("not the volume of this cycle", FORMAT, None, host(backing(), disk())),
-    ("not the volume of this cycle", replace(FORMAT, serial=Serial("other")), cycle(), host(backing(), disk())),
-    ("may hold data", FORMAT, BOOSTED, host(backing(), disk())),
-    ("state is unknown", FORMAT, cycle(), None),
-    ("has a cache set", FORMAT, cycle(), host(cached(), disk())),
-    ("is not this cycle's", AttachCacheSet(OTHER_SET, SERIAL, flush_mb_s=0.0), cycle(), host(backing())),
+    ("not the volume of this cycle", INSTALL, None, host(backing(), disk())),
+    ("not the volume of this cycle", replace(INSTALL, serial=Serial("other")), cycle(), host(backing(), disk())),
+    ("may hold data", INSTALL, BOOSTED, host(backing(), disk())),
+    ("state is unknown", INSTALL, cycle(), None),
+    ("has a cache set", INSTALL, cycle(), host(cached(), disk())),
+    (
+        "another backing disk",
+        INSTALL,
+        cycle(backing_serial=DISK_1),
+        host(backing(disk_serial=DISK_2), disk()),
+    ),
+    ("not marked dirty", INSTALL, cycle(mark=VolumeMark.CLEAN), host(backing(), disk())),
+    (
+        "another backing disk",
+        DELETE,
+        replace(DURABLE, backing_serial=DISK_1),
+        host(backing(disk_serial=DISK_2)),
+    ),
+    ("took it off", DELETE, NOT_BY_US, host(backing())),
+    ("took it off", DETACH, NOT_BY_US, host(backing())),
+    ("cannot be held back so long", BypassCache(), BOOSTED, host(cached(), FORMATTED)),
+    ("calls clean what", BypassCache(), BOOSTED, host(cached(state=CacheState.CLEAN, dirty_bytes=1), FORMATTED)),
+    ("another backing disk", DetachCacheSet(SET), ON_DISK_1, host(drained(disk_serial=DISK_2), FORMATTED)),
     ("is not this cycle's", EnterPhase1(flush_mb_s=None), BOOSTED, host(cached(cache_set=OTHER_SET))),
     ("is not this cycle's", EnterPhase2(), BOOSTED, host(backing())),
     ("is not this cycle's", BypassCache(), BOOSTED, host(backing())),
     ("in flight", EnterPhase1(flush_mb_s=0.0), BOOSTED, host(cached(cache_mode=CacheMode.NONE), FORMATTED)),
     ("is not this cycle's", SetFlush(None), BOOSTED, None),
-    ("not drained", DetachCacheSet(SET), BOOSTED, host(cached(cache_mode=CacheMode.NONE), FORMATTED)),
-    ("not drained", DetachCacheSet(SET), BOOSTED, host(drained(cache_mode=CacheMode.WRITEBACK), FORMATTED)),
+    ("not clean", DetachCacheSet(SET), BOOSTED, host(cached(cache_mode=CacheMode.NONE), FORMATTED)),
+    ("may still be absorbed", DetachCacheSet(SET), BOOSTED, host(drained(cache_mode=CacheMode.WRITEBACK), FORMATTED)),
     ("is not this cycle's", DetachCacheSet(OTHER_SET), BOOSTED, host(drained(), FORMATTED)),
     ("state is unknown", RELEASE, BOOSTED, None),
-    ("not proven to be empty", MarkVolume(VOLUME_ID, VolumeMark.CLEAN), BOOSTED, host(backing())),
-    ("not proven to be empty", MarkVolume(VolumeId("vol-2"), VolumeMark.CLEAN), RELEASED, host(backing())),
+    ("not been made durable", MarkVolume(VOLUME_ID, VolumeMark.CLEAN), BOOSTED, host(backing())),
+    ("not this cycle's", MarkVolume(VolumeId("vol-2"), VolumeMark.CLEAN), RELEASED, host(backing())),
     ("no cache of this agent", RegisterBacking(), cycle(), host(None)),
     ("no operator gave up", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
     ("dirty data was on it", DELETE, replace(BOOSTED, is_disputed=True), host(backing())),

@@ -16,8 +16,8 @@ import pytest
 from elastio import journal as module
 from elastio.actions import AttachVolume, CreateVolume, Outcome, Verdict
 from elastio.codec import encode
-from elastio.errors import JournalError
-from elastio.journal import Journal, Memory, read, remember, shift
+from elastio.errors import ConfigError, JournalError
+from elastio.journal import Journal, Memory, Owner, read, remember, shift
 from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.state import AgentState, Cycle, Hold, HoldReason, Marks, Pace, Phase, Trigger
 
@@ -33,6 +33,7 @@ FULL = Cycle(
     started_wall=1099.0,
     volume_id=VolumeId("vol-1"),
     serial=Serial("vol1"),
+    backing_serial=Serial("vol0"),
     cache_set=CacheSetUuid("cf27dac6"),
     volume=VOLUME,
     quote=QUOTE,
@@ -60,6 +61,7 @@ FULL = Cycle(
     mark=VolumeMark.CLEAN,
     failure="no luck",
 )
+OWNER = Owner("uuid-1", "i-1")
 STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
 CREATE = CreateVolume("token", SPEC, SPEC.size_bytes)
 BOOT = {"now": 110.0, "wall": 1110.0, "boot_id": "boot-1"}
@@ -72,7 +74,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def journal(path: Path) -> Iterator[Journal]:
-    opened = Journal(path, "boot-1")
+    opened = Journal(path, "boot-1", OWNER)
     opened.open()
     yield opened
     opened.close()
@@ -102,6 +104,33 @@ def test_remembers_a_cycle_with_every_field_set(journal: Journal, path: Path) ->
     assert empty == []
     decide(journal)
     assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1")
+
+
+def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:
+    """It came with a machine image: its volume is the cache of the machine that the image was made of."""
+    decide(journal)
+    told = recall(path, owner=Owner("uuid-1", "i-2"))
+    assert (told.phase, told.cycle, told.paused, told.machine) == (Phase.IDLE, None, False, "i-2")
+    assert "vol-1" in told.foreign
+    assert recall(path, owner=OWNER) == replace(recall(path), machine="i-1")
+
+
+def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journal, path: Path) -> None:
+    decide(journal)
+    with pytest.raises(ConfigError, match="vol-1"):
+        recall(path, owner=Owner("uuid-2", "i-1"))
+    decide(journal, AgentState(paused=True))
+    assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(machine="i-1")
+
+
+def test_records_of_before_are_bound_by_the_volume_that_they_name(path: Path) -> None:
+    with_nobody = Journal(path, "boot-1")
+    with_nobody.open()
+    decide(with_nobody)
+    with_nobody.close()
+    assert recall(path, owner=Owner(VOLUME.backing_uuid, "i-1")).cycle == FULL
+    with pytest.raises(ConfigError):
+        recall(path, owner=Owner("uuid-9", "i-1"))
 
 
 def test_the_last_record_counts(journal: Journal, path: Path) -> None:
@@ -175,6 +204,8 @@ def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: P
         "wall": 1112.0,
         "now": 112.0,
         "boot": "boot-1",
+        "backing": "uuid-1",
+        "machine": "i-1",
         "action": "CreateVolume",
         "verdict": "done",
         "seconds": 0.25,

@@ -11,11 +11,13 @@ from elastio.actions import (
     Action,
     AttachVolume,
     CreateVolume,
+    DeleteVolume,
     DescribeVolume,
     DetachVolume,
     Identify,
     Lane,
     ListVolumes,
+    MarkVolume,
     Outcome,
     TuneBacking,
     Value,
@@ -24,7 +26,7 @@ from elastio.actions import (
 from elastio.errors import InvariantError
 from elastio.events import DETECTORS, Event, Seen
 from elastio.machine import TRANSITIONS, decide
-from elastio.model import CacheState, Request, RequestKind, VolumeSpec, VolumeState
+from elastio.model import CacheState, Request, RequestKind, VolumeMark, VolumeSpec, VolumeState
 from elastio.observation import Decision, Observation
 from elastio.policy import Policy
 from elastio.sim.run import Simulation
@@ -105,14 +107,14 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     ),
     (Phase.BOOSTING, Event.CACHE_LEFT): (
         state(Phase.BOOSTING, cycle(marks=BOOSTED)),
-        seen(host(backing(), disk())),
+        seen(host(backing(state=CacheState.CLEAN, named_set=SET), disk())),
     ),
     (Phase.FLUSHING, Event.LOAD_RETURNED): (
         state(Phase.FLUSHING, cycle(marks=BOOSTED), load=HIGH),
         seen(host(cached(flush_full_speed=True), FORMATTED), sample=busy_sample()),
     ),
     (Phase.FLUSHING, Event.CACHE_LEFT): (
-        state(Phase.FLUSHING, cycle(marks=BOOSTED)),
+        state(Phase.FLUSHING, cycle(marks=replace(BOOSTED, detaching=NOW - 3))),
         seen(host(backing(), disk())),
     ),
     (Phase.FLUSHING, Event.DRAINED): (
@@ -231,12 +233,36 @@ def test_a_strange_cache_set_is_not_touched() -> None:
 
 
 def test_a_volume_on_another_machine_is_left_to_an_operator() -> None:
-    before = state(Phase.DETACHING, cycle(marks=BOOSTED, volume=volume(VolumeState.ELSEWHERE)))
+    before = state(Phase.DETACHING, cycle(marks=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
     decision = decide(before, seen(host(backing())), POLICY)
     assert decision.state.phase is Phase.FAULTED
-    assert "detach it there, then resume" in decision.state.fault
+    assert "attached to another instance" in decision.state.fault
     later = decide(decision.state, seen(host(backing())), POLICY)
     assert later.actions == ()
+
+
+@pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.DETACHING])
+def test_a_volume_of_another_machine_is_forgotten_and_left_alone(phase: Phase) -> None:
+    """The journal of an image, or a purchase that was answered with somebody else's volume."""
+    never = cycle(volume=volume(VolumeState.FOREIGN), cache_set=None, mark=VolumeMark.CLEAN)
+    before = state(phase, never)
+    taken: list[Action] = []
+    for _ in range(4):
+        decision = decide(before, seen(host(backing())), POLICY)
+        before = decision.state
+        taken += decision.actions
+    assert (before.phase, before.cycle) == (Phase.IDLE, None)
+    assert not any(isinstance(a, DetachVolume | DeleteVolume | AttachVolume | MarkVolume) for a in taken)
+
+
+def test_no_two_machines_name_a_purchase_alike() -> None:
+    """Machines of one image that decide in the same millisecond."""
+    view = seen(host(backing()), sample=busy_sample())
+    of = [state(Phase.IDLE, load=HIGH, machine=machine) for machine in ("i-1", "i-2", "", "")]
+    chances = (0.5, 0.5, 0.25, 0.75)
+    bought = [decide(s, replace(view, jitter=j), POLICY).state.cycle for s, j in zip(of, chances, strict=True)]
+    assert len({c.token for c in bought if c}) == 4
+    assert all(len(c.token) <= 64 for c in bought if c), "EC2 takes no longer client token"
 
 
 def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:
@@ -318,7 +344,7 @@ def test_an_orphan_does_not_teach_a_size() -> None:
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_wait_of_weeks_is_a_wait_like_any_other(verdict: Verdict) -> None:
-    of = cycle(marks=BOOSTED, volume=volume(VolumeState.DETACHING))
+    of = cycle(marks=replace(BOOSTED, detaching=NOW - 9), volume=volume(VolumeState.DETACHING))
     values: dict[Action, Value] = {
         ListVolumes(): (volume(VolumeState.DETACHING),),
         DescribeVolume(VOLUME_ID): volume(VolumeState.DETACHING),
@@ -343,7 +369,7 @@ def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
 
 def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
     looked = {"DescribeVolume": Pace(1, NOW - 1)}
-    of = cycle(marks=RELEASED, volume=volume(VolumeState.ERROR), pace=looked)
+    of = cycle(marks=RELEASED, volume=volume(VolumeState.ERROR), pace=looked, mark=VolumeMark.CLEAN)
     decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
     assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
 

@@ -7,25 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from elastio.actions import AttachCacheSet, FormatCache, Outcome, Verdict
+from elastio.actions import CreateVolume, InstallCache, Outcome, Verdict
 from elastio.errors import JournalError
+from elastio.journal import NOBODY
 from elastio.marker import MarkedJournal, Marker, is_out
+from elastio.model import VolumeSpec
 from elastio.sim.records import MemoryJournal
 from elastio.state import AgentState, Marks, Phase
 
-from .values import NOW, SERIAL, SET, VOLUME_ID, WALL, cycle, state
+from .values import NOW, SERIAL, WALL, cycle, state
 
 BOOSTED = cycle(marks=Marks(boosted=NOW))
 DETACHED = cycle(marks=Marks(boosted=NOW, detached=NOW))
-ATTACH = AttachCacheSet(SET, SERIAL, None)
+BUY = CreateVolume("token", VolumeSpec(1, 1.0), 1)
+INSTALL = InstallCache(SERIAL, 1, None)
 
 
 @pytest.mark.parametrize(
     ("of", "out"),
     [
         (state(Phase.IDLE), False),
-        (state(Phase.ATTACHING, cycle(cache_set=None)), False),
-        (state(Phase.ATTACHING, cycle()), None),
+        (state(Phase.ATTACHING, cycle(cache_set=None)), None),
+        (state(Phase.DETACHING, cycle(cache_set=None)), False),
+        (state(Phase.DETACHING, cycle(marks=Marks(installing=NOW))), None),
         (state(Phase.BOOSTING, BOOSTED), True),
         (state(Phase.FLUSHING, BOOSTED), True),
         (state(Phase.DETACHING, BOOSTED), True),
@@ -51,14 +55,16 @@ def decide(journal: MarkedJournal, of: AgentState) -> None:
 def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(marker: Marker, tmp_path: Path) -> None:
     lines: list[bytes] = []
     uncovered: list[int] = []
-    journal = MarkedJournal(MemoryJournal(lines, "boot"), marker, lambda: uncovered.append(len(lines)))
+    journal = MarkedJournal(MemoryJournal(lines, "boot", NOBODY), marker, lambda: uncovered.append(len(lines)))
     attaching = state(Phase.ATTACHING, cycle())
-    journal.intend(FormatCache(SERIAL, 1), attaching, now=NOW, wall=WALL)
     assert not marker.path.exists()
-    journal.intend(ATTACH, attaching, now=NOW, wall=WALL)
+    journal.intend(BUY, attaching, now=NOW, wall=WALL)
     assert marker.path == tmp_path / "attached" / "uuid"
-    assert VOLUME_ID in marker.path.read_text()
-    journal.outcome(Outcome(ATTACH, Verdict.DONE), now=NOW, wall=WALL)
+    decide(journal, attaching)
+    assert marker.path.exists()
+    journal.intend(INSTALL, attaching, now=NOW, wall=WALL)
+    assert marker.path.exists()
+    journal.outcome(Outcome(INSTALL, Verdict.DONE), now=NOW, wall=WALL)
     decide(journal, state(Phase.BOOSTING, BOOSTED))
     journal.note(state(Phase.BOOSTING, BOOSTED), now=NOW, wall=WALL)
     decide(journal, state(Phase.FAULTED))
@@ -73,7 +79,7 @@ def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(mark
 def test_no_cache_is_attached_without_it(marker: Marker, tmp_path: Path) -> None:
     (tmp_path / "attached").write_text("in the way")
     lines: list[bytes] = []
-    journal = MarkedJournal(MemoryJournal(lines, "boot"), marker, lambda: None)
+    journal = MarkedJournal(MemoryJournal(lines, "boot", NOBODY), marker, lambda: None)
     with pytest.raises(JournalError, match="cannot write"):
-        journal.intend(ATTACH, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
+        journal.intend(INSTALL, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
     assert lines == []

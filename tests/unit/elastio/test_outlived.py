@@ -158,7 +158,7 @@ def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load(
 
 @pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
 def test_it_is_the_end_of_the_boost_and_no_danger(phase: Phase) -> None:
-    of = state(phase, boosted())
+    of = fold(state(phase, boosted()), seen(host(OUTLIVED)), POLICY)
     assert danger(of, seen(host(OUTLIVED))) is None
     found = (in_boosting if phase is Phase.BOOSTING else in_flushing)(of, seen(host(OUTLIVED)), POLICY)
     assert found is not None
@@ -324,7 +324,7 @@ def test_one_that_may_have_been_in_front_unseen_goes_after_a_sync() -> None:
 
 def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
     lingers = host(backing(), disk(superblock=SET, held=True))
-    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)))
+    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).marked(detaching=NOW - 9))
     first = decide(of, seen(lingers), POLICY)
     assert first.actions == (MakeDurable(),)
     done = Outcome(MakeDurable(), Verdict.DONE)

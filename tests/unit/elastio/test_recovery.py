@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastio.journal import shift
+from elastio.machine import decide
 from elastio.model import CacheMode, CacheState, HostView
 from elastio.recovery import cycle_of, phase_of, recover
 from elastio.state import AgentState, Marks, Pace, Phase, Trigger
 
-from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, volume
+from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, state, volume
 
 FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 ATTACHED = host(cached(), FORMATTED)
@@ -72,9 +73,24 @@ def test_a_cycle_that_never_boosted_goes_on_attaching() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED])
-def test_a_cycle_that_boosted_and_lost_its_cache_is_let_go(phase: Phase) -> None:
-    boosted = cycle(marks=Marks(boosted=NOW - 50))
+def test_a_cache_is_off_only_where_the_agent_took_it_off(phase: Phase) -> None:
+    """In the same boot, too: whoever stops bcache by hand may put a copy in the device's place."""
+    boosted = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 9))
     assert recovered(remembered(phase, cycle=boosted), host(backing())).phase is Phase.DETACHING
+    not_by_us = recovered(remembered(phase, cycle=cycle(marks=Marks(boosted=NOW - 50))), host(backing()))
+    assert not_by_us.phase is Phase.FAULTED
+    assert not_by_us.cycle is not None
+    assert not_by_us.cycle.is_disputed
+
+
+@pytest.mark.parametrize(
+    ("serial", "shown", "phase"),
+    [("disk-1", "disk-1", Phase.DETACHING), ("disk-1", "disk-2", Phase.FAULTED), ("disk-1", None, Phase.DETACHING)],
+)
+def test_a_cycle_belongs_to_one_backing_disk(serial: str, shown: str | None, phase: Phase) -> None:
+    of = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 9), backing_serial=serial)
+    before = state(Phase.DETACHING, of, recovered=False)
+    assert decide(before, seen(host(backing(disk_serial=shown))), POLICY).state.phase is phase
 
 
 def test_a_purchase_without_an_outcome_is_in_doubt_from_the_start_on() -> None:

@@ -13,7 +13,7 @@ from elastio.errors import InvariantError
 from elastio.events import danger, in_faulted, is_kept, orphans
 from elastio.invariants import check
 from elastio.machine import decide
-from elastio.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeMark, VolumeState
+from elastio.model import BackingView, CacheState, HostView, Request, RequestKind, VolumeId, VolumeMark, VolumeState
 from elastio.observation import Answer, Decision
 from elastio.recovery import recover
 from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
@@ -241,11 +241,12 @@ def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -
     assert next_step(before, seen(mounted), POLICY).action is None
 
 
-def test_a_volume_that_is_marked_dirty_and_that_nobody_remembers_is_no_orphan() -> None:
+def test_a_volume_that_is_not_marked_clean_and_that_nobody_remembers_is_no_orphan() -> None:
     there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{mark}", mark=mark) for mark in VolumeMark)
-    of = state(Phase.IDLE, owned=there, given_up=("vol-clean",))
-    assert [v.id for v in orphans(of)] == ["vol-unknown"]
-    assert [is_kept(v, of) for v in there] == [False, True, True]
+    for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
+        of = state(Phase.IDLE, owned=there, given_up=given_up)
+        assert [v.id for v in orphans(of)] == left
+        assert [v.id for v in there if not is_kept(v, of)] == left
 
 
 # --- an accepted loss is that of one volume, once --------------------------------------------------------
@@ -262,7 +263,8 @@ def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
     assert danger(before, forced) is not None
     disputed = replace(before, phase=Phase.BOOSTING, cycle=boosted(is_disputed=True))
     assert danger(disputed, seen(host(backing()))) is not None
-    started = recover(replace(before, phase=Phase.DETACHING), seen(host(backing())), POLICY)
+    taken_off = replace(before, phase=Phase.DETACHING, cycle=boosted().marked(detaching=NOW - 9))
+    started = recover(taken_off, seen(host(backing())), POLICY)
     assert started is not None
     assert (started[0].phase, started[0].cycle is None) == (Phase.DETACHING, False)
     assert started[0].accepted == ""
@@ -322,6 +324,7 @@ def booted(phase: Phase, **changes: Any) -> AgentState:
 
 
 # No write has gone to the cache since it held nothing.
+OUTLIVED = backing(state=CacheState.CLEAN, named_set=SET)
 BYPASSED = replace(boosted(), dirty_bytes=0).marked(bypassed=NOW - 5)
 
 
@@ -336,18 +339,20 @@ def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_cle
 
 
 @pytest.mark.parametrize(
-    "of",
+    ("of", "view"),
     [
-        booted(Phase.DETACHING),  # it was drained before
-        replace(booted(Phase.BOOSTING), boot_id="boot"),  # the kernel has watched it all the time
-        AgentState(phase=Phase.FLUSHING, cycle=BYPASSED, boot_id="the boot before"),
+        (booted(Phase.DETACHING).cycle, backing()),  # the agent took it off
+        (boosted(), OUTLIVED),  # in this boot, by the kernel's own word
+        (BYPASSED, OUTLIVED),
     ],
 )
-def test_a_device_that_was_clean_is_not_disputed(of: AgentState) -> None:
-    found = recover(of, seen(host(backing())), POLICY)
+def test_a_device_that_was_clean_is_not_disputed(of: Cycle, view: BackingView) -> None:
+    of = of.marked(detaching=NOW - 9) if view is not OUTLIVED else of
+    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is OUTLIVED else "the boot before")
+    found = recover(before, seen(host(view)), POLICY)
     assert found is not None
     assert found[0].phase is Phase.DETACHING
-    assert danger(found[0], seen(host(backing()))) is None
+    assert danger(found[0], seen(host(view))) is None
 
 
 def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None:
@@ -358,7 +363,7 @@ def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None
         (Phase.FLUSHING, empty, True),
         (Phase.FLUSHING, BYPASSED, False),
     ):
-        found = recover(replace(booted(phase), cycle=of), seen(host(backing())), POLICY)
+        found = recover(replace(booted(phase), cycle=of), seen(host(OUTLIVED)), POLICY)
         assert found is not None
         assert found[0].cycle is not None
         assert found[0].cycle.is_disputed is is_disputed

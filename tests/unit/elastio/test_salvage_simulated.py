@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastio.actions import HelpDetach, MarkVolume
-from elastio.errors import RefusedError
+from elastio.errors import ConfigError, RefusedError
 from elastio.model import CacheState, RequestKind, VolumeId, VolumeMark, VolumeState
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
@@ -16,7 +16,7 @@ from elastio.sim.workload import Stretch
 from elastio.state import Pace, Phase
 from elastio.steps import next_step
 
-from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port
+from .simulated import BURST, QUIET, STEADY, assert_at_rest, decisions, in_phase, intents, machine, only_the_port
 from .values import (
     BOOSTED,
     NOW,
@@ -145,6 +145,34 @@ def test_a_copy_in_the_place_of_a_device_that_lost_its_cache_costs_nothing(reboo
     assert_kept(sim)
 
 
+@pytest.mark.parametrize("agent_runs", [True, False])
+def test_a_copy_put_in_the_devices_place_in_the_same_boot_costs_nothing(*, agent_runs: bool) -> None:
+    """bcache stopped by hand: the kernel that saw all of it shows a device without a cache, and it is another one."""
+    sim = dirty_and_quiet()
+    kernel = sim.world.kernel
+    only_copy = dict(kernel.bcache.cache.dirty) if kernel.bcache.cache else {}
+    if not agent_runs:
+        sim.kill_agent()
+    kernel._drop_in_flight()
+    kernel.bcache.unlink()
+    swap_backing(sim)
+    if not agent_runs:
+        sim.start_agent()
+    assert_kept(sim)
+    (on_disk,) = (d.content for d in kernel.disks.values())
+    assert on_disk is not None
+    assert on_disk.dirty == only_copy
+
+
+def test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first() -> None:
+    sim = dirty_and_quiet()
+    sim.kill_agent()
+    sim.policy = replace(sim.policy, backing_uuid="99999999-9999-4999-8999-999999999999")
+    with pytest.raises(ConfigError):
+        sim.start_agent()
+    assert sim.world.volumes_left() == 1
+
+
 def gone_while_clean(*load: Stretch, written_s: float = 0.0) -> tuple[Simulation, VolumeId]:
     """A clean cache was torn off while no agent ran, `written_s` of load followed, and the machine was booted."""
     sim = machine((Stretch(2, 0), Stretch(9, 60), *load, QUIET), inactivity_delay_s=1e6)
@@ -243,7 +271,7 @@ def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
     sim.on_step = note
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
     assert_at_rest(sim)
-    assert marks == [VolumeMark.UNKNOWN, VolumeMark.DIRTY, VolumeMark.CLEAN]
+    assert marks == [VolumeMark.CLEAN, VolumeMark.DIRTY, VolumeMark.CLEAN]
 
 
 @pytest.mark.parametrize("released", [None, NOW - 1])
@@ -262,16 +290,18 @@ def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
     assert_at_rest(sim)
 
 
-def test_a_cloud_that_refuses_marks_hinders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    sim = machine(BURST, marks=True)
+def test_without_its_mark_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would look clean to whoever finds it without its machine."""
+    sim = machine(BURST)
 
     def refuse(*_: object) -> None:
         raise RefusedError("the policy does not allow it")
 
     monkeypatch.setattr(sim.world.provider, "mark", refuse)
-    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: "policy does not allow" in " ".join(decisions(sim)), 60)
     assert_at_rest(sim)
-    assert {v.mark for v in sim.world.provider.volumes.values()} == {VolumeMark.UNKNOWN}
+    assert intents(sim, "InstallCache") == 0
+    assert sim.world.kernel.bcache.absorbed_bytes == 0
 
 
 # --- a detach that starves ------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from elastio.model import (
     Serial,
     Volume,
     VolumeId,
+    VolumeMark,
     VolumeSpec,
     VolumeState,
 )
@@ -73,7 +74,7 @@ def host(view: BackingView | None, *disks: DiskView) -> HostView:
 
 
 def volume(state: VolumeState = VolumeState.ATTACHED, **changes: Any) -> Volume:
-    plain = Volume(VOLUME_ID, SERIAL, state, 10 * GIB, 80, "token", "uuid", WALL - 100)
+    plain = Volume(VOLUME_ID, SERIAL, state, 10 * GIB, 80, "token", "uuid", WALL - 100, VolumeMark.CLEAN)
     return replace(plain, **changes)
 
 
@@ -91,6 +92,7 @@ def cycle(**changes: Any) -> Cycle:
         volume=volume(),
         seen=True,
         opened_wall=WALL - 19,
+        mark=VolumeMark.DIRTY,
         marks=Marks(decided=NOW - 20, created=NOW - 19),
     )
     return replace(plain, **changes)
@@ -109,7 +111,8 @@ IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")
 
 def state(phase: Phase, of: Cycle | None = None, **changes: Any) -> AgentState:
     """A recovered agent that has listed its volumes and knows who it is."""
-    plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), listed_at=NOW - 1, identity=IDENTITY)
+    plain = AgentState(phase=phase, cycle=of, recovered=True, owned=(), identity=IDENTITY)
+    plain = replace(plain, listed_at=NOW - 1, list_again_at=NOW + 600)
     return replace(plain, **changes)
 
 

@@ -26,7 +26,7 @@ SAFE = published(standing(Phase.IDLE, hold=HELD, owned=(), listed_at=7990.0))
 OPEN = published(standing(Phase.IDLE, owned=()))
 
 
-def a_volume(name: str, state: VolumeState = VolumeState.AVAILABLE, mark: VolumeMark = VolumeMark.UNKNOWN) -> Volume:
+def a_volume(name: str, state: VolumeState = VolumeState.AVAILABLE, mark: VolumeMark = VolumeMark.CLEAN) -> Volume:
     return Volume(VolumeId(name), Serial(name), state, 10 * GIB, 125.0, name, "uuid", 0.0, mark)
 
 
@@ -176,13 +176,13 @@ def test_gc_says_what_it_would_do_with_each_volume_and_asks_nothing(agent: FakeA
     owned = (
         a_volume("vol-7"),
         a_volume("vol-8"),
-        a_volume("vol-9", mark=VolumeMark.DIRTY),
+        a_volume("vol-9", mark=VolumeMark.UNKNOWN),
         a_volume("vol-a", VolumeState.ELSEWHERE),
     )
     agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), owned=owned, listed_at=7990.0))]
     lines = elastio("gc", "--dry-run").output.splitlines()
     assert commands(agent) == ["status"]
-    words = ["cycle under way", "would be released", "marked dirty", "another instance"]
+    words = ["cycle under way", "would be released", "marked unknown", "another instance"]
     assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 4
 
 
@@ -192,7 +192,7 @@ def test_gc_does_not_say_of_a_volume_that_was_given_up_what_is_true_of_a_dirty_o
     given_up = a_volume("vol-8")
     agent.statuses = [published(standing(Phase.IDLE, owned=(given_up,), listed_at=7990.0, accepted="vol-8"))]
     said = elastio("gc", "--dry-run").output
-    assert "kept: an operator gave it up by name (it is marked unknown): only you delete it" in said
+    assert "kept: an operator gave it up by name (it is marked clean): only you delete it" in said
     assert "only copy" not in said
 
 

@@ -74,6 +74,7 @@ def test_replays_a_trace_under_several_policies_and_says_whether_it_is_worth_it(
     assert result.output.splitlines()[-1].startswith("The agent is ")
 
 
+@pytest.mark.runs_programs  # matplotlib lists the fonts of a machine the first time that it draws there
 def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> None:
     given = ["simulate", "--trace", str(trace), "--json", "--png", str(tmp_path / "t.png")]
     found = json.loads(CliRunner().invoke(main, given).output)
