@@ -37,12 +37,12 @@ class VolumeState(StrEnum):
 class VolumeMark(StrEnum):
     """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
 
-    Volumes are born `unknown`, which counts as dirty: forgetting to write a mark then loses nothing.
+    Volumes are born `clean` and marked `dirty` before they may hold anything. What is not `clean` is kept.
     """
 
-    UNKNOWN = "unknown"
-    DIRTY = "dirty"  # it serves as a cache and may hold the only copy of data
-    CLEAN = "clean"  # its disk was proven to carry nothing, for good
+    UNKNOWN = "unknown"  # the tag is missing, or says something else
+    DIRTY = "dirty"  # it serves as a cache, or is about to, and may hold the only copy of data
+    CLEAN = "clean"  # it has held nothing yet, or holds nothing that is needed any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ def known(cycle: Cycle, obs: Observation) -> str:
         return f"{volume}; how much of the data only it holds is not known"
     ago = format_duration(max(0.0, obs.wall - cycle.dirty_wall))
     peak = format_size(max(cycle.peak_dirty_bytes, cycle.dirty_bytes))
-    return f"{volume}; {format_size(cycle.dirty_bytes)} were dirty on it when last seen {ago} ago, {peak} at most"
+    text = f"{volume}; {format_size(cycle.dirty_bytes)} were dirty on it when last noted {ago} ago"
+    return f"{text}, {peak} at most until then; what was written after that comes on top"
 
 
 # --- go on without it --------------------------------------------------------------------------------------

@@ -280,7 +280,8 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return _ask(ListVolumes(), state.list_pace, obs, "the cloud to show whether a volume was bought")
     host = obs.host
     if host is None or host.backing is None:
-        return Plan(waiting_for="the kernel's view of the backing device")
+        # Without it nobody can tell whether all of the cache's data is on it, so the volume stays, and is paid for.
+        return Plan(waiting_for=f"the backing device: volume {cycle.volume_id} is kept until it is there")
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)

@@ -98,7 +98,7 @@ def extent(missing: MissingPart, wall: float) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(missing.seen_wall))
     ago = format_duration(max(0.0, wall - missing.seen_wall))
     peak = format_size(max(missing.peak_dirty_bytes, missing.dirty_bytes))
-    return f"{format_size(missing.dirty_bytes)} of data when last seen ({when}, {ago} ago), {peak} at most"
+    return f"{format_size(missing.dirty_bytes)} of data when last seen ({when}, {ago} ago), {peak} at most until then"
 
 
 # --- unmounting --------------------------------------------------------------------------------------------
