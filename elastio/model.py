@@ -209,7 +209,9 @@ class HostView:
     """One look at the kernel. `backing` None: the backing device is not registered with bcache.
 
     `dropped` names the one unused device that carries the backing device's superblock while none is registered,
-    `wounded` the adaptive device that bcache has let go of and that is still in use: it goes at its last close.
+    `wounded` the adaptive device that bcache has let go of and that is still in use: it goes at its last close. `twins`
+    names the registered devices where several have the UUID: `backing` is None then. `unfit` says why this kernel may
+    get no new cache; empty: it may.
     """
 
     at: float
@@ -219,6 +221,8 @@ class HostView:
     cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
     dropped: str = ""
     wounded: str = ""
+    twins: tuple[str, ...] = ()
+    unfit: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
         """The disk with this serial, or None."""

@@ -14,12 +14,23 @@ from dataclasses import replace
 from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, cache_format, guard, nodelock, overflow, superblock, throttle, tuning, wounded
+from elastio.host import (
+    blockdev,
+    cache_format,
+    guard,
+    kernel,
+    nodelock,
+    overflow,
+    superblock,
+    throttle,
+    tuning,
+    wounded,
+)
 from elastio.host.commands import Run, run
-from elastio.host.sysfs import Sysfs, parse_size
-from elastio.host.view import SETS, Backing, find_backing, look
+from elastio.host.sysfs import Sysfs, parse_size, wait_for
+from elastio.host.view import SETS, Backing, Seen, find_backing, look
 from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
-from elastio.units import KIB, MB
+from elastio.units import MB
 
 _log = logging.getLogger(__name__)
 
@@ -30,22 +41,6 @@ UNREGISTER_S = 20.0
 # which requests are held back, or not before writes have bypassed it.
 CLEAN_S = 2.0
 SLOWEST_MB_S = 10.0
-POLL_S = 0.02
-# 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
-# than about 512 buckets and works badly with few.
-BUCKET_BYTES = 512 * KIB
-LEAST_BUCKETS = 2048
-SMALLEST_BUCKET_BYTES = 64 * KIB
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within the time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
 
 
 class BcacheHost:
@@ -71,11 +66,13 @@ class BcacheHost:
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
         self.lease = guard.Lease(partial(throttle.release, self.sysfs))
         self._has_warned = False
+        self._seen, self._unfit = Seen(), kernel.why_unfit(self.sysfs)
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
-        if view.backing is not None:
+        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
+        view = replace(view, unfit=self._unfit)
+        if view.backing is not None or view.twins:
             return view
         dropped = wounded.find_dropped(self.sysfs, self.backing_uuid)
         return replace(view, dropped=dropped, wounded=wounded.find_wounded(self.sysfs, self.backing_uuid))
@@ -119,13 +116,12 @@ class BcacheHost:
 
     def limit_writes(self, mb_s: float | None) -> None:
         """For guard.TERM_S at most, and while `lease.pulse` beats."""
-        backing = self._backing()
         self.lease.end()
-        if mb_s is None or backing.adaptive is None:
-            throttle.release(self.sysfs)
-            return
-        self.lease.begin()
-        throttle.limit_writes(self.sysfs, backing.adaptive, mb_s)
+        throttle.release(self.sysfs)
+        adaptive = self._backing().adaptive if mb_s is not None else None
+        if mb_s is not None and adaptive is not None:
+            self.lease.begin()
+            throttle.limit_writes(self.sysfs, adaptive, mb_s)
 
     @contextmanager
     def _quiet(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
@@ -144,10 +140,7 @@ class BcacheHost:
             return
         self._require_flushed(backing)
         if backing.adaptive is None:
-            if not self._is_clean(backing):
-                raise DeviceBusyError(f"{backing.device} is still dirty: writes do not bypass its cache yet")
-            tuning.bypass(self.sysfs, backing.directory)
-            return
+            raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
         with self._quiet(backing.adaptive, throttle.NOTHING, lambda: self._is_clean(backing)):
             tuning.bypass(self.sysfs, backing.directory)
 
@@ -179,6 +172,7 @@ class BcacheHost:
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         disk, backing = self._require_disk(serial), self._backing()
         self._require_not_the_last_cache(backing, disk)
+        self._require_fit()
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered:
             return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
@@ -191,6 +185,10 @@ class BcacheHost:
         if disk is None:
             raise HostError(f"no disk shows the serial {serial}")
         return disk
+
+    def _require_fit(self) -> None:
+        if self._unfit:
+            raise NotOursError(f"no cache is attached: {self._unfit}")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has served nobody."""
@@ -216,12 +214,9 @@ class BcacheHost:
         return found.block_size_bytes
 
     def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
-        bucket = BUCKET_BYTES
-        while bucket > SMALLEST_BUCKET_BYTES and disk.size_bytes // bucket < LEAST_BUCKETS:
-            bucket //= 2
-        cache_set = self._new_uuid()
-        sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_size, "bucket_bytes": bucket}
-        cache_format.write(disk.node, cache_set, partial(blockdev.require_same, self.sysfs, disk), **sizes)
+        cache_set, size = self._new_uuid(), disk.size_bytes
+        verify, bucket = partial(blockdev.require_same, self.sysfs, disk), cache_format.bucket_bytes(size)
+        cache_format.write(disk.node, cache_set, verify, size_bytes=size, block_bytes=block_size, bucket_bytes=bucket)
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
@@ -243,20 +238,20 @@ class BcacheHost:
         backing, disk = self._backing(), self._require_disk(serial)
         if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
             raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
-        self._put_in_front(backing, disk, cache_set)
-        tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
+        self._put_in_front(backing, disk, cache_set, flush_mb_s)
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
         """Format, register and attach in one visit. Repeating is safe: what is done already is left as it is."""
         backing, disk = self._backing(), self._require_disk(serial)
-        cache_set = self._attached(backing)
-        if cache_set is None or self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
+        cache_set = CacheSetUuid(self.sysfs.link(f"sys/block/{disk.name}/bcache/set") or "")
+        if self._attached(backing) is None:
             cache_set = self.format_cache(serial, size_bytes)
-        self._put_in_front(backing, disk, cache_set)
-        tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
+        self._put_in_front(backing, disk, cache_set, flush_mb_s)
         return cache_set
 
-    def _put_in_front(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
+    def _put_in_front(
+        self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid, flush_mb_s: float | None
+    ) -> None:
         """Register, where that is still to be done, and attach."""
         attached = self._attached(backing)
         if attached not in (None, cache_set):
@@ -268,6 +263,7 @@ class BcacheHost:
         self._require_absorbing(backing)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
+        tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
 
     def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
         """At a moment without a write in flight: see `throttle`. Registered while these come to their end."""
@@ -277,6 +273,7 @@ class BcacheHost:
             tuning.tune_set(self.sysfs, cache_set)
             return True
 
+        self._require_fit()
         with ExitStack() as held:
             if backing.adaptive is None or backing.adaptive_node is None:
                 is_registered()
@@ -321,9 +318,9 @@ class BcacheHost:
 
     def help_detach(self) -> None:
         backing = self._require_attached()
+        self.lease.end()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
             raise DeviceBusyError(f"no detach from {backing.device} is under way: applications were not held back")
-        self.lease.end()
         if not throttle.hold_back(self.sysfs, backing.adaptive, lambda: self._attached(backing) is None, self._wait):
             raise HostError(f"the detach did not end within the {throttle.MOST_S:g} s that applications were held back")
 
