@@ -274,16 +274,7 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A new cache set, and how long the kernel took to register it, and then to attach it."""
-
-    cache_set: CacheSetUuid
-    register_s: float
-    attach_s: float
-
-
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | Installed | NoticeView | None
+Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | NoticeView | None
 
 
 @dataclass(frozen=True, slots=True)

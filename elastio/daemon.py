@@ -1,7 +1,8 @@
 """`elastiod`: wires the real adapters to the loop and runs it.
 
-Starts in this order, because each step needs the one before: configuration, lock, journal and ledger, lanes (forked
-before there is a socket that a child should not have), control socket, udev, READY.
+Lets applications go first, which a killed predecessor may have held back: whatever fails later leaves nobody held back.
+Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, lanes
+(forked before there is a socket that a child should not have), control socket, udev, READY.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ class Daemon:
         self._path = path
         self.config = load(path)
         self._sysfs, self._clock = Sysfs(), SystemClock()
-        self._host = BcacheHost(self.config.device.backing_uuid, self._sysfs)
+        device = self.config.device
+        self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
         self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
         self._state_lock = lock_state(self.config.agent.state_dir)
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
@@ -142,7 +144,6 @@ class Daemon:
         trouble = stay_in_memory()
         if trouble is not None:
             _log.warning("the agent's memory can be paged out: %s", trouble)
-        free_applications(self._sysfs)
         limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
         with open_books(config.agent.state_dir / "ledger.sqlite", config.device.backing_uuid, limits) as books:
             lanes, forked = open_lanes(config, self._host)
@@ -177,6 +178,7 @@ class Daemon:
         teller = Teller(self._notifier)
 
         def after_step() -> None:
+            self._host.lease.pulse.beat()
             socket.sweep()
             teller.tell(agent)
             books.touch_device(agent, self.config, wall=self._clock.wall())
@@ -256,6 +258,7 @@ def main(path: Path, sim: bool) -> None:
 
             run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
         else:
+            free_applications(Sysfs())
             daemon = Daemon(path)
             logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
             daemon.run()

@@ -23,7 +23,6 @@ from elastio.actions import (
     HelpDetach,
     Identify,
     InstallCache,
-    Installed,
     Lane,
     LimitWrites,
     ListVolumes,
@@ -98,7 +97,7 @@ class Executor:
             case ListVolumes():
                 return self._provider().list_owned()
             case InstallCache():
-                return self._install(action)
+                return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
             case LookForNotice():
                 return self._notice()
             case MarkVolume():
@@ -120,14 +119,6 @@ class Executor:
         provider = self._provider()
         if isinstance(provider, MarksVolumes):
             provider.mark(action.volume_id, action.mark)
-
-    def _install(self, action: InstallCache) -> Installed:
-        cache_set = self._host.format_cache(action.serial, action.size_bytes)
-        formatted = self._seconds()
-        self._host.register_cache(action.serial, cache_set)
-        registered = self._seconds()
-        self._host.attach_cache_set(cache_set, action.serial, flush_mb_s=action.flush_mb_s)
-        return Installed(cache_set, registered - formatted, self._seconds() - registered)
 
     def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
         provider = self._provider()

@@ -17,7 +17,6 @@ from elastio.actions import (
     DetachCacheSet,
     Identify,
     InstallCache,
-    Installed,
     Lane,
     LimitWrites,
     ListVolumes,
@@ -235,10 +234,8 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
         case AttachVolume():
             return cycle.marked(asked=obs.now)
-        case InstallCache() if isinstance(outcome.value, Installed):
-            registered = obs.now - outcome.value.attach_s
-            done = replace(cycle, cache_set=outcome.value.cache_set)
-            return done.marked(formatted=registered - outcome.value.register_s, registered=registered)
+        case InstallCache() if isinstance(outcome.value, str):
+            return replace(cycle, cache_set=outcome.value)
         case MarkVolume():
             return replace(cycle, mark=outcome.action.mark)
         case ReleaseCacheDisk():

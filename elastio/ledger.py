@@ -226,7 +226,10 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
 def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
     gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
     decide_s = _between(marks, "crossed", "decided")
-    known = "registered" in marks  # the first release did not mark it, nor what crossed the threshold
+    # Formatted and registered in steps of their own until these became one with the attach. The first release marked
+    # neither that, nor what crossed the threshold.
+    before = "registered" if "registered" in marks else "appeared"
+    known = "registered" in marks or "installing" in marks
     boosted_s = _between(marks, "appeared", "boosted") if known else None
     return Steps(
         decide_s=decide_s,
@@ -235,7 +238,7 @@ def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
         appear_s=_between(marks, "asked", "appeared"),
         format_s=_between(marks, "appeared", "formatted"),
         register_s=_between(marks, "formatted", "registered"),
-        attach_set_s=_between(marks, "registered", "boosted"),
+        attach_set_s=_between(marks, before, "boosted") if known else None,
         boost_s=_between(marks, "crossed" if "crossed" in marks else "decided", "boosted"),
         own_s=None if boosted_s is None else boosted_s + (decide_s or 0.0),
         flush_s=_between(marks, "quiet", "clean"),

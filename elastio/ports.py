@@ -105,16 +105,16 @@ class CacheHost(Protocol):
 
     def tune_backing(self) -> None: ...
 
-    def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        """Write a cache superblock; returns the set's UUID. Repeating is safe: a set that served nobody is kept."""
+    def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
+        """Make the disk a cache device, register it, and put it in front; returns the set's UUID.
+
+        Repeating is safe: a set that served nobody is kept. Refused while writes are in flight. `flush_mb_s` here and
+        below: 0 stops background flushing, None gives it all that is left over.
+        """
         ...
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         """Returns when the kernel knows the cache set on that disk; registered already: no error."""
-        ...
-
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
-        """`flush_mb_s` here and below: 0 stops background flushing, None gives it all that is left over."""
         ...
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:

@@ -91,8 +91,8 @@ class Marks:
     asked: float | None = None  # the cloud accepted the attachment
     appeared: float | None = None  # the kernel shows the disk
     installing: float | None = None  # the agent set out to put the cache in front
-    formatted: float | None = None  # the superblock is written
-    registered: float | None = None  # the kernel knows the cache set
+    formatted: float | None = None  # the superblock was written; cycles of before, which took three steps, have it
+    registered: float | None = None  # the kernel knew the cache set; as `formatted`
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
     bypassed: float | None = None  # writes bypass the cache, until it is off

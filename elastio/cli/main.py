@@ -27,6 +27,7 @@ COMMANDS = {
     "gc": "elastio.cli.gc:gc",
     "janitor": "elastio.cli.janitor:janitor",
     "shutdown": "elastio.cli.shutdown:shutdown",
+    "free": "elastio.cli.free:free",
     "why": "elastio.cli.why:why",
     "report": "elastio.cli.report:report",
     "history": "elastio.cli.history:history",

@@ -5,45 +5,49 @@ Each method verifies before it touches, may be repeated, and waits only for what
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host import blockdev, cache_format, nodelock, overflow, superblock, throttle, tuning, wounded
+from elastio.host import (
+    blockdev,
+    cache_format,
+    guard,
+    kernel,
+    nodelock,
+    overflow,
+    superblock,
+    throttle,
+    tuning,
+    wounded,
+)
 from elastio.host.commands import Run, run
-from elastio.host.sysfs import Sysfs
-from elastio.host.view import SETS, Backing, find_backing, look
+from elastio.host.sysfs import Sysfs, parse_size, wait_for
+from elastio.host.view import SETS, Backing, Seen, find_backing, look
 from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
-from elastio.units import KIB
+from elastio.units import MB
+
+_log = logging.getLogger(__name__)
 
 REGISTER_S = 10.0
+HELD_REGISTER_S = 3.0  # while writes wait; what takes longer is found registered at the next try
 UNREGISTER_S = 20.0
+# Of flushing at the backing volume's speed: what only the index calls dirty is flushed by the detach, in the moment in
+# which requests are held back, or not before writes have bypassed it.
 CLEAN_S = 2.0
-POLL_S = 0.02
-# 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
-# than about 512 buckets and works badly with few.
-BUCKET_BYTES = 512 * KIB
-LEAST_BUCKETS = 2048
-SMALLEST_BUCKET_BYTES = 64 * KIB
-
-
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within the time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(POLL_S)
-    return True
+SLOWEST_MB_S = 10.0
 
 
 class BcacheHost:
     """`CacheHost` for the backing device with this UUID.
 
-    `run` runs programs, `wait` waits for the kernel, `new_uuid` names new cache sets.
+    `run` runs programs, `wait` waits for the kernel, `new_uuid` names new cache sets; the backing volume takes
+    `backing_mb_s`.
     """
 
     def __init__(
@@ -53,16 +57,22 @@ class BcacheHost:
         run: Run = run,
         wait: Callable[[Callable[[], bool], float], bool] = wait_for,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        backing_mb_s: float = SLOWEST_MB_S,
     ) -> None:
         self.backing_uuid = backing_uuid
         self.sysfs = sysfs or Sysfs()
         self._run, self._wait, self._new_uuid = run, wait, new_uuid
+        self._clean_bytes = CLEAN_S * backing_mb_s * MB
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
+        self.lease = guard.Lease(partial(throttle.release, self.sysfs))
+        self._has_warned = False
+        self._seen, self._unfit = Seen(), kernel.why_unfit(self.sysfs)
 
     def look(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id)
-        if view.backing is not None:
+        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
+        view = replace(view, unfit=self._unfit)
+        if view.backing is not None or view.twins:
             return view
         dropped = wounded.find_dropped(self.sysfs, self.backing_uuid)
         return replace(view, dropped=dropped, wounded=wounded.find_wounded(self.sysfs, self.backing_uuid))
@@ -105,29 +115,46 @@ class BcacheHost:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
     def limit_writes(self, mb_s: float | None) -> None:
-        backing = self._backing()
-        if mb_s is None or backing.adaptive is None:
-            throttle.release(self.sysfs)
-        else:
-            throttle.limit_writes(self.sysfs, self.sysfs.read(f"sys/block/{backing.adaptive}/dev"), mb_s)
+        """For guard.TERM_S at most, and while `lease.pulse` beats."""
+        self.lease.end()
+        throttle.release(self.sysfs)
+        adaptive = self._backing().adaptive if mb_s is not None else None
+        if mb_s is not None and adaptive is not None:
+            self.lease.begin()
+            throttle.limit_writes(self.sysfs, adaptive, mb_s)
+
+    @contextmanager
+    def _quiet(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """See `throttle.quiet`. Warns once where not all could be held back."""
+        self.lease.end()
+        with throttle.quiet(self.sysfs, disk, limit, self._wait, is_ready) as is_held:
+            if not is_held and not self._has_warned:
+                self._has_warned = True
+                _log.warning("not all that use %s can be held back (see `elastio doctor`): a read may be stale", disk)
+            yield
 
     def bypass_cache(self) -> None:
-        """At a moment without a request in flight, where that can be had: see `throttle`."""
+        """At a moment at which nothing is dirty or in flight, and never else: see `throttle`."""
         backing = self._require_attached()
         if self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
             return
+        self._require_flushed(backing)
         if backing.adaptive is None:
-            self._bypass_if_clean(backing, 0.0)
-            return
-        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait) as is_quiet:
-            self._bypass_if_clean(backing, CLEAN_S if is_quiet else 0.0)
+            raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
+        with self._quiet(backing.adaptive, throttle.NOTHING, lambda: self._is_clean(backing)):
+            tuning.bypass(self.sysfs, backing.directory)
 
-    def _bypass_if_clean(self, backing: Backing, seconds: float) -> None:
+    def _is_clean(self, backing: Backing) -> bool:
         # Not `dirty_data`: after a power cut it may count what nobody flushes but a detach (see `events.is_drained`).
-        state = f"{backing.directory}/state"
-        if not self._wait(lambda: self.sysfs.read(state) == CacheState.CLEAN, seconds):
-            raise DeviceBusyError(f"{backing.device} is still dirty: writes do not bypass its cache yet")
-        tuning.bypass(self.sysfs, backing.directory)
+        return self.sysfs.read(f"{backing.directory}/state") == CacheState.CLEAN
+
+    def _require_flushed(self, backing: Backing) -> None:
+        """A superblock that a power cut left behind says clean over what the index knows to be dirty: nobody flushes it
+        before a detach or `wake_writeback`.
+        """
+        dirty = parse_size(self.sysfs.read(f"{backing.directory}/dirty_data"))
+        if self._is_clean(backing) and dirty > self._clean_bytes:
+            raise DeviceBusyError(f"the index of the cache of {backing.device} has {dirty} dirty bytes: not bypassed")
 
     def wake_writeback(self) -> None:
         """See `ports.CacheHost`. A write that is absorbed makes the superblock dirty, whatever it writes."""
@@ -145,6 +172,7 @@ class BcacheHost:
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         disk, backing = self._require_disk(serial), self._backing()
         self._require_not_the_last_cache(backing, disk)
+        self._require_fit()
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered:
             return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
@@ -157,6 +185,10 @@ class BcacheHost:
         if disk is None:
             raise HostError(f"no disk shows the serial {serial}")
         return disk
+
+    def _require_fit(self) -> None:
+        if self._unfit:
+            raise NotOursError(f"no cache is attached: {self._unfit}")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has served nobody."""
@@ -182,54 +214,72 @@ class BcacheHost:
         return found.block_size_bytes
 
     def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
-        bucket = BUCKET_BYTES
-        while bucket > SMALLEST_BUCKET_BYTES and disk.size_bytes // bucket < LEAST_BUCKETS:
-            bucket //= 2
-        cache_set = self._new_uuid()
-        sizes = {"size_bytes": disk.size_bytes, "block_bytes": block_size, "bucket_bytes": bucket}
-        cache_format.write(disk.node, cache_set, partial(blockdev.require_same, self.sysfs, disk), **sizes)
+        cache_set, size = self._new_uuid(), disk.size_bytes
+        verify, bucket = partial(blockdev.require_same, self.sysfs, disk), cache_format.bucket_bytes(size)
+        cache_format.write(disk.node, cache_set, verify, size_bytes=size, block_bytes=block_size, bucket_bytes=bucket)
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         """Directly: udev would do it too, up to 1.2 s later. The loser of that race is told EINVAL or EBUSY."""
-        disk, refused = self._require_disk(serial), ""
-        link = f"sys/block/{disk.name}/bcache/set"
+        self._register(self._require_disk(serial), cache_set, REGISTER_S)
+
+    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid, seconds: float) -> None:
+        refused, link = "", f"sys/block/{disk.name}/bcache/set"
         if self.sysfs.link(link) == cache_set:
             return
         try:
             self.sysfs.write("sys/fs/bcache/register_quiet", str(disk.node))
         except HostError as error:
             refused = str(error)
-        if not self._wait(lambda: self.sysfs.link(link) == cache_set, REGISTER_S):
-            raise HostError(f"{disk.name} did not become cache set {cache_set} within {REGISTER_S:g} s. {refused}")
+        if not self._wait(lambda: self.sysfs.link(link) == cache_set, seconds):
+            raise HostError(f"{disk.name} did not become cache set {cache_set} within {seconds:g} s. {refused}")
 
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         backing, disk = self._backing(), self._require_disk(serial)
-        directory = backing.directory
         if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
             raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
+        self._put_in_front(backing, disk, cache_set, flush_mb_s)
+
+    def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
+        """Format, register and attach in one visit. Repeating is safe: what is done already is left as it is."""
+        backing, disk = self._backing(), self._require_disk(serial)
+        cache_set = CacheSetUuid(self.sysfs.link(f"sys/block/{disk.name}/bcache/set") or "")
+        if self._attached(backing) is None:
+            cache_set = self.format_cache(serial, size_bytes)
+        self._put_in_front(backing, disk, cache_set, flush_mb_s)
+        return cache_set
+
+    def _put_in_front(
+        self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid, flush_mb_s: float | None
+    ) -> None:
+        """Register, where that is still to be done, and attach."""
         attached = self._attached(backing)
         if attached not in (None, cache_set):
             raise NotOursError(f"cache set {attached} is attached to {backing.device} already")
         self._require_not_the_last_cache(backing, disk)
-        tuning.tune_set(self.sysfs, cache_set)
-        tuning.tune(self.sysfs, directory, backing.disk, attached)
+        tuning.tune(self.sysfs, backing.directory, backing.disk, attached)
         if attached is None:
-            self._attach(backing, cache_set)
+            self._attach(backing, disk, cache_set)
         self._require_absorbing(backing)
         if self._attached(backing) != cache_set:
             raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
-        tuning.phase1(self.sysfs, directory, flush_mb_s=flush_mb_s)
+        tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
 
-    def _attach(self, backing: Backing, cache_set: CacheSetUuid) -> None:
-        """At a moment without a write in flight, where that can be had: see `throttle`."""
-        if backing.adaptive is None or backing.adaptive_node is None:
-            self.sysfs.write(f"{backing.directory}/attach", cache_set)
-            return
-        with (
-            nodelock.locked(backing.adaptive_node, self._wait),
-            throttle.quiet(self.sysfs, backing.adaptive, throttle.NO_WRITES, self._wait),
-        ):
+    def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
+        """At a moment without a write in flight: see `throttle`. Registered while these come to their end."""
+
+        def is_registered() -> bool:
+            self._register(disk, cache_set, HELD_REGISTER_S)
+            tuning.tune_set(self.sysfs, cache_set)
+            return True
+
+        self._require_fit()
+        with ExitStack() as held:
+            if backing.adaptive is None or backing.adaptive_node is None:
+                is_registered()
+            else:
+                held.enter_context(nodelock.locked(backing.adaptive_node, self._wait))
+                held.enter_context(self._quiet(backing.adaptive, throttle.NO_WRITES, is_registered))
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- taking it away ------------------------------------------------------------------------------------
@@ -250,23 +300,28 @@ class BcacheHost:
         self._detach(backing)
 
     def _detach(self, backing: Backing) -> None:
-        """The kernel flushes first what its index calls dirty, which may be something after a power cut.
+        """At the instant without a request that it ends at, which may not come under load.
 
-        No write may bypass that: see `throttle`. The instant without a request that a detach ends at is there, too.
+        The kernel flushes first what its index calls dirty, which may be something after a power cut: no write may
+        bypass that, see `throttle`. Where there is nothing, what is in flight bypasses no more than clean data.
         """
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             return
-        with throttle.quiet(self.sysfs, backing.adaptive, throttle.NOTHING, self._wait):
+        self.lease.end()
+        held: AbstractContextManager[object] = self._quiet(backing.adaptive, throttle.NOTHING)
+        if parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0:
+            held = throttle.limited(self.sysfs, throttle.stacked(self.sysfs, backing.adaptive), throttle.NOTHING)
+        with held:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             self._wait(lambda: self._attached(backing) is None, throttle.MOST_S)
 
     def help_detach(self) -> None:
         backing = self._require_attached()
+        self.lease.end()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
             raise DeviceBusyError(f"no detach from {backing.device} is under way: applications were not held back")
-        number = self.sysfs.read(f"sys/block/{backing.adaptive}/dev")
-        if not throttle.hold_back(self.sysfs, number, lambda: self._attached(backing) is None, self._wait):
+        if not throttle.hold_back(self.sysfs, backing.adaptive, lambda: self._attached(backing) is None, self._wait):
             raise HostError(f"the detach did not end within the {throttle.MOST_S:g} s that applications were held back")
 
     # --- after a cache was lost ----------------------------------------------------------------------------

@@ -22,6 +22,10 @@ SIGNED_BYTES = MIB + 128 * KIB
 SIGNED_TAIL_BYTES = MIB
 # A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
 SHORTEST_SERIAL = 16
+CUT_SERIAL = 20
+UUID_LENGTH = 36
+# Devices of the kernel's own making: none of them is a volume.
+NO_DISKS = ("bcache", "dm-", "loop", "md", "ram", "sr", "zram")
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
@@ -40,16 +44,24 @@ def bare(serial: str) -> str:
 def is_same_serial(shown: str, wanted: str) -> bool:
     """Whether the serial a disk shows stands for the wanted one.
 
-    Hyphens do not count, and the disk may show only the beginning: EBS drops the hyphen, virtio cuts at 20.
+    Hyphens do not count, and the disk may show only the beginning: EBS drops the hyphen, virtio-blk cuts at 20
+    characters. virtio-scsi shows in full the UUID of which only those 20 are wanted.
     """
+    if len(wanted) == CUT_SERIAL and len(shown) == UUID_LENGTH:
+        return shown.startswith(wanted)
     shown, wanted = bare(shown), bare(wanted)
     return shown == wanted or (len(shown) >= SHORTEST_SERIAL and wanted.startswith(shown))
 
 
 def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
-    """Every disk that shows a serial and a size. While a disk goes away it may show neither for a moment."""
+    """Every disk that shows a serial and a size. While a disk goes away it may show neither for a moment.
+
+    Not those that the kernel hides: the paths of an NVMe disk with several, beside the disk itself.
+    """
     found = []
     for name in sysfs.names("sys/block"):
+        if name.startswith(NO_DISKS) or sysfs.read_or(f"sys/block/{name}/hidden", "0") == "1":
+            continue
         serial = serial_of(sysfs, name)
         size = _sectors(sysfs.read_or(f"sys/block/{name}/size", "0"), name) * SECTOR
         if serial is not None and size:
@@ -58,8 +70,16 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
 
 
 def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
-    """What the kernel shows as the disk's serial, or None."""
-    shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"sys/block/{name}/device/serial", "")
+    """What the kernel shows as the disk's serial, or None: virtio-blk and NVMe in a file, SCSI in its answers."""
+    device = f"sys/block/{name}/device"
+    shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"{device}/serial", "")
+    if not shown.strip():
+        # SPC, "Unit Serial Number VPD page": a head of four bytes, then the serial.
+        shown = sysfs.read_or(f"{device}/vpd_pg80", "")[4:].strip("\0")
+    if not shown.strip():
+        # Designators of type T10 end with it; others are names of their own.
+        wwid = sysfs.read_or(f"{device}/wwid", "").split()
+        shown = wwid[-1] if len(wwid) > 1 and wwid[0].startswith("t10.") else ""
     return Serial(shown.strip()) if shown.strip() else None
 
 

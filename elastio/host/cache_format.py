@@ -14,6 +14,7 @@ from pathlib import Path
 
 from elastio.errors import HostError
 from elastio.host.superblock import MAGIC, OFFSET, SECTOR
+from elastio.units import KIB
 
 VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it knows when it registers the disk
 # From the checksum to `d[]`: checksum, own sector, version, magic, uuid, set uuid, label, flags, seq, padding, buckets,
@@ -21,6 +22,12 @@ VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it kno
 SUPERBLOCK = struct.Struct("<QQQ16s16s16s32sQQ64sQHHHHIHH")
 CHECKSUM_BYTES = 8
 FIRST_DATA_SECTOR = 24  # behind the superblock: 8 sectors at sector 8, and what make-bcache leaves free
+
+# 512 KiB buckets suit a cloud disk; a small cache gets smaller ones, because the kernel refuses fewer
+# than about 512 buckets and works badly with few.
+BUCKET_BYTES = 512 * KIB
+LEAST_BUCKETS = 2048
+SMALLEST_BUCKET_BYTES = 64 * KIB
 
 CRC64_POLYNOMIAL = 0x42F0E1EBA9EA3693  # ECMA-182, most significant bit first
 ONES = 2**64 - 1
@@ -35,6 +42,14 @@ def render(device: uuid.UUID, cache_set: uuid.UUID, *, size_bytes: int, block_by
     geometry = (0, 0, bytes(64), buckets, block, bucket, 1, 0, 0, first, 0)
     body = SUPERBLOCK.pack(0, OFFSET // SECTOR, VERSION, *names, *geometry)[CHECKSUM_BYTES:]
     return struct.pack("<Q", crc64(body)) + body
+
+
+def bucket_bytes(size_bytes: int) -> int:
+    """Of a cache device of that size."""
+    bucket = BUCKET_BYTES
+    while bucket > SMALLEST_BUCKET_BYTES and size_bytes // bucket < LEAST_BUCKETS:
+        bucket //= 2
+    return bucket
 
 
 def crc64(data: bytes) -> int:

@@ -6,11 +6,24 @@ The root is a parameter so that a recorded tree can stand in for the kernel in t
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from elastio.errors import HostError
 
 BLOCK_BYTES = 65536
+POLL_S = 0.02
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether the condition came true within the time. The kernel tells nobody when most of its files change."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 class Sysfs:

@@ -1,6 +1,7 @@
 """Hold back the requests of applications for a moment, above bcache.
 
-`io.max` of the cgroups right below the root, for the adaptive device alone. Four occasions ask for it:
+`io.max` of the cgroups right below the root, for the adaptive device and what is stacked on it. Four occasions ask for
+it:
 
 - a cache is attached: writes wait until those in flight have reached the backing device. A read that fills the new
   cache while an older write to the same block is still on its way past it would put what was there before into it;
@@ -11,19 +12,25 @@
 - a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
   then come so far apart that there is.
 
-But for a flush a limit is taken back before the call returns, whatever happens; only a kill in between leaves it. The
-agent takes all back when it gives up the child that held requests back, when it ends and when it starts. A cgroup that
-cannot be limited (it is just leaving, or the unit may not) is passed over: less is held back then. Kernel threads are
-in the root cgroup, which cannot be limited. Freezing cgroups would do as well, but a kill would leave all frozen.
+The first two go on only once the kernel has counted nothing in flight; else they are refused, and tried again. Whoever
+cannot be held back only makes that instant rarer: a cgroup on which an administrator has put a limit, the kernel's own
+threads (they are in the root cgroup, which cannot be limited), everybody where there is no io controller. What dm-crypt
+or md submit comes from such threads, so requests are held back where processes make them: on every device above, too.
+
+A limit ends by itself, whatever becomes of the agent: see `guard`. Freezing cgroups would do as well, but a kill would
+leave all frozen.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from enum import Enum
+from functools import partial
 
-from elastio.errors import HostError
+from elastio.errors import DeviceBusyError, HostError
+from elastio.host import blockdev, guard
 from elastio.host.sysfs import Sysfs
 from elastio.units import MB
 
@@ -38,32 +45,62 @@ MOMENTARY = frozenset(
 LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, and the mark that it is ours
 FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
-# What was in flight when the last request was let through: at most the disk's queue and a request of each application.
-SETTLE_S = 1.0
+# What was in flight when the last request was let through: the disk's queue and a request of each application, of a
+# MiB and more. Applications wait for them anyway: the slow volume takes no longer because others wait.
+SETTLE_S = 5.0
 
 Wait = Callable[[Callable[[], bool], float], bool]
 
 
-def hold_back(sysfs: Sysfs, number: str, is_done: Callable[[], bool], wait: Wait) -> bool:
-    """Whether `is_done` came true while applications were held back, for MOST_S at most.
+class Reach(Enum):
+    """Whom a limit has reached."""
 
-    `number` is the adaptive device's MAJOR:MINOR. A cgroup with a limit of somebody else's is left alone. Raises
-    HostError where no cgroup can be limited.
+    NOBODY = 0
+    SOME = 1
+    ALL = 2  # every cgroup below the root, on every device
+
+
+NOT_ALL = "not all that use it can be held back (see `elastio doctor`)"
+WHY = {
+    Reach.ALL: "its volume is slow, or a thread of the kernel writes to it",
+    Reach.SOME: NOT_ALL,
+    Reach.NOBODY: NOT_ALL,
+}
+
+
+def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) -> bool:
+    """Whether `is_done` came true while applications of the adaptive device `disk` were held back, for MOST_S at most.
+
+    A cgroup with a limit of somebody else's is left alone. Raises HostError where no cgroup can be limited.
     """
-    with limited(sysfs, number, SELDOM) as groups:
-        if not groups:
+    with limited(sysfs, stacked(sysfs, disk), SELDOM) as reach:
+        if reach is Reach.NOBODY:
             raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
         return wait(is_done, MOST_S)
 
 
 @contextmanager
-def quiet(sysfs: Sysfs, disk: str, limit: str, wait: Wait) -> Iterator[bool]:
-    """Inside, what `limit` says (NO_WRITES or NOTHING) waits, and what had entered the device `disk` is done.
+def quiet(
+    sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
+) -> Iterator[bool]:
+    """Inside, `is_ready` is true, and what had entered the device `disk` is done; whether all others wait, too.
 
-    Whether that is so: not where no cgroup can be limited, or where what was in flight takes more than SETTLE_S.
+    What waits is what `limit` says, NO_WRITES or NOTHING. Raises DeviceBusyError when it did not come to that in
+    SETTLE_S. Where not all wait, the next request may come at any time: what needs the moment is done at once.
     """
-    with limited(sysfs, sysfs.read(f"sys/block/{disk}/dev"), limit) as groups:
-        yield bool(groups) and wait(lambda: _is_quiet(sysfs, disk, limit), SETTLE_S)
+    devices = stacked(sysfs, disk)
+    with limited(sysfs, devices, limit) as reach:
+        if not wait(lambda: is_ready() and all(_is_quiet(sysfs, d, limit) for d in devices), SETTLE_S):
+            raise DeviceBusyError(f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}")
+        yield reach is Reach.ALL
+
+
+def stacked(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
+    """The disk and every device above it (dm, md), each once."""
+    found = [disk]
+    for name in found:
+        found += [h for h in blockdev.holders(sysfs, name) if sysfs.exists(f"sys/block/{h}/dev") and h not in found]
+    return tuple(found)
 
 
 def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
@@ -73,22 +110,36 @@ def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
 
 
 @contextmanager
-def limited(sysfs: Sysfs, number: str, limit: str) -> Iterator[tuple[str, ...]]:
-    """The cgroups that have the limit inside."""
+def limited(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Iterator[Reach]:
+    """Whom the limit has reached, inside. Raises HostError, and limits nobody, when nobody can watch over it."""
+    if not _groups(sysfs):
+        yield Reach.NOBODY
+        return
+    with guard.watched(partial(release, sysfs)):
+        try:
+            yield _put(sysfs, devices, limit)
+        finally:
+            release(sysfs)
+
+
+def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
+    took = [_limit(sysfs, group, device, limit) for device in devices for group in _groups(sysfs)]
+    if all(took):
+        return Reach.ALL if took else Reach.NOBODY
+    return Reach.SOME if any(took) else Reach.NOBODY
+
+
+def _limit(sysfs: Sysfs, group: str, device: str, limit: str) -> bool:
+    """Whether the cgroup makes no more requests: not where somebody else has put a limit; one that left makes none."""
+    number = sysfs.read(f"sys/block/{device}/dev")
+    shown = _limits(sysfs, group).get(number)
+    if shown is not None and not is_ours(shown):
+        return False
     try:
-        yield _put(sysfs, number, limit)
-    finally:
-        release(sysfs)
-
-
-def _put(sysfs: Sysfs, number: str, limit: str) -> tuple[str, ...]:
-    """The cgroups that took the limit."""
-    took = []
-    for group in _free(sysfs, number):
-        with suppress(HostError):
-            sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
-            took.append(group)
-    return tuple(took)
+        sysfs.write(f"{CGROUPS}/{group}/io.max", f"{number} {limit}")
+    except HostError:
+        return not sysfs.exists(f"{CGROUPS}/{group}")
+    return True
 
 
 def release(sysfs: Sysfs) -> tuple[str, ...]:
@@ -108,9 +159,9 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
     return tuple(group for group, _ in found)
 
 
-def limit_writes(sysfs: Sysfs, number: str, mb_s: float) -> None:
-    """Until `release`. Raises HostError where no cgroup can be limited."""
-    if not _put(sysfs, number, f"wbps={max(1, round(mb_s * MB / 1000))}111"):
+def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
+    """Until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited."""
+    if _put(sysfs, stacked(sysfs, disk), f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
         raise HostError("no cgroup below the root offers io.max: applications cannot be slowed down")
 
 
@@ -122,12 +173,6 @@ def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
 
 def is_ours(limits: str | None) -> bool:
     return limits is not None and (limits in MOMENTARY or LASTING.fullmatch(limits) is not None)
-
-
-def _free(sysfs: Sysfs, number: str) -> tuple[str, ...]:
-    """The cgroups on which nobody else has put a limit."""
-    shown = {g: _limits(sysfs, g).get(number) for g in _groups(sysfs)}
-    return tuple(g for g, limits in shown.items() if limits is None or is_ours(limits))
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:

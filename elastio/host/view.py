@@ -6,11 +6,11 @@ abandoned (a child process), never in the loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from elastio.errors import HostError
+from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev, overflow, superblock, throttle, tuning
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
@@ -18,6 +18,7 @@ from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, Disk
 SETS = "sys/fs/bcache"
 # A view is put together from several files; when the kernel changes in between, it is read again.
 ATTEMPTS = 5
+SEARCH_EVERY = 10
 NO_SET = str(UUID(int=0))
 
 
@@ -40,35 +41,74 @@ class Backing:
         return self.nodes / self.adaptive if self.adaptive else None
 
 
+@dataclass(slots=True)
+class Seen:
+    """What the looks before have found, so that the next one verifies it instead of searching all disks for it."""
+
+    names: tuple[str, ...] = ()
+    backing: Backing | None = None
+    looks: int = 0
+    may_be_limited: bool = True
+
+
 def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
-    """The registered backing device with this UUID, or None."""
+    """The registered backing device with this UUID, or None. Raises NotOursError when there are several.
+
+    A snapshot that is restored beside its original carries the same superblock, and is another device.
+    """
+    found = find_backings(sysfs, uuid)
+    if len(found) > 1:
+        names = ", ".join(b.device for b in found)
+        raise NotOursError(f"several devices carry the backing UUID {uuid}: {names}; none was touched")
+    return found[0] if found else None
+
+
+def find_backings(sysfs: Sysfs, uuid: str) -> tuple[Backing, ...]:
+    """Every registered backing device with this UUID."""
+    found = []
     for disk in sysfs.names("sys/block"):
+        if disk.startswith(blockdev.NO_DISKS):
+            continue
         parts = [p for p in sysfs.names(f"sys/block/{disk}") if p.startswith(disk)]
         for device, directory in [(disk, f"sys/block/{disk}/bcache")] + [
             (part, f"sys/block/{disk}/{part}/bcache") for part in parts
         ]:
-            if disk.startswith("bcache"):
-                continue
             if sysfs.read_or(f"{directory}/backing_dev_uuid", "") == uuid:
-                return Backing(directory, disk, device, sysfs.link(f"{directory}/dev"), sysfs.path("dev"))
-    return None
+                found.append(Backing(directory, disk, device, sysfs.link(f"{directory}/dev"), sysfs.path("dev")))
+    return tuple(found)
 
 
-def look(sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, boot_id: str) -> HostView:
+def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
+    """Like `find_backings`. One that was registered without a new name in /sys is found SEARCH_EVERY looks later."""
+    names, last = sysfs.names("sys/block"), seen.backing
+    seen.looks += 1
+    is_known = last is not None and names == seen.names and seen.looks % SEARCH_EVERY != 0
+    if last is not None and is_known and sysfs.read_or(f"{last.directory}/backing_dev_uuid", "") == uuid:
+        return (replace(last, adaptive=sysfs.link(f"{last.directory}/dev")),)
+    found = find_backings(sysfs, uuid)
+    seen.names, seen.backing = names, found[0] if len(found) == 1 else None
+    return found
+
+
+def look(
+    sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, boot_id: str, seen: Seen | None = None
+) -> HostView:
     """The backing device and those disks that are asked for or are its cache."""
+    seen = seen or Seen()
     sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)
-    backing = find_backing(sysfs, uuid)
-    view = None if backing is None else _backing_view(sysfs, backing)
+    found = _find_again(sysfs, uuid, seen)
+    view = _backing_view(sysfs, found[0], seen) if len(found) == 1 else None
     wanted = view.cache_set if view else None
-    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets)
+    twins = tuple(b.device for b in found) if len(found) > 1 else ()
+    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, twins=twins)
 
 
-def _backing_view(sysfs: Sysfs, backing: Backing) -> BackingView:
+def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
     problem = "its state keeps changing"
     for _ in range(ATTEMPTS):
         try:
             before = _identity(sysfs, backing)
-            view = _read_backing(sysfs, backing)
+            view = _read_backing(sysfs, backing, seen)
             if before == _identity(sysfs, backing) == (view.state.value, view.cache_set):
                 return view
         except (HostError, ValueError) as error:  # files of a set that leaves are gone before its link is
@@ -80,7 +120,7 @@ def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:
     return sysfs.read(f"{backing.directory}/state"), sysfs.link(f"{backing.directory}/cache")
 
 
-def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
+def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
     directory = backing.directory
     cache_set = sysfs.link(f"{directory}/cache")
     part = "" if backing.device == backing.disk else f"/{backing.device}"
@@ -99,7 +139,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing) -> BackingView:
         size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
-        write_limit_mb_s=_write_limit_mb_s(sysfs, backing),
+        write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if full_speed or seen.may_be_limited else None,
         available_percent=int(available) if available else None,
         cutoff_percent=int(cutoff) if cutoff else None,
         adaptive_name=backing.adaptive or "",
@@ -118,9 +158,12 @@ def _named_set(backing: Backing) -> CacheSetUuid | None:
     return CacheSetUuid(written.set_uuid)
 
 
-def _write_limit_mb_s(sysfs: Sysfs, backing: Backing) -> float | None:
+def _write_limit_mb_s(sysfs: Sysfs, backing: Backing, seen: Seen) -> float | None:
+    """Only a flush at full speed sets one: later looks need not ask every cgroup, once it was seen to be gone."""
     number = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "") if backing.adaptive else ""
-    return throttle.write_limit_mb_s(sysfs, number) if number else None
+    limit = throttle.write_limit_mb_s(sysfs, number) if number else None
+    seen.may_be_limited = limit is not None
+    return limit
 
 
 def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> tuple[DiskView, ...]:
@@ -130,8 +173,8 @@ def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> t
         asked = next((s for s in serials if blockdev.is_same_serial(disk.serial, s)), None)
         if asked is None and (cache_set is None or cache_set != attached):
             continue
-        written = superblock.read(disk.node)
-        on_disk = written.set_uuid if written and written.role is superblock.Role.CACHE else None
+        # While the set is attached the kernel itself answers for it, and applications wait for each read of this disk.
+        on_disk = cache_set if cache_set is not None and cache_set == attached else _written_set(disk)
         held = bool(blockdev.holders(sysfs, disk.name)) or blockdev.is_mounted_or_swap(sysfs, disk.name)
         found.append(
             DiskView(
@@ -144,3 +187,8 @@ def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> t
             )
         )
     return tuple(found)
+
+
+def _written_set(disk: blockdev.Disk) -> str | None:
+    written = superblock.read(disk.node)
+    return written.set_uuid if written and written.role is superblock.Role.CACHE else None

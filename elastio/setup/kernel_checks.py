@@ -6,14 +6,10 @@ import re
 from datetime import date
 
 from elastio.errors import HostError
+from elastio.host.kernel import FIRST_SAFE, Version, version_of
 from elastio.host.throttle import CGROUPS
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 
-Version = tuple[int, ...]
-
-# `cached_dev_detach_finish` forgot the set's UUID when a cache failed: dirty data was lost without a word.
-# Fixed by df4ad53242158 in 5.11.
-FIRST_SAFE: Version = (5, 11)
 # Why, from, below. Linux-bcache list and stable trees.
 KNOWN_BAD: tuple[tuple[str, Version, Version], ...] = (
     ("it may stop with a BUG on an oversized read at boot", (5, 12), (5, 14)),
@@ -55,12 +51,6 @@ def kernel(machine: Machine) -> Finding:
     if reasons:
         return warn("kernel", f"Linux {shown}: {'; '.join(reasons)}", "use a current 6.1 or 6.12 kernel")
     return ok("kernel", f"Linux {shown} has no known bug that matters here")
-
-
-def version_of(release: str, built: str) -> Version:
-    """`6.1.192` of a Debian kernel stands in its build line (its release says `6.1.0-42`); else in the release."""
-    found = re.search(r"Debian (\d+\.\d+\.\d+)", built) or re.match(r"(\d+\.\d+(?:\.\d+)?)", release)
-    return tuple(int(n) for n in found[1].split(".")) if found else ()
 
 
 def built_on(built: str) -> date | None:

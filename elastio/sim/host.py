@@ -61,6 +61,16 @@ class SimHost:
         """Bounded queue, mq-deadline, `cache_mode` at writeback so that attaching writes one superblock only."""
         self._do("tune_backing", self._times.tune, lambda _: self._tune())
 
+    def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
+        """See `ports.CacheHost`. Each of its steps can fail, and leaves what was done before it."""
+        linked = self._kernel.bcache.cache_set
+        cache_set = self._kernel.disk(serial).superblock
+        if linked is None or linked != cache_set:
+            cache_set = self.format_cache(serial, size_bytes)
+            self.register_cache(serial, cache_set)
+        self.attach_cache_set(cache_set, serial, flush_mb_s=flush_mb_s)
+        return cache_set
+
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
         """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
         return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))

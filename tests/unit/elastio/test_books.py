@@ -160,7 +160,7 @@ def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
         assert_at_rest(sim)
         (row,) = ledger.cycles(0.0, sim.world.clock.wall())
     steps = row.steps
-    inside = (steps.decide_s, steps.format_s, steps.register_s, steps.attach_set_s)
+    inside = (steps.decide_s, steps.attach_set_s)
     cloud = (steps.create_s, steps.attach_volume_s, steps.appear_s)
     assert all(s is not None for s in (*inside, *cloud, steps.own_s, steps.boost_s))
     assert steps.own_s == pytest.approx(sum(s or 0 for s in inside))

@@ -7,7 +7,9 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from elastio import daemon
 from elastio.actions import (
     Action,
     BypassCache,
@@ -23,6 +25,7 @@ from elastio.config import Config, parse
 from elastio.daemon import CloudDoor, lost_on
 from elastio.errors import ConfigError
 from elastio.executor import Executor, lost
+from elastio.exits import Exit
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.lane import ForkLane
@@ -73,6 +76,26 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         assert (outcome.verdict, outcome.error) == (Verdict.RETRY, lane.trouble)
     finally:
         lane.close(0.0)
+
+
+@pytest.fixture
+def held_back(tmp_path: Path) -> Path:
+    """The limit of a predecessor that was killed while it held applications back."""
+    limit = tmp_path / throttle.CGROUPS / "user.slice/io.max"
+    limit.parent.mkdir(parents=True)
+    limit.write_text("250:0 rbps=2 wbps=2 riops=max wiops=max\n")
+    return limit
+
+
+@pytest.mark.parametrize("written", ["misspelt_cap = 3", ""])
+def test_whatever_keeps_the_agent_from_starting_applications_are_let_go(
+    held_back: Path, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "Sysfs", lambda: Sysfs(tmp_path))
+    path = tmp_path / "elastio.toml"
+    path.write_text(written)
+    assert CliRunner().invoke(daemon.main, ["--config", str(path)]).exit_code == Exit.CONFIG
+    assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
 
 
 INSTALL = InstallCache(Serial("vol-1"), 1, flush_mb_s=None)

@@ -7,12 +7,23 @@ from collections.abc import Callable
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.host.bcache import BcacheHost, wait_for
+from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import Role, read
-from elastio.model import CacheMode
+from elastio.host.sysfs import wait_for
+from elastio.model import CacheMode, Serial
 from tests.fixtures.caches import make_cache
-from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Kernel, Tree
+from tests.fixtures.sysfs_tree import (
+    BACKING_UUID,
+    CACHE_BYTES,
+    OTHER_SET,
+    SERIAL,
+    SET_UUID,
+    Kernel,
+    Tree,
+    superblock_on,
+)
 
+from . import refusals
 from .refusals import assert_untouched, leaf_writes
 
 
@@ -226,6 +237,80 @@ def test_a_device_that_has_outlived_its_cache_gets_another(ready: Tree, host: Bc
     ready.knob("state", "clean")
     host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     assert any(path.endswith("/attach") for path, _ in ready.kernel.writes)
+
+
+# --- format, register and attach in one visit ---------------------------------------------------------------
+
+
+def test_a_cache_is_installed_in_one_visit(tree: Tree, host: BcacheHost) -> None:
+    host.tune_backing()
+    tree.cache_disk()
+    assert host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0) == SET_UUID
+    assert superblock_writes(tree.kernel) == ["cache_mode", "attach"]
+    view = host.look(()).backing
+    assert view is not None
+    assert (view.cache_set, view.cache_mode, view.writeback_running) == (SET_UUID, "writeback", False)
+
+
+def test_installing_again_changes_nothing(tree: Tree, host: BcacheHost) -> None:
+    tree.cache_disk()
+    host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
+    host.tune_backing()
+    tree.kernel.writes.clear()
+    assert host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0) == SET_UUID
+    assert tree.kernel.writes == []
+
+
+def test_a_set_that_was_made_before_is_installed_and_not_made_anew(ready: Tree, host: BcacheHost) -> None:
+    before = superblock_on(ready.kernel.path("dev/vdc"))
+    assert host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None) == SET_UUID
+    assert superblock_on(ready.kernel.path("dev/vdc")) == before
+    assert superblock_writes(ready.kernel) == ["attach"]
+
+
+def test_no_second_cache_is_installed(tree: Tree, host: BcacheHost) -> None:
+    tree.attached("dirty")
+    tree.cache_disk("vdd", "vol0fedcba98765432")
+    with pytest.raises(NotOursError):
+        host.install_cache(Serial("vol-0fedcba98765432"), CACHE_BYTES, flush_mb_s=None)
+    assert "attach" not in [name for name, _ in leaf_writes(tree.kernel)]
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        refusals.another_size,
+        refusals.no_disk,
+        refusals.two_disks,
+        refusals.foreign_signature,
+        refusals.mounted,
+        refusals.held,
+        refusals.open_elsewhere,
+        refusals.waited_for,
+        refusals.a_backing_device,
+    ],
+)
+def test_installing_refuses_and_touches_nothing(
+    tree: Tree, host: BcacheHost, prepare: Callable[[Tree], refusals.Refusal]
+) -> None:
+    error, text = prepare(tree)
+    with pytest.raises(error, match=text):
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert_untouched(tree)
+
+
+def test_a_kernel_that_loses_dirty_data_gets_no_cache(tree: Tree) -> None:
+    tree.kernel.lay("proc/sys/kernel/osrelease", "5.10.0-30-amd64")
+    host = BcacheHost(BACKING_UUID, tree.kernel, tree.programs)
+    assert host.look(()).unfit
+    tree.cache_disk()
+    with pytest.raises(NotOursError):
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
+    assert_untouched(tree)
+    tree.registered()
+    with pytest.raises(NotOursError):
+        host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=None)
+    assert superblock_writes(tree.kernel) == ["cache_mode"]  # as it is tuned without a cache
 
 
 # --- a whole cycle, and waiting --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from elastio.host.blockdev import (
     make_durable,
     require_exclusive,
     require_unused,
+    serial_of,
     signatures,
 )
 from elastio.model import Serial
@@ -44,6 +45,7 @@ def disk(tree: Tree) -> Disk:
         ("vol-0123456789abcdef0", "vol-0123456789abcdef0"),
         ("3f8e6d0a-5c1b-4c7e-8", "3f8e6d0a-5c1b-4c7e-8a51-0d9a6b0c7f11"),  # virtio cuts a Cinder id at 20
         ("  vol0123456789abcdef0 ", "vol-0123456789abcdef0"),
+        ("3f8e6d0a-5c1b-4c7e-8a51-0d9a6b0c7f11", "3f8e6d0a-5c1b-4c7e-8"),  # virtio-scsi does not, and 20 are wanted
         ("short", "short"),
     ],
 )
@@ -58,11 +60,55 @@ def test_the_same_volume(shown: str, wanted: str) -> None:
         ("vol012345", "vol-0123456789abcdef0"),  # a beginning too short to prove anything
         ("", "vol-0123456789abcdef0"),
         ("vol0123456789abcdef01", "vol-0123456789abcdef0"),  # longer than the wanted one
+        ("3f8e6d0a-5c1b-4c7e-9a51-0d9a6b0c7f11", "3f8e6d0a-5c1b-4c7e-8"),
         ("QM00001", "vol-0123456789abcdef0"),
     ],
 )
 def test_another_volume(shown: str, wanted: str) -> None:
     assert not is_same_serial(shown, wanted)
+
+
+UUID_SERIAL = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
+
+
+@pytest.mark.parametrize("wanted", [UUID_SERIAL, UUID_SERIAL[:20]])
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [
+        ("vpd_pg80", b"\0\x80\0\x24" + UUID_SERIAL.encode()),
+        ("vpd_pg80", b"\0\x80\0\x14" + UUID_SERIAL[:20].encode()),
+        ("wwid", b"t10.QEMU    QEMU HARDDISK   " + UUID_SERIAL.encode() + b"\n"),
+    ],
+)
+def test_finds_a_scsi_disk_by_what_it_answered(tree: Tree, file: str, shown: bytes, wanted: str) -> None:
+    tree.kernel.block("sdb", CACHE_BYTES, "8:16")
+    tree.kernel.lay(f"sys/block/sdb/device/{file}", "")
+    tree.kernel.path(f"sys/block/sdb/device/{file}").write_bytes(shown)
+    found = find(tree.kernel, Serial(wanted))
+    assert found is not None
+    assert found.name == "sdb"
+
+
+def test_two_scsi_disks_whose_serials_begin_alike_are_neither(tree: Tree) -> None:
+    for name, last in (("sdb", "e"), ("sdc", "f")):
+        tree.kernel.block(name, CACHE_BYTES, "8:16")
+        tree.kernel.lay(f"sys/block/{name}/device/vpd_pg80", f"\0\x7f\0$%s{last}" % UUID_SERIAL[:-1])
+    with pytest.raises(NotOursError):
+        find(tree.kernel, Serial(UUID_SERIAL[:20]))
+
+
+def test_a_world_wide_name_is_no_serial(tree: Tree) -> None:
+    tree.kernel.block("sdb", CACHE_BYTES, "8:16")
+    tree.kernel.lay("sys/block/sdb/device/wwid", "naa.600508b1001c5e0f3a2b4c5d6e7f8091")
+    assert serial_of(tree.kernel, "sdb") is None
+
+
+def test_a_hidden_path_of_an_nvme_disk_is_not_a_second_disk(tree: Tree) -> None:
+    tree.cache_disk("nvme1n1", nvme=True)
+    tree.cache_disk("nvme1c0n1", nvme=True)
+    tree.kernel.lay("sys/block/nvme1c0n1/hidden", 1)
+    tree.kernel.lay("sys/block/nvme1n1/hidden", 0)
+    assert disk(tree).name == "nvme1n1"
 
 
 def test_finds_a_virtio_disk_and_an_nvme_disk(tree: Tree) -> None:

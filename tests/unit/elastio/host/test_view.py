@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elastio.errors import HostError
+from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.tuning import tune
-from elastio.host.view import find_backing, look
+from elastio.host.view import SEARCH_EVERY, find_backing, look
 from elastio.model import BackingView, CacheMode, CacheState, DiskView, Serial
 from tests.fixtures.sysfs_tree import (
     BACKING_BYTES,
@@ -23,6 +24,8 @@ from tests.fixtures.sysfs_tree import (
     build,
     superblock_bytes,
 )
+
+from .refusals import assert_untouched
 
 
 def backing(tree: Tree) -> BackingView:
@@ -71,6 +74,58 @@ def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
     assert found is not None
     assert found.adaptive_node is None
     assert (backing(tree).running, backing(tree).adaptive_name) == (False, "")
+
+
+@pytest.mark.parametrize("device", ["nvme0n1", "vdz"])
+def test_of_two_devices_with_one_uuid_neither_is_ours(tree: Tree, host: BcacheHost, device: str) -> None:
+    tree.attached("dirty", dirty="700.0M")
+    assert host.look(()).backing is not None
+    tree.twin(device)
+    seen = host.look(())
+    assert (seen.backing, set(seen.twins), seen.wounded, seen.dropped) == (None, {"vdb", device}, "", "")
+    shutil.rmtree(tree.kernel.path(f"sys/block/{device}"))
+    seen = host.look(())
+    assert seen.backing is not None
+    assert (seen.backing.disk_name, seen.twins) == ("vdb", ())
+
+
+def test_a_device_with_our_uuid_is_found_even_if_the_kernel_names_no_new_one(tree: Tree, host: BcacheHost) -> None:
+    tree.attached("dirty")
+    tree.kernel.block("vdz", BACKING_BYTES, "254:77")
+    host.look(())
+    tree.kernel.lay("sys/block/vdz/bcache/backing_dev_uuid", BACKING_UUID)
+    assert {"vdb", "vdz"} in [set(host.look(()).twins) for _ in range(SEARCH_EVERY)]
+
+
+CHANGES: list[Callable[[BcacheHost], object]] = [
+    lambda host: host.tune_backing(),
+    lambda host: host.format_cache(SERIAL, CACHE_BYTES),
+    lambda host: host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None),
+    lambda host: host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=None),
+    lambda host: host.enter_phase1(flush_mb_s=None),
+    lambda host: host.enter_phase2(),
+    lambda host: host.limit_writes(8.0),
+    lambda host: host.bypass_cache(),
+    lambda host: host.wake_writeback(),
+    lambda host: host.set_flush(None),
+    lambda host: host.detach_cache_set(SET_UUID),
+    lambda host: host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID),
+    lambda host: host.make_durable(),
+    lambda host: host.help_detach(),
+    lambda host: host.register_backing(),
+    lambda host: host.start_without_cache(),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_is_done_to_either_of_two_devices_with_one_uuid(
+    tree: Tree, host: BcacheHost, change: Callable[[BcacheHost], object]
+) -> None:
+    tree.attached("clean")
+    tree.twin()
+    with pytest.raises(NotOursError):
+        change(host)
+    assert_untouched(tree)
 
 
 # --- the backing device ------------------------------------------------------------------------------------

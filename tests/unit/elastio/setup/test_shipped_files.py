@@ -63,6 +63,11 @@ def test_the_service_may_hold_writes_back_for_a_moment() -> None:
     assert (service["ProtectControlGroups"], service["IOAccounting"]) == ("no", "yes")
 
 
+@pytest.mark.parametrize("when", ["ExecStartPre", "ExecStopPost"])
+def test_applications_are_let_go_before_each_start_and_after_each_end(when: str) -> None:
+    assert unit()["Service"][when] == "-/usr/bin/elastio free", "its failure may keep no agent from starting"
+
+
 @pytest.mark.runs_programs
 def test_systemd_finds_the_service_little_exposed() -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(SHIPPED / "elastiod.service")]

@@ -1,0 +1,143 @@
+"""Whoever holds applications back may die, hang or be stopped at any moment: they are let go all the same."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import psutil
+import pytest
+
+from elastio.errors import HostError
+from elastio.host import guard, throttle
+from tests.fixtures.sysfs_tree import Tree
+
+LONG_S = 30.0
+USERS = "sys/fs/cgroup/user.slice/io.max"
+HELD = f"251:0 {throttle.NOTHING} riops=max wiops=max"
+PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
+
+
+@pytest.fixture
+def machine(tree: Tree) -> Iterator[Tree]:
+    """Applications are held back; guards whose holder died become children of the test."""
+    tree.kernel.lay(USERS, HELD)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    yield tree
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """The process that does it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def reap_all() -> dict[int, int]:
+    """The exit codes of all children, once all have ended. Each ends by itself."""
+    codes = {}
+    while psutil.Process().children():
+        process, status = os.waitpid(-1, 0)
+        codes[process] = os.waitstatus_to_exitcode(status)
+    return codes
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def test_applications_are_let_go_when_the_holder_is_killed(machine: Tree) -> None:
+    said, say = os.pipe()
+
+    def hold() -> None:
+        with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+            os.write(say, b"-")
+            signal.pause()
+
+    holder = in_child(hold)
+    assert os.read(said, 1)
+    assert machine.kernel.read(USERS) == HELD
+    os.kill(holder, signal.SIGKILL)
+    reap_all()
+    assert machine.kernel.read(USERS) == ""
+
+
+@pytest.mark.parametrize("hang", [signal.pause, stop])
+def test_a_holder_that_takes_too_long_is_killed_before_applications_are_let_go(
+    machine: Tree, hang: Callable[[], object]
+) -> None:
+    def hold() -> None:
+        with guard.watched(partial(throttle.release, machine.kernel), 0.0):
+            hang()
+
+    holder = in_child(hold)
+    assert reap_all()[holder] == -signal.SIGKILL
+    assert machine.kernel.read(USERS) == ""
+
+
+def test_a_holder_whose_guard_was_killed_lets_go_by_itself(machine: Tree) -> None:
+    with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+        (watcher,) = psutil.Process().children()
+        watcher.kill()
+    assert machine.kernel.read(USERS) == ""
+
+
+def test_nobody_is_held_back_whom_nobody_watches_over(machine: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+        pytest.fail("nobody may go on")
+    assert machine.kernel.writes == []
+
+
+def test_a_guard_keeps_nothing_open_that_others_wait_for(machine: Tree) -> None:
+    reader, writer = os.pipe()
+    with guard.watched(partial(throttle.release, machine.kernel)):
+        os.close(writer)
+        assert select.select([reader], [], [], LONG_S)[0]
+    os.close(reader)
+
+
+@pytest.mark.parametrize(("term_s", "beat_at"), [(guard.TERM_S, 0.0), (0.0, None)])
+def test_a_lasting_limit_ends_without_signs_of_life_and_at_its_term(
+    machine: Tree, monkeypatch: pytest.MonkeyPatch, term_s: float, beat_at: float | None
+) -> None:
+    monkeypatch.setattr(guard, "TERM_S", term_s)
+    lease = guard.Lease(partial(throttle.release, machine.kernel))
+
+    def slow_down() -> None:
+        lease.begin()
+        os.waitpid(-1, 0)
+
+    lease.pulse.beat(beat_at)
+    holder = in_child(slow_down)
+    assert reap_all() == {holder: 0}
+    assert machine.kernel.read(USERS) == ""
+
+
+def test_a_lasting_limit_lasts_while_the_agent_comes_round(machine: Tree) -> None:
+    lease = guard.Lease(partial(throttle.release, machine.kernel))
+    lease.begin()
+    assert machine.kernel.read(USERS) == HELD
+    assert psutil.Process().children()
+    lease.end()
+    assert machine.kernel.read(USERS) == ""
+
+
+def test_a_lasting_limit_ends_with_the_process_that_set_it(machine: Tree) -> None:
+    lease = guard.Lease(partial(throttle.release, machine.kernel))
+    in_child(lease.begin)
+    reap_all()
+    assert machine.kernel.read(USERS) == ""
