@@ -15,7 +15,7 @@ from elastio_testbed.ec2.buckets import RateBuckets
 from elastio_testbed.ec2.control import Control
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.ec2.front import Front
-from elastio_testbed.ec2.imds import Imds, spot_notice
+from elastio_testbed.ec2.imds import Imds, scheduled_event, spot_notice
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
@@ -211,6 +211,17 @@ class Ec2Endpoint:
         with self._world.lock:
             self._instance(instance_id)
             self._world.spot_notices[instance_id] = spot_notice(action, in_s)
+
+    def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
+        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises ValueError for an unknown instance."""
+        with self._world.lock:
+            self._instance(instance_id)
+            self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
+
+    def encrypt_by_default(self, key_id: str) -> None:
+        """The account encrypts every new volume in the region, with this key."""
+        with self._world.lock:
+            self._world.encrypts, self._world.default_key = True, key_id
 
     def add_volume(
         self,

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from elastio_testbed.ec2.faults import Fault, FaultKind
 from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota, volume_mib_s
@@ -33,6 +34,7 @@ class NewVolume:
     throughput_mib_s: int | None
     encrypted: bool
     tags: Mapping[str, str]
+    kms_key_id: str | None = None
 
 
 def raise_if(refusal: Refusal | None) -> None:
@@ -80,9 +82,11 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
+    vanishing = world.faults.take("CreateVolume", {FaultKind.VANISH}) is not None
     world.steps.later(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
     delay_s = world.latency.draw("create") + slowness_s(world, "CreateVolume")
-    world.steps.later(delay_s, "create", lambda: _finish_create(world, volume, failing))
+    finish = _finish_delete if vanishing else partial(_finish_create, failing=failing)
+    world.steps.later(delay_s, "create", lambda: finish(world, volume))
     return volume
 
 
@@ -98,6 +102,7 @@ def make(world: World, wanted: NewVolume) -> LabVolume:
         iops=wanted.iops,
         throughput=throughput,
         encrypted=wanted.encrypted,
+        kms_key_id=wanted.kms_key_id,
     )
     volume.add_tags(dict(wanted.tags))
     return volume
