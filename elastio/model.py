@@ -37,12 +37,12 @@ class VolumeState(StrEnum):
 class VolumeMark(StrEnum):
     """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
 
-    Volumes are born `unknown`, which counts as dirty: forgetting to write a mark then loses nothing.
+    Volumes are born `clean` and marked `dirty` before they become a cache. Whatever is not `clean` counts as dirty.
     """
 
-    UNKNOWN = "unknown"
-    DIRTY = "dirty"  # it serves as a cache and may hold the only copy of data
-    CLEAN = "clean"  # its disk was proven to carry nothing, for good
+    UNKNOWN = "unknown"  # no tag, or one that is none of these
+    DIRTY = "dirty"  # it serves as a cache, or may, and may hold the only copy of data
+    CLEAN = "clean"  # it has never been a cache, or its disk was proven to carry nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,8 @@ class Identity:
 class Quote:
     """What a spec really buys (sizes and speeds are sold in steps) and what it costs.
 
-    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date.
+    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date. Where
+    `price_known` is False the price is 0 and means nothing: nothing may be bought then under a cap in currency.
     """
 
     spec: VolumeSpec
@@ -93,6 +94,7 @@ class Quote:
     price_per_hour: float
     minimum_s: float
     price_source: str
+    price_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
