@@ -70,6 +70,8 @@ def _place(provider: AwsProvider) -> str:
     hints = []
     if not re.fullmatch(rf"{re.escape(me.region)}[a-z]", me.zone):
         hints.append(f"{me.zone} is no ordinary availability zone, and may not sell gp3")
+    if provider.settings.endpoint_url.startswith("http://"):
+        hints.append("provider.aws.endpoint_url is not https, so what is asked can be read and changed on its way")
     proxied = [name for name in ("http_proxy", "HTTP_PROXY") if os.environ.get(name)]
     if proxied and METADATA_HOST not in os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")):
         hints.append(f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, which the SDK asks for credentials")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import ConfigError
+from elastio.errors import ConfigError, TransientError
 from elastio.janitor import sweep
 from elastio.model import VolumeId, VolumeMark, VolumeSpec
 from elastio.units import GIB
@@ -98,3 +98,18 @@ def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> N
         open_fleet({})
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     open_fleet({}).close()
+
+
+@pytest.mark.parametrize("shown", [{"VolumeId": "vol-2"}, {"State": "available"}])
+def test_another_volume_than_the_one_asked_for_is_not_judged(fleet: AwsFleet, shown: dict[str, str]) -> None:
+    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [shown]})
+    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    with pytest.raises(TransientError):
+        fleet.volume(VolumeId("vol-1"))
+
+
+def test_volume_without_an_id_is_not_judged(fleet: AwsFleet) -> None:
+    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [{"State": "available"}]})
+    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    with pytest.raises(TransientError):
+        list(fleet.volumes())
