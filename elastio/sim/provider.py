@@ -124,9 +124,11 @@ class SimProvider:
 
     def _mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
         volume = self.volumes.get(volume_id)
-        if volume is not None and self._shows(volume):
+        if volume is not None:
             self._require_own(volume)
             volume.mark = mark
+        elif mark is not VolumeMark.CLEAN:
+            raise TransientError(f"there is no volume {volume_id} to be marked {mark}")
 
     # --- for worlds and tests --------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from elastio.errors import (
     AuthError,
     ConfigError,
-    NotOursError,
     ProviderError,
     QuotaError,
     RefusedError,
@@ -27,7 +26,7 @@ from elastio.errors import (
 )
 from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.units import MIB
-from elastio_aws import codes, gp3, identity, prices, volumes
+from elastio_aws import codes, gp3, identity, prices, refusals, volumes
 from elastio_aws.devices import DeviceNames
 from elastio_aws.keys import Encrypted
 from elastio_aws.notices import NoticeReader
@@ -110,7 +109,7 @@ class AwsProvider:
             return self._bought(token, error)
         bought = self._volume(shown, labels)
         if bought.state is VolumeState.FOREIGN:
-            raise _others_token(token)
+            raise refusals.others_token(token)
         self._encrypted.born(shown)
         return bought
 
@@ -125,7 +124,7 @@ class AwsProvider:
             try:
                 self._attach_as(volume_id, name)
             except RefusedError as error:
-                if not _is_about_the_name(error, name):
+                if not refusals.is_about_the_name(error, name):
                     raise
                 self._devices.remember(name, "")
             else:
@@ -185,13 +184,14 @@ class AwsProvider:
     def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
         """CreateTags, which replaces a value. The IAM policy allows this one key, on this instance's own volumes."""
         if volume_id not in self._ours and self._own(volume_id) is None:
-            return
+            return refusals.require_kept(volume_id, mark)
         tags = volumes.tag_list({volumes.STATE_TAG: mark.value})
         try:
             self.ec2().call("create_tags", Resources=[volume_id], Tags=tags)
         except ProviderError as error:
             if codes.code_of(error) != codes.NOT_FOUND:
                 raise
+            refusals.require_kept(volume_id, mark)
 
     def warm_up(self) -> None:
         """Import the SDK and make its client now. Once per SDK version its data is trimmed: two minutes at most.
@@ -301,7 +301,7 @@ class AwsProvider:
         """The volume by a look of now. Raises NotOursError for one that does not carry this instance's tag."""
         seen = self._seen(volume_id)
         if seen is not None and seen.state is VolumeState.FOREIGN:
-            raise _not_ours(volume_id)
+            raise refusals.not_ours(volume_id)
         return seen
 
     def _seen(self, volume_id: VolumeId) -> Volume | None:
@@ -315,7 +315,7 @@ class AwsProvider:
         if bought is not None:
             return bought
         if codes.code_of(error) == codes.MISMATCH and shown and shown[0].state is VolumeState.FOREIGN:
-            raise _others_token(token) from error
+            raise refusals.others_token(token) from error
         raise error
 
     def _volume(self, shown: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Volume:
@@ -377,21 +377,3 @@ def open_provider(settings: Mapping[str, object], backing_uuid: str) -> AwsProvi
     if find_spec("boto3") is None:
         raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].")
     return AwsProvider(parse(settings), backing_uuid)
-
-
-def _is_about_the_name(error: ProviderError, name: str) -> bool:
-    """EC2 has no code of its own: "Attachment point ... is already in use", "... is not a valid EBS device name"."""
-    said = str(error)
-    about = name in said or "device name" in said or "Attachment point" in said
-    return codes.code_of(error) == codes.BAD_VALUE and about
-
-
-def _not_ours(volume_id: VolumeId) -> NotOursError:
-    return NotOursError(f"{volume_id} does not carry this instance's tag {volumes.OWNER_TAG}; it was left alone.")
-
-
-def _others_token(token: str) -> RefusedError:
-    return RefusedError(
-        f"The token {token} has bought a volume for another machine, which keeps it; was this machine made from "
-        "an image of that one? See docs/how-to/make-an-image.md."
-    )

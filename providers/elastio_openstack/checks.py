@@ -90,7 +90,7 @@ def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
     if not quoted.price_known:
         raise RefusedError(
             f"{wanted.bandwidth_mb_s:.0f} MB/s can be bought, but {quoted.price_source}: "
-            "set price_per_gib_hour in [provider.openstack.types.NAME], or caps in currency mean nothing."
+            "set price_per_gib_hour in [provider.openstack.types.NAME], or under a cap in currency nothing is bought."
         )
     price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour"
     return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into a type of {quoted.spec.bandwidth_mb_s:g} MB/s ({price})."

@@ -159,13 +159,14 @@ class OpenstackProvider:
     def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
         """Sets one key of the volume's metadata and leaves the others."""
         if volume_id not in self._ours and self._own(volume_id) is None:
-            return
+            return _require_kept(volume_id, mark)
         body = {"metadata": {volumes.STATE_KEY: mark.value}}
         try:
             self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
         except ProviderError as error:
             if status_of(error) != 404:
                 raise
+            _require_kept(volume_id, mark)
 
     def close(self) -> None:
         """Drop connections and token; harmless when there are none."""
@@ -364,6 +365,12 @@ class OpenstackProvider:
                 f"`openstack volume set --state error {volume_id}`, then it is deleted."
             ) from error
         raise error
+
+
+def _require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
+    """A volume that is gone needs no mark; but what is not seen may still become a cache."""
+    if mark is not VolumeMark.CLEAN:
+        raise TransientError(f"{volume_id} is not known to Cinder, so it is not marked {mark}; it is asked again.")
 
 
 def status_of(error: ProviderError) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import NotOursError, QuotaError, RefusedError, TransientError
+from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.model import VolumeMark, VolumeState
 from elastio.units import GIB
 from elastio_aws import checks
@@ -125,7 +125,8 @@ def test_every_device_name_that_is_proposed_is_listed_by_ec2() -> None:
 
 
 def test_xen_instance_buys_nothing(ec2_cloud: Any) -> None:
-    old = ec2_cloud.endpoint.add_instance(None, "m4.large")
+    """Its kernel shows no serial: each boost would pay for a volume that is never found."""
+    old = ec2_cloud.endpoint.add_instance(None, "t2.large")
     with pytest.raises(RefusedError):
         ec2_cloud.open(metadata_url=ec2_cloud.endpoint.imds_url(old)).quote(ec2_cloud.spec)
     assert ec2_cloud.paid() == set()
@@ -134,8 +135,8 @@ def test_xen_instance_buys_nothing(ec2_cloud: Any) -> None:
 def test_volume_that_vanishes_for_want_of_its_key_is_told_apart(ec2_cloud: Any) -> None:
     """The account encrypts by default with a key of its own, which nothing in the configuration says."""
     provider = ec2_cloud.provider
-    ec2_cloud.endpoint.encrypt_by_default("alias/ours")
-    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.VANISH), Fault(FaultKind.SLOW, "CreateVolume", seconds=5.0)])
+    ec2_cloud.endpoint.encrypt_by_default("alias/ours", usable=False)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.SLOW, "CreateVolume", seconds=5.0)])
     volume = provider.create("token-1", ec2_cloud.spec, {})
     ec2_cloud.endpoint.settle(30.0, "visible")
     assert provider.describe(volume.id).state is VolumeState.CREATING
@@ -144,6 +145,24 @@ def test_volume_that_vanishes_for_want_of_its_key_is_told_apart(ec2_cloud: Any) 
         provider.describe(volume.id)
     assert provider.describe(volume.id) is None
     assert "alias/ours" in {name: text for name, _, text in checks.run(provider)}["AWS encryption"]
+
+
+def test_what_is_marked_dirty_is_not_taken_away_under_the_shipped_policy(ec2_cloud: Any) -> None:
+    ec2_cloud.endpoint.guards_dirty = True
+    provider, volume = ec2_cloud.provider, _available(ec2_cloud)
+    provider.attach(volume.id)
+    ec2_cloud.settle()
+    provider.mark(volume.id, VolumeMark.DIRTY)
+    with pytest.raises(AuthError):
+        provider.detach(volume.id)
+    with pytest.raises(AuthError):
+        provider.delete(volume.id)
+    provider.mark(volume.id, VolumeMark.CLEAN)
+    provider.detach(volume.id)
+    ec2_cloud.settle()
+    provider.delete(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.paid() == set()
 
 
 def test_device_name_in_use_leads_to_another(ec2_cloud: Any) -> None:

@@ -324,6 +324,12 @@ def test_a_mark_on_what_does_not_exist_is_no_error(marking_cloud: Any) -> None:
     assert marking_cloud.provider.list_owned() == ()
 
 
+def test_a_dirty_mark_that_is_not_kept_is_an_error(marking_cloud: Any) -> None:
+    """A cache is attached as soon as the mark was acknowledged."""
+    with pytest.raises(TransientError):
+        marking_cloud.provider.mark(UNKNOWN, VolumeMark.DIRTY)
+
+
 def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
     assert isinstance(noticing_cloud.provider, TellsNotices)
     assert noticing_cloud.provider.notice() is None

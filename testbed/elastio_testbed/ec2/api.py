@@ -105,6 +105,7 @@ class LabResponse(EC2Response):
         """DetachVolume. `Force` is one more try: the laboratory never pulls a disk from a living guest."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
+        volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         instance_id, device = self._get_param("InstanceId"), self._get_param("Device")
         return ActionResult(api_attachment(attachments.detach(self._world, volume, instance_id, device)))
@@ -113,6 +114,7 @@ class LabResponse(EC2Response):
         """DeleteVolume."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
+        volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         volumes.delete(self._world, volume)
         return EmptyResult()

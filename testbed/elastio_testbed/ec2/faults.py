@@ -35,8 +35,6 @@ class FaultKind(StrEnum):
     """The attachment becomes `busy` for `seconds`, or until the next DetachVolume when `seconds` is 0."""
     CREATE_ERROR = "create_error"
     """The volume goes from `creating` to `error`."""
-    VANISH = "vanish"
-    """The volume is gone while it is `creating`, without a reason, as where its KMS key may not be used."""
     SLOW = "slow"
     """The life-cycle step takes `seconds` longer."""
 
@@ -56,7 +54,6 @@ _ONLY_AT = {
     FaultKind.STUCK_ATTACHING: "AttachVolume",
     FaultKind.STUCK_DETACHING: "DetachVolume",
     FaultKind.CREATE_ERROR: "CreateVolume",
-    FaultKind.VANISH: "CreateVolume",
 }
 
 

@@ -82,7 +82,8 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
-    vanishing = world.faults.take("CreateVolume", {FaultKind.VANISH}) is not None
+    # EC2 looks into the key after it has answered, and gives no reason.
+    vanishing = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
     world.steps.later(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
     delay_s = world.latency.draw("create") + slowness_s(world, "CreateVolume")
     finish = _finish_delete if vanishing else partial(_finish_create, failing=failing)
@@ -143,6 +144,12 @@ def _finish_create(world: World, volume: LabVolume, failing: bool) -> None:
     finally:
         with world.changing(volume):
             volume.phase = Phase.ERROR if failing else Phase.AVAILABLE
+
+
+def authorize_taking(world: World, volume: LabVolume) -> None:
+    """Raises ApiError where the shipped policy denies to detach or delete this volume."""
+    if world.guards_dirty and volume.tag_map.get("elastio:state") == "dirty":
+        raise ApiError("UnauthorizedOperation", "You are not authorized to perform this operation: explicit deny.")
 
 
 def delete(world: World, volume: LabVolume) -> None:

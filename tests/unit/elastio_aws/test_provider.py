@@ -261,12 +261,6 @@ def test_answer_to_a_create_that_names_another_owner_is_not_handed_over(open_aws
         provider.create("token-shared", SPEC, {})
 
 
-def test_xen_instances_are_refused_before_anything_is_bought(open_aws: Any) -> None:
-    """Their kernel shows no serial: each boost would pay for a volume that is never found."""
-    with pytest.raises(RefusedError):
-        open_aws(instance_type="t2.large").quote(SPEC)
-
-
 def test_deleted_volume_may_be_deleted_again(open_aws: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-delete", SPEC, {})
