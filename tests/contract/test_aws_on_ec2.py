@@ -147,6 +147,16 @@ def test_volume_that_vanishes_for_want_of_its_key_is_told_apart(ec2_cloud: Any) 
     assert "alias/ours" in {name: text for name, _, text in checks.run(provider)}["AWS encryption"]
 
 
+def test_mark_on_a_volume_that_is_too_young_to_be_seen_is_not_taken_for_kept(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.ERROR, "CreateTags", code="InvalidVolume.NotFound")])
+    with pytest.raises(TransientError):
+        ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.CLEAN
+    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.DIRTY
+
+
 def test_what_is_marked_dirty_is_not_taken_away_under_the_shipped_policy(ec2_cloud: Any) -> None:
     ec2_cloud.endpoint.guards_dirty = True
     provider, volume = ec2_cloud.provider, _available(ec2_cloud)
