@@ -37,12 +37,14 @@ class Lane(StrEnum):
 class CreateVolume:
     """Buy a volume. However often it is asked with one token, one volume results.
 
-    Refused when what is really sold for `spec` is larger than `max_size_bytes`: sizes are sold in steps.
+    Refused when what is really sold for `spec` is larger than `max_size_bytes`: sizes are sold in steps; and, where a
+    cap in currency `needs_price`, when nobody knows what it costs.
     """
 
     token: str
     spec: VolumeSpec
     max_size_bytes: int
+    needs_price: bool = False
 
 
 @dataclass(frozen=True, slots=True)

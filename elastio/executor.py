@@ -56,9 +56,11 @@ Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWound
 PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
 
 
-def _require_within_cap(quote: Quote, max_size_bytes: int) -> None:
-    if quote.spec.size_bytes > max_size_bytes:
-        sold, cap = format_size(quote.spec.size_bytes), format_size(max_size_bytes)
+def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
+    if action.needs_price and not quote.price_known:
+        raise RefusedError(f"caps.max_cost_per_day cannot be kept: {quote.price_source}")
+    if quote.spec.size_bytes > action.max_size_bytes:
+        sold, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
         raise RefusedError(f"the smallest volume that serves is {sold}, above the cap of {cap} (cache.max_size_gib)")
 
 
@@ -88,7 +90,7 @@ class Executor:
             case CreateVolume():
                 provider = self._provider()
                 quote = provider.quote(action.spec)
-                _require_within_cap(quote, action.max_size_bytes)
+                _require_within_caps(quote, action)
                 return Bought(provider.create(action.token, quote.spec, {}), quote)
             case DescribeVolume():
                 return self._provider().describe(action.volume_id)

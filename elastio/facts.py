@@ -41,6 +41,7 @@ from elastio.model import (
     NoticeView,
     Sample,
     Volume,
+    VolumeMark,
     VolumeState,
 )
 from elastio.observation import Observation
@@ -120,6 +121,8 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=cycle.marked(installing=now))
         case DetachCacheSet():
             return replace(state, cycle=cycle.marked(detaching=now))
+        case MarkVolume():
+            return replace(state, cycle=replace(cycle, mark=VolumeMark.UNKNOWN))  # until it is acknowledged
     return state
 
 

@@ -1,7 +1,11 @@
 """Which volumes of dead machines may be deleted, judged by their tags alone. Pure but for the fleet it is given.
 
-A janitor cannot look at a disk. What its agent did not mark `clean`, after it had proven that the disk carries nothing,
+A janitor cannot look at a disk. A volume is born `clean`, marked `dirty` before it becomes a cache, and `clean` again
+once its agent has proven that the disk carries nothing. Whatever is not `clean` (dirty, another word, no mark at all)
 may hold the only copy of somebody's data and stays, however long ago it expired.
+
+Should its machine come to life between the last look and the deletion, one of two is first: the deletion, and the
+machine finds no volume where it has put nothing yet; or the attachment, and the cloud deletes nothing that is attached.
 """
 
 from __future__ import annotations

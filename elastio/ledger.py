@@ -91,7 +91,7 @@ class Ledger:
             "opened_wall": cycle.opened_wall,
             "closed_wall": cycle.closed_wall,
             "currency": quote.currency if quote else None,
-            "price_per_hour": quote.price_per_hour if quote else None,
+            "price_per_hour": quote.price_per_hour if quote and quote.price_known else None,
             "minimum_s": quote.minimum_s if quote else None,
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,

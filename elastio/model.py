@@ -85,7 +85,8 @@ class Identity:
 class Quote:
     """What a spec really buys (sizes and speeds are sold in steps) and what it costs.
 
-    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date.
+    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date. Where
+    `price_known` is False the price is 0 and means nothing: nothing may be bought then under a cap in currency.
     """
 
     spec: VolumeSpec
@@ -93,6 +94,7 @@ class Quote:
     price_per_hour: float
     minimum_s: float
     price_source: str
+    price_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ class VolumeProvider(Protocol):
     """One cloud, seen from one instance. Eight methods; it knows nothing of caches.
 
     Errors: `TransientError` (ask again), `RefusedError`, `QuotaError`, `AuthError`. A changing call answers once
-    the cloud has *accepted* it: its effect is seen by `describe`, never assumed from the answer.
+    the cloud has *accepted* it: its effect is seen by `describe`, never assumed from the answer. A volume whose owner
+    tag does not name this machine is changed by none of them: NotOursError.
     """
 
     def identify(self) -> Identity:
@@ -42,9 +43,9 @@ class VolumeProvider(Protocol):
         """Buy a volume; idempotent in `token` (an adapter looks first where its cloud has no such thing).
 
         A token that has bought a volume leads to that volume, whatever `spec` says now: an operator may have changed
-        the settings since, and the volume is paid for.
+        the settings since, and the volume is paid for. What it has bought for another machine is never handed over.
 
-        The tags are on the volume from its first moment, together with this agent's own.
+        The tags are on the volume from its first moment, together with this agent's own; its mark is `clean`.
         """
         ...
 
@@ -60,14 +61,14 @@ class VolumeProvider(Protocol):
         ...
 
     def delete(self, volume_id: VolumeId) -> None:
-        """Ask for deletion of a volume that carries this agent's tag. Already gone: no error.
+        """Ask for deletion. Already gone: no error.
 
         What the cloud does not show counts as gone, also where it was bought a moment ago: see it before.
         """
         ...
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """The volume as the cloud shows it now, or None when the cloud does not know it."""
+        """The volume as the cloud shows it now, or None when the cloud does not know it; FOREIGN is another's."""
         ...
 
     def list_owned(self) -> tuple[Volume, ...]:
@@ -89,7 +90,10 @@ class MarksVolumes(Protocol):
     """What a provider may do besides: keep the tag that tells a janitor what a volume may hold."""
 
     def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
-        """Replace the tag. A volume that is gone: no error. Errors as in `VolumeProvider`."""
+        """Replace the tag. A volume that is gone needs no `clean`: no error. Errors as in `VolumeProvider`.
+
+        What returns without an error is kept by the cloud: a volume becomes a cache only after that.
+        """
         ...
 
 

@@ -161,7 +161,8 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Plan:
     if cycle.volume_id is None or cycle.serial is None:
-        create = CreateVolume(cycle.token, cycle.spec, policy.caps.max_size_bytes)
+        caps = policy.caps
+        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.max_cost_per_day is not None)
         return _ask(create, cycle.paced(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

@@ -70,12 +70,12 @@ class CloudVolume:
         until = self.deleted_at if self.deleted_at is not None else now
         return agbs(self.spec.bandwidth_mb_s, self.size_bytes, until - self.created_at)
 
-    def view(self) -> Volume:
-        """As an adapter shows it."""
+    def view(self, owner: str) -> Volume:
+        """As the adapter of one machine shows it."""
         return Volume(
             id=self.id,
             serial=self.serial,
-            state=self.state,
+            state=self.state if self.owner == owner else VolumeState.FOREIGN,
             size_bytes=self.size_bytes,
             bandwidth_mb_s=self.spec.bandwidth_mb_s,
             token=self.token,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError, TransientError
+from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
@@ -124,8 +124,11 @@ class SimProvider:
 
     def _mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
         volume = self.volumes.get(volume_id)
-        if volume is not None and volume.owner == self.account.instance_id:
+        if volume is not None:
+            self._require_own(volume)
             volume.mark = mark
+        elif mark is not VolumeMark.CLEAN:
+            raise TransientError(f"there is no volume {volume_id} to be marked {mark}")
 
     # --- for worlds and tests --------------------------------------------------------------------------------
 
@@ -154,9 +157,9 @@ class SimProvider:
         """Volumes that are paid for now, whether or not the cloud shows them yet."""
         return tuple(v for v in self.volumes.values() if v.deleted_at is None)
 
-    def add_foreign_volume(self, size_bytes: int = 10 * GB, *, mb_s: float = 100.0) -> VolumeId:
+    def add_foreign_volume(self, size_bytes: int = 10 * GB, *, mb_s: float = 100.0, token: str = "") -> VolumeId:
         """A volume in the same account that is none of the agent's."""
-        volume = self._new_volume("", VolumeSpec(size_bytes, mb_s))
+        volume = self._new_volume(token, VolumeSpec(size_bytes, mb_s))
         volume.owner, volume.backing_uuid, volume.state = "", "", VolumeState.AVAILABLE
         volume.visible_at = self.clock.elapsed()
         return volume.id
@@ -181,8 +184,10 @@ class SimProvider:
 
     def _create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str], fault: Fault | None) -> Volume:
         for volume in self.volumes.values():
+            if volume.token == token and volume.owner != self.account.instance_id:
+                raise RefusedError(f"the token {token} has bought a volume for another machine")
             if volume.token == token:
-                return volume.view()
+                return volume.view(self.account.instance_id)
         sold = self._quote(spec).spec
         if len(self.existing()) >= self.account.volume_limit:
             raise QuotaError(f"{self.account.volume_limit} volumes are the limit of this account")
@@ -193,7 +198,7 @@ class SimProvider:
         fails = fault is not None and fault.kind is Kind.VOLUME_ERROR
         state = VolumeState.ERROR if fails else VolumeState.AVAILABLE
         self._move_on(volume, VolumeState.CREATING, state, self._draw(self._times.create, fault))
-        return volume.view()
+        return volume.view(self.account.instance_id)
 
     def _new_volume(self, token: str, spec: VolumeSpec) -> CloudVolume:
         now = self.clock.elapsed()
@@ -208,6 +213,7 @@ class SimProvider:
         volume = self.volumes.get(volume_id)
         if volume is None or not self._shows(volume):
             raise TransientError(f"there is no volume {volume_id}, or it does not show yet")
+        self._require_own(volume)
         if volume.state in {VolumeState.ATTACHING, VolumeState.ATTACHED}:
             return
         if volume.state in {VolumeState.CREATING, VolumeState.DETACHING, VolumeState.BUSY}:
@@ -225,7 +231,10 @@ class SimProvider:
     def _detach(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
         nowhere = {VolumeState.AVAILABLE, VolumeState.ERROR, VolumeState.DELETING, VolumeState.GONE}
-        if volume is None or not self._shows(volume) or volume.leaving or volume.state in nowhere:
+        if volume is None or not self._shows(volume):
+            return
+        self._require_own(volume)
+        if volume.leaving or volume.state in nowhere:
             return
         if volume.state not in {VolumeState.ATTACHED, VolumeState.ATTACHING}:
             raise TransientError(f"volume {volume_id} is {volume.state}: it cannot be detached now")
@@ -238,10 +247,11 @@ class SimProvider:
 
     def _delete(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
-        if volume is None or not self._shows(volume) or volume.state in {VolumeState.DELETING, VolumeState.GONE}:
+        if volume is None or not self._shows(volume):
             return  # one that does not show yet is taken for gone, as EC2's is: look before deleting
-        if volume.owner != self.account.instance_id:
-            raise RefusedError(f"volume {volume_id} does not carry this agent's tag: left alone")
+        self._require_own(volume)
+        if volume.state in {VolumeState.DELETING, VolumeState.GONE}:
+            return
         if volume.state is VolumeState.CREATING:
             raise TransientError(f"volume {volume_id} is still being created")
         if volume.state not in {VolumeState.AVAILABLE, VolumeState.ERROR} or volume.plugged:
@@ -252,13 +262,17 @@ class SimProvider:
 
     def _describe(self, volume_id: VolumeId) -> Volume | None:
         volume = self.volumes.get(volume_id)
-        return volume.view() if volume is not None and self._shows(volume) else None
+        return volume.view(self.account.instance_id) if volume is not None and self._shows(volume) else None
 
     def _list(self) -> tuple[Volume, ...]:
         mine = (v for v in self.volumes.values() if v.owner == self.account.instance_id)
-        return tuple(v.view() for v in mine if self._shows(v))
+        return tuple(v.view(self.account.instance_id) for v in mine if self._shows(v))
 
     # --- inside: what follows --------------------------------------------------------------------------------
+
+    def _require_own(self, volume: CloudVolume) -> None:
+        if volume.owner != self.account.instance_id:
+            raise NotOursError(f"volume {volume.id} does not carry this agent's tag: left alone")
 
     def _find(self, volume_id: VolumeId) -> CloudVolume:
         volume = self.volumes.get(volume_id)

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from string import ascii_lowercase
 
-# The names EC2 documents as free for data volumes of HVM instances.
-NAMES = tuple(f"/dev/xvd{first}{second}" for first in "bc" for second in ascii_lowercase)
+# EC2 lists /dev/xvd[a-d][a-x] for HVM instances ("Device names for volumes on Amazon EC2 instances"). Of these, xvda is
+# also the root's prefix, and the CSI driver for EBS, which found its list by trying, has none of xvdc.
+NAMES = tuple(f"/dev/xvd{first}{second}" for first in "bd" for second in ascii_lowercase[: ascii_lowercase.index("y")])
 _REMEMBERED = 26  # a name used a moment ago can hang in "attaching" when it is used again
 
 

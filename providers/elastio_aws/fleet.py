@@ -56,6 +56,8 @@ class AwsFleet:
                 return None
             raise
         found = answer.get("Volumes") or []
+        if any(shown.get("VolumeId") != volume_id for shown in found):
+            raise TransientError(f"DescribeVolumes of {volume_id} showed another volume.")
         return fleet_volume(found[0], self._settings) if found else None
 
     def delete(self, volume_id: VolumeId) -> None:
@@ -81,7 +83,9 @@ class AwsFleet:
 
 
 def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
-    """One volume of an answer."""
+    """One volume of an answer. Raises TransientError for what is none."""
+    if not shown.get("VolumeId"):
+        raise TransientError("DescribeVolumes showed a volume without an id.")
     tags = volumes.tags_of(shown)
     attached = [a for a in shown.get("Attachments") or () if a.get("State") != "detached"]
     return FleetVolume(

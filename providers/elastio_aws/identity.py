@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from elastio.errors import RefusedError
+from elastio.errors import ConfigError, RefusedError
 from elastio_aws import metadata
 from elastio_aws.settings import Settings
 
+# What firmware shows of a Nitro instance is its own id; of other machines it is something else, or nothing.
+ASSET_TAG = Path("/sys/class/dmi/id/board_asset_tag")
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 CLOUD_INIT_DATA = Path("/run/cloud-init/instance-data.json")
 _PARTITIONS = (
     ("cn-", "aws-cn"),
@@ -42,7 +48,9 @@ class Who:
 def who(settings: Settings) -> Who:
     """From the settings, completed by the identity document, which is only asked for what is missing.
 
-    Raises TransientError or RefusedError as `metadata.identity_document` does.
+    Raises TransientError or RefusedError as `metadata.identity_document` does, and ConfigError where the settings
+    name another instance than the document or the firmware: a copied disk takes them to another instance, which would
+    then release the first one's volumes.
     """
     known = {
         "instanceId": settings.instance_id,
@@ -52,6 +60,7 @@ def who(settings: Settings) -> Who:
     }
     document = {} if all(known.values()) else metadata.identity_document(settings.metadata_url)
     found = {key: value or str(document.get(key) or "") for key, value in known.items()}
+    _require_own(found["instanceId"], document)
     missing = [key for key, value in found.items() if not value]
     if missing:
         raise RefusedError(
@@ -64,6 +73,23 @@ def who(settings: Settings) -> Who:
         zone=found["availabilityZone"],
         instance_type=settings.instance_type or str(document.get("instanceType") or ""),
     )
+
+
+def _require_own(instance_id: str, document: Mapping[str, Any]) -> None:
+    for told, by in ((str(document.get("instanceId") or ""), "identity document"), (_firmware_id(), "firmware")):
+        if told and instance_id and told != instance_id:
+            raise ConfigError(
+                f"provider.aws.instance_id names {instance_id}, but the {by} of this machine says {told}; remove the "
+                "setting, and the instance is found out."
+            )
+
+
+def _firmware_id() -> str:
+    try:
+        told = ASSET_TAG.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+    return told if _INSTANCE_ID.fullmatch(told) else ""
 
 
 def detect(path: Path = CLOUD_INIT_DATA) -> bool:

@@ -57,28 +57,30 @@ class Session:
     base_url: str
     token: str
     timeout_s: float
+    attempts: int = ATTEMPTS
 
     @classmethod
-    def open(cls, base_url: str, timeout_s: float = TIMEOUT_S) -> Session:
+    def open(cls, base_url: str, timeout_s: float = TIMEOUT_S, attempts: int = ATTEMPTS) -> Session:
         """Raises TransientError when nothing answers, RefusedError where version 2 is switched off."""
         headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL_S)}
         try:
-            answered = _ask(base_url, "/latest/api/token", "PUT", headers, timeout_s)
+            answered = _ask(base_url, "/latest/api/token", "PUT", headers, timeout_s, attempts)
         except Rejected as error:
             raise _refused(base_url, error) from error
         token = answered.decode("latin-1").strip()
         if not (token.isascii() and token.isprintable()):
             raise _not_a_document(base_url)
-        return cls(base_url, token, timeout_s)
+        return cls(base_url, token, timeout_s, attempts)
 
     def get(self, path: str) -> bytes:
         """What lies under the path. Raises Rejected, or TransientError when nothing answers."""
-        return _ask(self.base_url, path, "GET", {"X-aws-ec2-metadata-token": self.token}, self.timeout_s)
+        headers = {"X-aws-ec2-metadata-token": self.token}
+        return _ask(self.base_url, path, "GET", headers, self.timeout_s, self.attempts)
 
 
-def _ask(base_url: str, path: str, method: str, headers: dict[str, str], timeout_s: float) -> bytes:
+def _ask(base_url: str, path: str, method: str, headers: dict[str, str], timeout_s: float, attempts: int) -> bytes:
     request = urllib.request.Request(base_url + path, method=method, headers=headers)
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, attempts + 1):
         try:
             with _opener.open(request, timeout=timeout_s) as answer:
                 body: bytes = answer.read(_MAX_BYTES)
@@ -88,7 +90,7 @@ def _ask(base_url: str, path: str, method: str, headers: dict[str, str], timeout
                 error.close()
                 if _is_final(error.code):
                     raise Rejected(error.code) from error
-            if attempt == ATTEMPTS:
+            if attempt == attempts:
                 raise _silent(base_url, error) from error
     raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -1,7 +1,10 @@
-"""Notices that EC2 takes a spot instance away, from the metadata service: no SDK, one small request at a time.
+"""Notices that EC2 takes this instance away, from the metadata service: no SDK, small requests, little patience.
 
-Source: EC2 user guide, "Spot Instance interruption notices": `spot/instance-action` is 404 until about two minutes
+Sources: EC2 user guide, "Spot Instance interruption notices": `spot/instance-action` is 404 until about two minutes
 before the interruption, then `{"action": "terminate", "time": "2017-09-18T08:22:00Z"}`. AWS advises to look every 5 s.
+"Scheduled events for your instances": `events/maintenance/scheduled` is a list of
+`{"NotBefore": "21 Jan 2019 09:00:43 GMT", "Code": "instance-stop", "State": "active", ...}`, empty where there is none,
+and known for days beforehand. A reboot keeps the volumes attached, so it is no notice here.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from elastio.errors import TransientError
@@ -17,35 +21,61 @@ from elastio.model import Notice
 from elastio_aws.metadata import TOKEN_TTL_S, Rejected, Session
 
 PATH = "/latest/meta-data/spot/instance-action"
+MAINTENANCE_PATH = "/latest/meta-data/events/maintenance/scheduled"
 NOT_FOUND = 404
 UNAUTHORIZED = 401
 # A session is renewed before it ends, so that a look is one request.
 RENEW_S = 0.8 * TOKEN_TTL_S
+# The look shares its lane with purchases: a service that is silent may hold them up for a moment only.
+TIMEOUT_S, ATTEMPTS = 1.0, 1
+MAINTENANCE_EVERY_S = 60.0
+# Known for days: it counts when it is so near that what is dirty should be on its way back.
+MAINTENANCE_LEAD_S = 1800.0
+_ACTIONS = {"instance-stop": "stop", "instance-retirement": "terminate"}
 
 
 class NoticeReader:
     """Looks for the notice of one instance; the session of the metadata service is kept between looks."""
 
-    def __init__(self, base_url: str, seconds: Callable[[], float] = time.monotonic) -> None:
-        self._base_url, self._seconds = base_url, seconds
+    def __init__(
+        self,
+        base_url: str,
+        seconds: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._base_url, self._seconds, self._wall = base_url, seconds, wall
         self._session: Session | None = None
         self._opened_at = 0.0
+        self._scheduled: tuple[Notice, ...] = ()
+        self._read_at: float | None = None
 
     def read(self) -> Notice | None:
         """The notice that stands, or None. Raises TransientError, or RefusedError without IMDSv2."""
+        body = self._get(PATH)
+        if body is not None:
+            return parse(body)
+        now = self._seconds()
+        if self._read_at is None or now - self._read_at >= MAINTENANCE_EVERY_S:
+            listed = self._get(MAINTENANCE_PATH)
+            self._scheduled = parse_scheduled(listed) if listed is not None else ()
+            self._read_at = now
+        near = (notice for notice in self._scheduled if notice.at_wall - self._wall() <= MAINTENANCE_LEAD_S)
+        return min(near, key=lambda notice: notice.at_wall, default=None)
+
+    def _get(self, path: str) -> bytes | None:
         session = self._opened()
         try:
-            body = session.get(PATH)
+            return session.get(path)
         except Rejected as error:
             if error.status == NOT_FOUND:
                 return None
             self._session = None  # a new one at the next look
             raise TransientError(f"The metadata service at {self._base_url} answers {error.status}.") from error
-        return parse(body)
 
     def _opened(self) -> Session:
         if self._session is None or self._seconds() - self._opened_at >= RENEW_S:
-            self._session, self._opened_at = Session.open(self._base_url), self._seconds()
+            self._session = Session.open(self._base_url, TIMEOUT_S, ATTEMPTS)
+            self._opened_at = self._seconds()
         return self._session
 
 
@@ -59,3 +89,19 @@ def parse(body: bytes) -> Notice:
     if at.tzinfo is None or action not in ("terminate", "stop", "hibernate"):
         raise TransientError(f"The metadata service shows a spot action that is not known: {str(action)[:40]!r}.")
     return Notice(action, at.timestamp())
+
+
+def parse_scheduled(body: bytes) -> tuple[Notice, ...]:
+    """Every stop and retirement that is still to come. Raises TransientError where an answer is not understood."""
+    try:
+        rows = [row for row in json.loads(body) if row["State"] == "active" and row["Code"] in _ACTIONS]
+        return tuple(Notice(_ACTIONS[row["Code"]], _gmt(row["NotBefore"])) for row in rows)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise TransientError("The metadata service shows maintenance events that are not understood.") from error
+
+
+def _gmt(text: str) -> float:
+    at = parsedate_to_datetime(text)
+    if at.tzinfo is None:
+        raise ValueError(f"{text} names no time zone")
+    return at.timestamp()

@@ -1,4 +1,4 @@
-"""Prices as data: `prices.json`, with its date and source. Nothing here asks the network."""
+"""Prices as data: `prices.json`, with its date and source, and `[provider.aws.prices]`. The network is not asked."""
 
 from __future__ import annotations
 
@@ -9,30 +9,38 @@ from typing import Any
 
 from elastio.model import Quote
 from elastio_aws.gp3 import FREE_IOPS, FREE_MIB_S, Purchase
-from elastio_aws.settings import Scale
+from elastio_aws.settings import Settings
 
 
-def quote(purchase: Purchase, scale: Scale, region: str) -> Quote:
-    """The price of a purchase in a region; in one that is not listed the default region's, and it says so.
+def quote(purchase: Purchase, settings: Settings, region: str) -> Quote:
+    """The price of a purchase in a region: the operator's, else the list's. Where there is none the quote says so.
 
     EBS bills per second with a minimum of one minute; a month is taken as 30 days, as in the examples of its
     pricing page. "GB" there are the GiB of the API. 3,000 IOPS and 125 MiB/s are in the price of the size.
     """
-    data = _table()
-    known = region in data["regions"]
-    rates = data["regions"][region if known else data["default_region"]]
-    per_month = (
+    data, own = _table(), settings.prices
+    rates = data["regions"].get(region)
+    currency, source = data["currency"], f"{data['source']}; {region}; {data['date']}"
+    if own is not None:
+        rates = {"gb_month": own.gb_month, "mib_s_month": own.mib_s_month, "iops_month": own.iops_month}
+        currency, source = own.currency, own.source
+    elif rates is None:
+        source = f"no price is known for {region}, set [provider.aws.prices]"
+    return Quote(
+        spec=purchase.spec(settings.scale),
+        currency=currency,
+        price_per_hour=_per_month(purchase, rates) / data["hours_per_month"] if rates else 0.0,
+        minimum_s=float(data["minimum_s"]),
+        price_source=source,
+        price_known=rates is not None,
+    )
+
+
+def _per_month(purchase: Purchase, rates: dict[str, float]) -> float:
+    return (
         purchase.size_gib * rates["gb_month"]
         + (purchase.throughput_mib_s - FREE_MIB_S) * rates["mib_s_month"]
         + (purchase.iops - FREE_IOPS) * rates["iops_month"]
-    )
-    place = region if known else f"{data['default_region']}, as none is known for {region}"
-    return Quote(
-        spec=purchase.spec(scale),
-        currency=data["currency"],
-        price_per_hour=per_month / data["hours_per_month"],
-        minimum_s=float(data["minimum_s"]),
-        price_source=f"{data['source']}; {place}; {data['date']}",
     )
 
 

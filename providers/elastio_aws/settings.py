@@ -33,6 +33,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "lifetime_s": (int, float),
     "cache_dir": str,
     "extra_tags": Mapping,
+    "prices": Mapping,
     "scale": Mapping,
 }
 _KIND_NAMES = {str: "a string", bool: "true or false", int: "a whole number", Mapping: "a table"}
@@ -48,6 +49,17 @@ class Scale:
     def mb_s(self, mib_s: float) -> float:
         """MiB/s as the endpoint counts them, in real MB/s."""
         return mib_s * self.mib_s_bytes / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What gp3 costs here a month, for each GiB, each MiB/s over 125 and each IOPS over 3,000."""
+
+    gb_month: float
+    mib_s_month: float
+    iops_month: float
+    currency: str = "USD"
+    source: str = "[provider.aws.prices]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,7 @@ class Settings:
     lifetime_s: float = 86400.0
     cache_dir: str = "/var/cache/elastio/botocore"
     extra_tags: Mapping[str, str] = field(default_factory=dict)
+    prices: Prices | None = None
     scale: Scale = field(default_factory=Scale)
 
 
@@ -84,6 +97,7 @@ def parse(table: Mapping[str, object], environ: Mapping[str, str] = os.environ) 
     values = dict(table)
     values["metadata_url"] = str(values.get("metadata_url") or environ.get(METADATA_ENV) or METADATA_URL).rstrip("/")
     values["extra_tags"] = _extra_tags(table.get("extra_tags"))
+    values["prices"] = _prices(table.get("prices"))
     values["scale"] = _scale(table.get("scale"))
     settings = Settings(**values)  # type: ignore[arg-type]  # every value's type was checked above
     _check_values(settings)
@@ -130,6 +144,23 @@ def _extra_tags(value: object) -> dict[str, str]:
         if not 0 < len(key) <= 128 or len(text) > 256:
             raise ConfigError(f"provider.aws.extra_tags.{key} is too long: 128 characters a key, 256 a value.")
     return tags
+
+
+def _prices(value: object) -> Prices | None:
+    table = dict(value) if isinstance(value, Mapping) else {}
+    rates, texts = ("gb_month", "mib_s_month", "iops_month"), ("currency", "source")
+    for key, given in table.items():
+        if key not in rates + texts:
+            known = ", ".join(rates + texts)
+            raise ConfigError(f"provider.aws.prices.{key} is not a setting; known are: {known}.")
+        if key in texts and not (isinstance(given, str) and given):
+            raise ConfigError(f"provider.aws.prices.{key} must be a string, not {given!r}.")
+    for key in rates if table else ():
+        price = table.get(key)
+        is_number = isinstance(price, int | float) and not isinstance(price, bool)
+        if not is_number or not 0 <= float(str(price)) < float("inf"):
+            raise ConfigError(f"provider.aws.prices.{key} must be a price a month of 0 or more, not {price!r}.")
+    return Prices(**table) if table else None
 
 
 def _scale(value: object) -> Scale:

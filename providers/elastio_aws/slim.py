@@ -1,4 +1,4 @@
-"""A trimmed copy of the SDK's data: the seven operations this package uses out of EC2's seven hundred.
+"""A trimmed copy of the SDK's data: the nine operations this package uses out of EC2's seven hundred.
 
 The SDK reads the description of the whole service into memory when a client is made: some 30 MB at the peak
 and most of the time it takes. The copy is made from the installed SDK by a child process, whose memory is given
@@ -31,10 +31,12 @@ OPERATIONS = (
     "DescribeInstanceTypes",
     "DescribeVolumes",
     "DetachVolume",
+    "GetEbsDefaultKmsKeyId",
+    "GetEbsEncryptionByDefault",
 )
 # Beside EC2, the services from which credentials may come.
 _ENDPOINTS = ("ec2", "sts", "oidc", "portal.sso", "signin")
-_FORMAT = 2
+_FORMAT = 3
 _BUILD_TIMEOUT_S = 120.0
 _log = logging.getLogger(__name__)
 

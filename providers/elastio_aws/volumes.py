@@ -16,7 +16,7 @@ OWNER_TAG = "elastio:owner"  # the instance's ARN, which the IAM policy compares
 CYCLE_TAG = "elastio:cycle"
 BACKING_TAG = "elastio:backing"
 EXPIRES_TAG = "elastio:expires"
-STATE_TAG = "elastio:state"  # what a janitor may assume; born "unknown", which counts as dirty
+STATE_TAG = "elastio:state"  # what a janitor may assume; born "clean", and whatever is not clean counts as dirty
 NAME_TAG = "Name"
 _ID = re.compile(r"vol-[0-9A-Za-z]+")
 

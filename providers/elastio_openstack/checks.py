@@ -79,7 +79,7 @@ def _volumes(provider: OpenstackProvider) -> str:
 
 
 def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
-    names = sorted(str(row["name"]) for row in provider.shown_types())
+    names = sorted(str(row["name"]) for row in provider.catalog.shown_types())
     strange = sorted(set(provider.settings.types) - set(names))
     if strange:
         raise RefusedError(
@@ -87,23 +87,23 @@ def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
             f"[provider.openstack.types.{strange[0]}]."
         )
     quoted = provider.quote(wanted)
-    if not quoted.price_per_hour:
+    if not quoted.price_known:
         raise RefusedError(
             f"{wanted.bandwidth_mb_s:.0f} MB/s can be bought, but {quoted.price_source}: "
-            "set price_per_gib_hour in [provider.openstack.types.NAME], or caps in currency mean nothing."
+            "set price_per_gib_hour in [provider.openstack.types.NAME], or under a cap in currency nothing is bought."
         )
     price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour"
     return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into a type of {quoted.spec.bandwidth_mb_s:g} MB/s ({price})."
 
 
 def _quota(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
-    limits = provider.limits()
+    limits = provider.catalog.limits()
     size_gib = -(-wanted.size_bytes // GIB)
     for needed, used, most, unit in (
         (1, "totalVolumesUsed", "maxTotalVolumes", "volumes"),
         (size_gib, "totalGigabytesUsed", "maxTotalVolumeGigabytes", "GiB"),
     ):
-        taken, limit = int(limits.get(used, 0)), int(limits.get(most, -1))
+        taken, limit = limits.get(used, 0), limits.get(most, -1)
         if 0 <= limit < taken + needed:
             raise QuotaError(
                 f"{taken} of {limit} {unit} are used and {needed} more would be bought; delete unused volumes or ask "

@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
-from elastio.errors import AuthError, ConfigError, ProviderError, RefusedError, TransientError
+from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
 from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio_openstack import identity, speeds, volumes
-from elastio_openstack.settings import Declared, Settings, parse
+from elastio_openstack.answers import read_as, rows, table
+from elastio_openstack.catalog import CINDER, Catalog
+from elastio_openstack.settings import Settings, parse
 from elastio_openstack.stuck import Detaches
 
 if TYPE_CHECKING:
     from elastio_openstack.client import Cloud
 
-CINDER, NOVA = "block-storage", "compute"
+NOVA = "compute"
 MAX_TOKEN = 200  # of the 255 characters of a volume's name
 PAGE_SIZE = 100
 MAX_PAGES = 100
@@ -55,6 +57,9 @@ class OpenstackProvider:
         self._cloud: Cloud | None = None
         self._who: identity.Who | None = None
         self._identity: Identity | None = None
+        self.catalog = Catalog(settings, self.cloud)
+        # Seen with this server's metadata, which nobody changes: what is asked on the way to a boost relies on it.
+        self._ours: set[VolumeId] = set()
 
     # --- the port ----------------------------------------------------------------------------------------
 
@@ -63,7 +68,8 @@ class OpenstackProvider:
         if self._identity is None:
             me = self.who()
             server = self.server()
-            flavor = (server.get("flavor") or {}).get("original_name") or ""
+            with read_as("a server"):
+                flavor = (server.get("flavor") or {}).get("original_name") or ""
             self._identity = Identity(
                 cloud="openstack",
                 instance_id=me.server_id,
@@ -81,8 +87,8 @@ class OpenstackProvider:
             raise RefusedError(
                 f"{spec.bandwidth_mb_s:.0f} MB/s is more than this server carries; it is {limit:g} MB/s."
             )
-        speed, size_gib = speeds.choose(spec, self.types())
-        most = int(self.limits().get("maxTotalVolumeGigabytes", -1))
+        speed, size_gib = speeds.choose(spec, self.catalog.types())
+        most = self.catalog.limits().get("maxTotalVolumeGigabytes", -1)
         if 0 <= most < size_gib:
             raise RefusedError(f"{size_gib} GiB is more than this project may ever have; its quota is {most} GiB.")
         return speeds.quote(speed, size_gib, self.settings)
@@ -99,10 +105,15 @@ class OpenstackProvider:
         if bought is not None:
             return bought
         answer = self.cloud().call(CINDER, "POST", "/volumes", self.create_request(token, spec, tags))
-        return self._volume(answer["volume"])
+        return self._volume(table(answer, "volume"))
 
     def attach(self, volume_id: VolumeId) -> None:
-        """Ask Nova; the device name it would answer with means nothing, the disk is found by its serial."""
+        """Ask Nova; the device name it would answer with means nothing, the disk is found by its serial.
+
+        Whose the volume is was seen before, as a rule: then this asks for nothing more.
+        """
+        if volume_id not in self._ours and self._own(volume_id) is None:
+            raise TransientError(f"{volume_id} is not known to Cinder (yet); it is looked at again.")
         try:
             body = {"volumeAttachment": {"volumeId": volume_id}}
             self.cloud().call(NOVA, "POST", self._attachments_path(), body)
@@ -113,6 +124,8 @@ class OpenstackProvider:
 
     def detach(self, volume_id: VolumeId) -> None:
         """Ask Nova, never by force. An attachment that Cinder keeps and Nova has forgotten is given back."""
+        if self._own(volume_id) is None:
+            return
         try:
             self.cloud().call(NOVA, "DELETE", f"{self._attachments_path()}/{quoted(volume_id)}")
         except ProviderError as error:
@@ -122,12 +135,8 @@ class OpenstackProvider:
 
     def delete(self, volume_id: VolumeId) -> None:
         """DELETE after a look that the volume carries this agent's metadata. Nothing is ever forced."""
-        shown = self._shown(volume_id)
-        if shown is None:
-            return
-        if (shown.get("metadata") or {}).get(volumes.OWNER_KEY) != self.who().server_id:
-            raise RefusedError(f"{volume_id} does not carry this agent's tag {volumes.OWNER_KEY}; it is not deleted.")
-        if shown.get("status") == "deleting":
+        shown = self._own(volume_id)
+        if shown is None or shown.get("status") == "deleting":
             return
         try:
             self.cloud().call(CINDER, "DELETE", f"/volumes/{quoted(volume_id)}")
@@ -137,7 +146,7 @@ class OpenstackProvider:
             self._judge_delete(volume_id, error)
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """The volume now, or None."""
+        """The volume now, or None; FOREIGN where its metadata do not name this server."""
         shown = self._shown(volume_id)
         return None if shown is None else self._volume(shown)
 
@@ -149,12 +158,15 @@ class OpenstackProvider:
 
     def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
         """Sets one key of the volume's metadata and leaves the others."""
+        if volume_id not in self._ours and self._own(volume_id) is None:
+            return _require_kept(volume_id, mark)
         body = {"metadata": {volumes.STATE_KEY: mark.value}}
         try:
             self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
         except ProviderError as error:
             if status_of(error) != 404:
                 raise
+            _require_kept(volume_id, mark)
 
     def close(self) -> None:
         """Drop connections and token; harmless when there are none."""
@@ -186,50 +198,17 @@ class OpenstackProvider:
         """Nova's record of this server. RefusedError when this project has no such server."""
         me = self.who().server_id
         try:
-            found: dict[str, Any] = self.cloud().call(NOVA, "GET", f"/servers/{quoted(me)}")["server"]
+            return table(self.cloud().call(NOVA, "GET", f"/servers/{quoted(me)}"), "server")
         except ProviderError as error:
             if status_of(error) != 404:
                 raise
             raise RefusedError(
                 f"The credential's project has no server {me}; use an application credential of this server's project."
             ) from error
-        return found
-
-    def types(self) -> list[speeds.Speed]:
-        """Every volume type whose bandwidth is known, or the one the settings name.
-
-        RefusedError when Cinder has no type of that name.
-        """
-        shown = self.shown_types()
-        specs = self._qos_specs(shown)
-        found = []
-        for row in shown:
-            name = str(row["name"])
-            if self.settings.volume_type in ("", name):
-                declared = self.settings.types.get(name, Declared())
-                speed = speeds.speed_of(name, declared, specs.get(str(row.get("qos_specs_id"))))
-                found += [speed] if speed is not None else []
-        return found
-
-    def shown_types(self) -> list[dict[str, Any]]:
-        """The volume types that Cinder shows this credential. RefusedError when the settings want another one."""
-        found: list[dict[str, Any]] = self.cloud().call(CINDER, "GET", "/types")["volume_types"]
-        names = sorted(str(row["name"]) for row in found)
-        if self.settings.volume_type and self.settings.volume_type not in names:
-            raise RefusedError(
-                f"Cinder shows no volume type {self.settings.volume_type}, only {', '.join(names) or 'none'}; "
-                "correct provider.openstack.volume_type."
-            )
-        return found
-
-    def limits(self) -> dict[str, Any]:
-        """Cinder's absolute limits of the project and what is used of them."""
-        found: dict[str, Any] = self.cloud().call(CINDER, "GET", "/limits")["limits"]["absolute"]
-        return found
 
     def create_request(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> dict[str, Any]:
         """The body of the volume's POST."""
-        speed, size_gib = speeds.choose(spec, self.types())
+        speed, size_gib = speeds.choose(spec, self.catalog.types())
         request: dict[str, Any] = {
             "name": volumes.name_of(token),
             "size": size_gib,
@@ -242,6 +221,7 @@ class OpenstackProvider:
                 volumes.BACKING_KEY: self._backing_uuid,
                 volumes.BANDWIDTH_KEY: f"{speed.at(size_gib):g}",
                 volumes.EXPIRES_KEY: volumes.expires(self._wall(), self.settings.lifetime_s),
+                volumes.STATE_KEY: VolumeMark.CLEAN.value,
             },
         }
         if self.settings.availability_zone:
@@ -253,12 +233,14 @@ class OpenstackProvider:
         # Cinder parses the filter as a Python literal
         query = {"metadata": repr(dict(metadata)), "limit": str(PAGE_SIZE), **filters}
         for _ in range(MAX_PAGES):
-            shown = self.cloud().call(CINDER, "GET", f"/volumes/detail?{urlencode(query)}").get("volumes") or []
+            shown = rows(self.cloud().call(CINDER, "GET", f"/volumes/detail?{urlencode(query)}"), "volumes")
             # A cloud whose operator took the filter away shows everything
-            yield from (row for row in shown if metadata.items() <= (row.get("metadata") or {}).items())
+            with read_as("volumes"):
+                found = [row for row in shown if metadata.items() <= (row.get("metadata") or {}).items()]
+            yield from found
             if len(shown) < PAGE_SIZE:
                 return
-            query["marker"] = str(shown[-1]["id"])
+            query["marker"] = str(shown[-1].get("id"))
         raise TransientError(f"The list of volumes went on beyond {MAX_PAGES} pages; it is asked again.")
 
     # --- inside --------------------------------------------------------------------------------------------
@@ -266,43 +248,52 @@ class OpenstackProvider:
     def _bought(self, token: str) -> Volume | None:
         """The oldest living volume of this token."""
         ours = {volumes.OWNER_KEY: self.who().server_id, volumes.CYCLE_KEY: token}
-        rows = [row for row in self.pages(ours, name=volumes.name_of(token)) if row.get("status") != "deleting"]
-        rows.sort(key=lambda row: (str(row.get("created_at")), str(row["id"])))
-        return self._volume(rows[0]) if rows else None
-
-    def _qos_specs(self, types: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The QoS specs by id; empty where this credential may not read them, which is the usual policy."""
-        if not any(row.get("qos_specs_id") for row in types):
-            return {}
-        try:
-            rows = self.cloud().call(CINDER, "GET", "/qos-specs")["qos_specs"]
-        except (AuthError, RefusedError) as error:
-            _log.info("QoS specs are not read: %s", error)
-            return {}
-        return {str(row["id"]): row for row in rows}
+        alive = [row for row in self.pages(ours, name=volumes.name_of(token)) if row.get("status") != "deleting"]
+        alive.sort(key=lambda row: (str(row.get("created_at")), str(row.get("id"))))
+        return self._volume(alive[0]) if alive else None
 
     def _shown(self, volume_id: VolumeId) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self.cloud().call(CINDER, "GET", f"/volumes/{quoted(volume_id)}")["volume"]
+            found = table(self.cloud().call(CINDER, "GET", f"/volumes/{quoted(volume_id)}"), "volume")
         except ProviderError as error:
             if status_of(error) == 404:
                 return None
             raise
+        if found.get("id") != volume_id:
+            raise TransientError(f"Cinder was asked for {volume_id} and showed another volume; it is asked again.")
         return found
+
+    def _own(self, volume_id: VolumeId) -> dict[str, Any] | None:
+        """The volume by a look of now. Raises NotOursError for one that does not carry this server's metadata."""
+        shown = self._shown(volume_id)
+        if shown is not None and not self._is_own(shown):
+            raise NotOursError(
+                f"{volume_id} does not carry this server's metadata {volumes.OWNER_KEY}; it was left alone."
+            )
+        return shown
+
+    def _is_own(self, shown: dict[str, Any]) -> bool:
+        with read_as("a volume"):
+            volume_id, labels = VolumeId(str(shown["id"])), shown.get("metadata") or {}
+            is_own: bool = labels.get(volumes.OWNER_KEY) == self.who().server_id
+        (self._ours.add if is_own else self._ours.discard)(volume_id)
+        return is_own
 
     def _volume(self, shown: dict[str, Any]) -> Volume:
         incomplete = volumes.is_taken(shown) and not shown.get("attachments")
-        records = self._records(str(shown["id"])) if incomplete else []
-        seen = volumes.volume_of(shown, self.who().server_id, records)
+        is_own = self._is_own(shown)
+        records = self._records(str(shown["id"])) if incomplete and is_own else []
+        with read_as("a volume"):
+            seen = volumes.volume_of(shown, self.who().server_id, records)
+        if not is_own:
+            return replace(seen, state=VolumeState.FOREIGN)
         # Shown as what it is to Nova, so that the agent asks for the detach again.
         return replace(seen, state=VolumeState.ATTACHED) if self._detaches.is_stuck(seen) else seen
 
     def _records(self, volume_id: str) -> list[dict[str, Any]]:
         """Cinder's attachment records of a volume, begun ones included."""
-        found: list[dict[str, Any]] = self.cloud().call(
-            CINDER, "GET", f"/attachments?{urlencode({'volume_id': volume_id})}"
-        )["attachments"]
-        return found
+        answer = self.cloud().call(CINDER, "GET", f"/attachments?{urlencode({'volume_id': volume_id})}")
+        return rows(answer, "attachments")
 
     def _attachments_path(self) -> str:
         return f"/servers/{quoted(self.who().server_id)}/os-volume_attachments"
@@ -355,8 +346,9 @@ class OpenstackProvider:
                 f"`openstack volume set --state available {volume_id}`."
             ) from error
         for record in mine:
-            _log.warning("%s: attachment %s is unknown to Nova and given back", volume_id, record["id"])
-            self.cloud().call(CINDER, "DELETE", f"/attachments/{quoted(str(record['id']))}")
+            record_id = str(record.get("id"))
+            _log.warning("%s: attachment %s is unknown to Nova and given back", volume_id, record_id)
+            self.cloud().call(CINDER, "DELETE", f"/attachments/{quoted(record_id)}")
 
     def _judge_delete(self, volume_id: VolumeId, error: ProviderError) -> None:
         shown = self._shown(volume_id)
@@ -373,6 +365,12 @@ class OpenstackProvider:
                 f"`openstack volume set --state error {volume_id}`, then it is deleted."
             ) from error
         raise error
+
+
+def _require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
+    """A volume that is gone needs no mark; but what is not seen may still become a cache."""
+    if mark is not VolumeMark.CLEAN:
+        raise TransientError(f"{volume_id} is not known to Cinder, so it is not marked {mark}; it is asked again.")
 
 
 def status_of(error: ProviderError) -> int:

@@ -89,6 +89,7 @@ def quote(speed: Speed, size_gib: int, settings: Settings) -> Quote:
         price_per_hour=(price or 0.0) * size_gib,
         minimum_s=settings.minimum_s,
         price_source=known if price is not None else f"no price is configured for volume type {speed.name}",
+        price_known=price is not None,
     )
 
 

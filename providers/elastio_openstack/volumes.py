@@ -15,7 +15,7 @@ CYCLE_KEY = "elastio:cycle"
 BACKING_KEY = "elastio:backing"
 BANDWIDTH_KEY = "elastio:bandwidth-mb-s"  # Cinder shows a volume's type, but to a tenant not what that is worth
 EXPIRES_KEY = "elastio:expires"
-STATE_KEY = "elastio:state"  # what a janitor may assume; none is "unknown", which counts as dirty
+STATE_KEY = "elastio:state"  # what a janitor may assume; born "clean", and whatever is not clean counts as dirty
 SERIAL_CHARACTERS = 20  # what virtio-blk has room for; Nova gives it the volume's id
 
 _STATES = {

@@ -19,6 +19,7 @@ from elastio.ports import MarksVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB
+from elastio_aws import identity
 from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.volumes import serial_of
 from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
@@ -48,8 +49,8 @@ class Cloud(Protocol):
     def settle(self) -> None:
         """Let everything that was begun come to its end; bounded."""
 
-    def foreign(self) -> VolumeId:
-        """A volume in the same account that somebody else bought."""
+    def foreign(self, token: str = "") -> VolumeId:
+        """A volume in the same account that another machine has bought, with this token."""
 
     def serial(self, volume_id: VolumeId) -> Serial:
         """What the guest shows of this volume's disk."""
@@ -78,13 +79,15 @@ class Ec2Cloud:
     def settle(self) -> None:
         self.endpoint.settle(SETTLE_S)
 
-    def foreign(self) -> VolumeId:
-        other = self.endpoint.add_instance(None, "m7i.4xlarge")
-        tags = {"elastio:owner": f"arn:aws:ec2:us-east-1:123456789012:instance/{other}"}
-        row = self.endpoint.add_volume(other, size_gib=1, tags=tags)
-        self.endpoint.terminate_instance(other)
+    def foreign(self, token: str = "") -> VolumeId:
+        volume = self.clone().create(token or "token-of-another", self.spec, {})
         self.settle()
-        return VolumeId(row.id)
+        return volume.id
+
+    def clone(self) -> AwsProvider:
+        """The provider of one more instance of the same image."""
+        other = self.endpoint.add_instance(None, "m7i.4xlarge")
+        return self.open(metadata_url=self.endpoint.imds_url(other))
 
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
@@ -121,8 +124,8 @@ class SimCloud:
             self.provider.tick()
         self.provider.clock.advance(10.0)  # beyond the lag of describing
 
-    def foreign(self) -> VolumeId:
-        return self.provider.add_foreign_volume()
+    def foreign(self, token: str = "") -> VolumeId:
+        return self.provider.add_foreign_volume(token=token)
 
     def serial(self, volume_id: VolumeId) -> Serial:
         return Serial(volume_id.replace("-", "")[:20])
@@ -156,6 +159,7 @@ def ec2_cloud(tmp_path: Path, sdk_cache: Path, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.delenv(name)
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setattr(identity, "ASSET_TAG", tmp_path / "none")  # these may run on an instance of EC2
     opened: list[AwsProvider] = []
     with Ec2Endpoint(tmp_path / "volumes", latency_scale=0.02, rate_limits=False) as endpoint:
         instance_id = endpoint.add_instance(None, "m7i.4xlarge")
@@ -235,8 +239,8 @@ class ShelfCloud:
     def settle(self) -> None:
         self.shelf.settle()
 
-    def foreign(self) -> VolumeId:
-        row = self.shelf.make("other", 1, {"elastio:owner": "box-2"}, 0.0)
+    def foreign(self, token: str = "") -> VolumeId:
+        row = self.shelf.make(token or "other", 1, {"elastio:owner": "box-2"}, 0.0)
         self.shelf.settle()
         return VolumeId(row["name"])
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import QuotaError, RefusedError, TransientError
-from elastio.model import VolumeState
+from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
+from elastio.model import VolumeMark, VolumeState
 from elastio.units import GIB
+from elastio_aws import checks
+from elastio_aws.devices import NAMES
 from elastio_aws.provider import AwsProvider
 from elastio_testbed.ec2 import Fault, FaultKind, Quota, Scale
+from elastio_testbed.ec2.limits import refuse_device
 
 CALL_FAULTS = (FaultKind.THROTTLE, FaultKind.HTTP, FaultKind.DROP_BEFORE, FaultKind.DROP_AFTER)
 MAX_STEPS = 400
@@ -71,7 +74,8 @@ def test_answer_lost_to_the_sdk_is_asked_again_unseen(ec2_cloud: Any, action: st
 def test_volume_at_another_instance_is_left_there(ec2_cloud: Any) -> None:
     volume = _available(ec2_cloud)
     other = ec2_cloud.endpoint.add_instance(None, "m7i.4xlarge")
-    ec2_cloud.open(instance_id=other).attach(volume.id)
+    by_hand = {"VolumeId": volume.id, "InstanceId": other, "Device": "/dev/sdf"}
+    ec2_cloud.provider.ec2().call("attach_volume", **by_hand)
     ec2_cloud.settle()
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ELSEWHERE
     with pytest.raises(RefusedError, match="another instance"):
@@ -81,6 +85,94 @@ def test_volume_at_another_instance_is_left_there(ec2_cloud: Any) -> None:
         ec2_cloud.provider.delete(volume.id)
     ec2_cloud.settle()
     assert ec2_cloud.endpoint.volume(volume.id).instance_id == other
+
+
+def test_machines_of_one_image_never_share_a_volume(ec2_cloud: Any) -> None:
+    """Both decide in the same millisecond, and no policy stands between them."""
+    first, second = ec2_cloud.provider, ec2_cloud.clone()
+    volume = _available(ec2_cloud)
+    with pytest.raises(RefusedError):
+        second.create("token-1", ec2_cloud.spec, {})
+    first.attach(volume.id)
+    ec2_cloud.settle()
+    assert second.describe(volume.id).state is VolumeState.FOREIGN
+    assert second.list_owned() == ()
+    for call in (second.attach, second.detach, second.delete):
+        with pytest.raises(NotOursError):
+            call(volume.id)
+    ec2_cloud.settle()
+    assert first.describe(volume.id).state is VolumeState.ATTACHED
+    assert second.create("token-2", ec2_cloud.spec, {}).id != volume.id
+
+
+def test_attach_asks_nothing_more_once_the_owner_was_seen(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+
+    def asked() -> list[object]:
+        return [entry.detail["action"] for entry in ec2_cloud.endpoint.log.calls()]
+
+    before = len(asked())
+    ec2_cloud.provider.attach(volume.id)
+    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    assert asked()[before:] == ["AttachVolume", "CreateTags"]
+    restarted = ec2_cloud.open()
+    restarted.attach(volume.id)
+    assert "DescribeVolumes" in asked()[before + 2 :]
+
+
+def test_every_device_name_that_is_proposed_is_listed_by_ec2() -> None:
+    assert [name for name in NAMES if refuse_device(name)] == []
+
+
+def test_xen_instance_buys_nothing(ec2_cloud: Any) -> None:
+    """Its kernel shows no serial: each boost would pay for a volume that is never found."""
+    old = ec2_cloud.endpoint.add_instance(None, "t2.large")
+    with pytest.raises(RefusedError):
+        ec2_cloud.open(metadata_url=ec2_cloud.endpoint.imds_url(old)).quote(ec2_cloud.spec)
+    assert ec2_cloud.paid() == set()
+
+
+def test_volume_that_vanishes_for_want_of_its_key_is_told_apart(ec2_cloud: Any) -> None:
+    """The account encrypts by default with a key of its own, which nothing in the configuration says."""
+    provider = ec2_cloud.provider
+    ec2_cloud.endpoint.encrypt_by_default("alias/ours", usable=False)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.SLOW, "CreateVolume", seconds=5.0)])
+    volume = provider.create("token-1", ec2_cloud.spec, {})
+    ec2_cloud.endpoint.settle(30.0, "visible")
+    assert provider.describe(volume.id).state is VolumeState.CREATING
+    ec2_cloud.settle()
+    with pytest.raises(RefusedError, match=r"alias/ours.*kms:CreateGrant"):
+        provider.describe(volume.id)
+    assert provider.describe(volume.id) is None
+    assert "alias/ours" in {name: text for name, _, text in checks.run(provider)}["AWS encryption"]
+
+
+def test_mark_on_a_volume_that_is_too_young_to_be_seen_is_not_taken_for_kept(ec2_cloud: Any) -> None:
+    volume = _available(ec2_cloud)
+    ec2_cloud.endpoint.faults.replace([Fault(FaultKind.ERROR, "CreateTags", code="InvalidVolume.NotFound")])
+    with pytest.raises(TransientError):
+        ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.CLEAN
+    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.DIRTY
+
+
+def test_what_is_marked_dirty_is_not_taken_away_under_the_shipped_policy(ec2_cloud: Any) -> None:
+    ec2_cloud.endpoint.guards_dirty = True
+    provider, volume = ec2_cloud.provider, _available(ec2_cloud)
+    provider.attach(volume.id)
+    ec2_cloud.settle()
+    provider.mark(volume.id, VolumeMark.DIRTY)
+    with pytest.raises(AuthError):
+        provider.detach(volume.id)
+    with pytest.raises(AuthError):
+        provider.delete(volume.id)
+    provider.mark(volume.id, VolumeMark.CLEAN)
+    provider.detach(volume.id)
+    ec2_cloud.settle()
+    provider.delete(volume.id)
+    ec2_cloud.settle()
+    assert ec2_cloud.paid() == set()
 
 
 def test_device_name_in_use_leads_to_another(ec2_cloud: Any) -> None:
@@ -188,3 +280,10 @@ def test_an_interruption_of_a_spot_instance_is_noticed(action: str, ec2_cloud: A
     assert notice is not None
     assert notice.action == action
     assert before + 118 <= notice.at_wall <= time.time() + 120
+
+
+def test_maintenance_that_is_near_is_noticed(ec2_cloud: Any) -> None:
+    ec2_cloud.endpoint.schedule_maintenance(ec2_cloud.instance_id, "instance-stop", in_s=600.0)
+    notice = ec2_cloud.provider.notice()
+    assert notice is not None
+    assert notice.action == "stop"

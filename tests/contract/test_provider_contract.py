@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import AuthError, ProviderError, QuotaError, RefusedError, TransientError
+from elastio.errors import AuthError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
 from elastio.model import Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.ports import MarksVolumes, TellsNotices
 from elastio.units import GIB
@@ -246,12 +246,36 @@ def test_list_shows_ours_in_every_state_and_nothing_else(cloud: Any) -> None:
     assert foreign in cloud.paid()
 
 
-def test_foreign_volume_is_not_deleted(cloud: Any) -> None:
+@pytest.mark.parametrize("call", ["attach", "detach", "delete"])
+def test_foreign_volume_is_left_alone(cloud: Any, call: str) -> None:
     foreign = cloud.foreign()
-    with pytest.raises(RefusedError, match="tag"):
-        cloud.provider.delete(foreign)
+    assert _state(cloud, foreign) is VolumeState.FOREIGN
+    with pytest.raises(NotOursError):
+        _call(cloud, call, foreign)
     cloud.settle()
+    assert _state(cloud, foreign) is VolumeState.FOREIGN
     assert foreign in cloud.paid()
+
+
+def test_foreign_volume_is_not_marked(marking_cloud: Any) -> None:
+    provider, foreign = marking_cloud.provider, marking_cloud.foreign()
+    born = provider.describe(foreign)
+    with pytest.raises(NotOursError):
+        provider.mark(foreign, VolumeMark.DIRTY)
+    assert provider.describe(foreign) == born
+
+
+def test_token_of_another_machine_hands_nothing_over(cloud: Any) -> None:
+    """Machines of one image may choose one token in the same millisecond."""
+    foreign = cloud.foreign("token-1")
+    try:
+        bought = {cloud.provider.create("token-1", cloud.spec, {}).id}
+    except RefusedError:
+        bought = set()
+    assert foreign not in bought
+    cloud.settle()
+    assert {volume.id for volume in cloud.provider.list_owned()} == bought
+    assert cloud.paid() == {foreign} | bought
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -282,10 +306,10 @@ def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: t
 # --- what a provider may do besides ------------------------------------------------------------------------
 
 
-def test_a_volume_is_born_with_an_unknown_mark_and_shows_a_later_one(marking_cloud: Any) -> None:
+def test_a_volume_is_born_clean_and_shows_a_later_mark(marking_cloud: Any) -> None:
     provider = marking_cloud.provider
     volume = _bought(marking_cloud)
-    assert volume.mark is VolumeMark.UNKNOWN
+    assert volume.mark is VolumeMark.CLEAN
     for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
         provider.mark(volume.id, mark)
         marking_cloud.settle()
@@ -298,6 +322,12 @@ def test_a_volume_is_born_with_an_unknown_mark_and_shows_a_later_one(marking_clo
 def test_a_mark_on_what_does_not_exist_is_no_error(marking_cloud: Any) -> None:
     marking_cloud.provider.mark(UNKNOWN, VolumeMark.CLEAN)
     assert marking_cloud.provider.list_owned() == ()
+
+
+def test_a_dirty_mark_that_is_not_kept_is_an_error(marking_cloud: Any) -> None:
+    """A cache is attached as soon as the mark was acknowledged."""
+    with pytest.raises(TransientError):
+        marking_cloud.provider.mark(UNKNOWN, VolumeMark.DIRTY)
 
 
 def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:

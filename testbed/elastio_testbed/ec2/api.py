@@ -45,14 +45,16 @@ class LabResponse(EC2Response):
         self._only_in_region()
         if self._get_param("SnapshotId"):
             raise ApiError("UnsupportedOperation", "The laboratory has no snapshots to make volumes from.")
+        encrypted = bool(self._get_param("Encrypted", False)) or self._world.encrypts
         wanted = volumes.NewVolume(
             size_gib=int(self._need("Size")),
             zone=self._need("AvailabilityZone"),
             volume_type=self._get_param("VolumeType") or "gp2",
             iops=self._get_param("Iops"),
             throughput_mib_s=self._get_param("Throughput"),
-            encrypted=bool(self._get_param("Encrypted", False)),
+            encrypted=encrypted,
             tags=self._parse_tag_specification().get("volume", {}),
+            kms_key_id=(self._get_param("KmsKeyId") or self._world.default_key) if encrypted else None,
         )
         volumes.check_new(self._world, wanted)
         self.error_on_dryrun()
@@ -61,6 +63,18 @@ class LabResponse(EC2Response):
             raise ApiError("InvalidParameterValue", "A client token has at most 64 ASCII characters.")
         volume = volumes.create(self._world, wanted, token, volumes.digest_of(self.params))
         return ActionResult(api_volume(volume))
+
+    def get_ebs_encryption_by_default(self) -> ActionResult:
+        """GetEbsEncryptionByDefault."""
+        self._only_in_region()
+        self.error_on_dryrun()
+        return ActionResult({"EbsEncryptionByDefault": self._world.encrypts})
+
+    def get_ebs_default_kms_key_id(self) -> ActionResult:
+        """GetEbsDefaultKmsKeyId, which moto does not have."""
+        self._only_in_region()
+        self.error_on_dryrun()
+        return ActionResult({"KmsKeyId": self._world.default_key})
 
     def describe_volumes(self) -> ActionResult:
         """DescribeVolumes, with filters and paging."""
@@ -91,6 +105,7 @@ class LabResponse(EC2Response):
         """DetachVolume. `Force` is one more try: the laboratory never pulls a disk from a living guest."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
+        volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         instance_id, device = self._get_param("InstanceId"), self._get_param("Device")
         return ActionResult(api_attachment(attachments.detach(self._world, volume, instance_id, device)))
@@ -99,6 +114,7 @@ class LabResponse(EC2Response):
         """DeleteVolume."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
+        volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         volumes.delete(self._world, volume)
         return EmptyResult()

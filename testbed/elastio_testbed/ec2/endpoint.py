@@ -15,7 +15,7 @@ from elastio_testbed.ec2.buckets import RateBuckets
 from elastio_testbed.ec2.control import Control
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.ec2.front import Front
-from elastio_testbed.ec2.imds import Imds, spot_notice
+from elastio_testbed.ec2.imds import Imds, scheduled_event, spot_notice
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
@@ -35,7 +35,7 @@ class Ec2Endpoint:
     `folder`: where the sparse files of the volumes go (made if missing; files of volumes that still exist are
     left there). `port` 0 takes a free one. `latency_scale` multiplies every life-cycle delay. `rate_limits`:
     whether EC2's token buckets are in force. Settable while it runs: `faults`, `latency`, `buckets`, `quota`,
-    `unplug_timeout_s`, `busy_retry_s`.
+    `unplug_timeout_s`, `busy_retry_s`, `guards_dirty`.
     """
 
     def __init__(
@@ -144,6 +144,18 @@ class Ec2Endpoint:
         self._world.unplug_timeout_s = seconds
 
     @property
+    def guards_dirty(self) -> bool:
+        """Whether detach and delete of what is marked dirty are not authorized, as by the `Deny` of the shipped policy.
+
+        It is all of IAM that there is here, and holds for every caller.
+        """
+        return self._world.guards_dirty
+
+    @guards_dirty.setter
+    def guards_dirty(self, guards: bool) -> None:
+        self._world.guards_dirty = guards
+
+    @property
     def busy_retry_s(self) -> float:
         """How often a guest that has not let go of a disk is asked again."""
         return self._world.busy_retry_s
@@ -211,6 +223,19 @@ class Ec2Endpoint:
         with self._world.lock:
             self._instance(instance_id)
             self._world.spot_notices[instance_id] = spot_notice(action, in_s)
+
+    def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
+        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises ValueError for an unknown instance."""
+        with self._world.lock:
+            self._instance(instance_id)
+            self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
+
+    def encrypt_by_default(self, key_id: str, *, usable: bool = True) -> None:
+        """The account encrypts every new volume in the region with this key; one that is not usable makes it vanish."""
+        with self._world.lock:
+            if not usable:
+                self._world.unusable_keys.add(key_id)
+            self._world.encrypts, self._world.default_key = True, key_id
 
     def add_volume(
         self,

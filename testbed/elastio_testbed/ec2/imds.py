@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 from moto.ec2.models.instances import Instance
 from werkzeug.wrappers import Request, Response
@@ -89,6 +90,7 @@ class Imds:
             "latest/meta-data/placement/availability-zone": zone,
             "latest/meta-data/iam/security-credentials": ROLE,
             f"latest/meta-data/iam/security-credentials/{ROLE}": json.dumps(_credentials(instance.id)),
+            "latest/meta-data/events/maintenance/scheduled": json.dumps(self._world.maintenance.get(instance.id, [])),
             "latest/dynamic/instance-identity/document": json.dumps(document),
         }
         notice = self._world.spot_notices.get(instance.id)
@@ -102,6 +104,17 @@ def spot_notice(action: str, in_s: float) -> dict[str, str]:
     if action not in ("terminate", "stop", "hibernate"):
         raise ValueError(f"a spot action is terminate, stop or hibernate, got {action!r}")
     return {"action": action, "time": _iso(in_s)}
+
+
+def scheduled_event(code: str, in_s: float) -> dict[str, str]:
+    """An event as IMDS lists it (EC2 user guide, "Scheduled events for your instances")."""
+    return {
+        "Code": code,
+        "Description": "The instance is running on degraded hardware",
+        "EventId": "instance-event-0d59937288b749b32",
+        "NotBefore": format_datetime(datetime.now(UTC) + timedelta(seconds=in_s), usegmt=True).partition(", ")[2],
+        "State": "active",
+    }
 
 
 def _running(world: World, instance_id: str) -> Instance | None:

@@ -12,7 +12,8 @@ from elastio_testbed.ec2.store import LabVolume
 _GP3_RANGES = {"Size": (1, 65_536), "Iops": (3_000, 80_000), "Throughput": (125, 2_000)}
 _GP3_IOPS_PER_GIB = 500
 _GP3_IOPS_PER_MIB_S = 4  # 0.25 MiB/s per IOPS
-_DEVICE_NAME = re.compile(r"/dev/(sd|xvd)[a-z]{1,2}[0-9]{0,2}")
+# HVM instances, EC2 user guide, "Device names for volumes on Amazon EC2 instances"; nothing that is not listed there.
+_DEVICE_NAME = re.compile(r"/dev/(sd[a-z]|sda1|xvda|xvd[a-d][a-x]|xvd[e-z])")
 # EbsInfo.MaximumEbsAttachments where the instance type is not known.
 _DEFAULT_ATTACHMENTS = 27
 # MiB/s that a volume without a Throughput of its own gives at most (EBS user guide, volume types).

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from elastio_testbed.ec2.faults import Fault, FaultKind
 from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota, volume_mib_s
@@ -33,6 +34,7 @@ class NewVolume:
     throughput_mib_s: int | None
     encrypted: bool
     tags: Mapping[str, str]
+    kms_key_id: str | None = None
 
 
 def raise_if(refusal: Refusal | None) -> None:
@@ -80,9 +82,12 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
+    # EC2 looks into the key after it has answered, and gives no reason.
+    vanishing = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
     world.steps.later(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
     delay_s = world.latency.draw("create") + slowness_s(world, "CreateVolume")
-    world.steps.later(delay_s, "create", lambda: _finish_create(world, volume, failing))
+    finish = _finish_delete if vanishing else partial(_finish_create, failing=failing)
+    world.steps.later(delay_s, "create", lambda: finish(world, volume))
     return volume
 
 
@@ -98,6 +103,7 @@ def make(world: World, wanted: NewVolume) -> LabVolume:
         iops=wanted.iops,
         throughput=throughput,
         encrypted=wanted.encrypted,
+        kms_key_id=wanted.kms_key_id,
     )
     volume.add_tags(dict(wanted.tags))
     return volume
@@ -138,6 +144,12 @@ def _finish_create(world: World, volume: LabVolume, failing: bool) -> None:
     finally:
         with world.changing(volume):
             volume.phase = Phase.ERROR if failing else Phase.AVAILABLE
+
+
+def authorize_taking(world: World, volume: LabVolume) -> None:
+    """Raises ApiError where the shipped policy denies to detach or delete this volume."""
+    if world.guards_dirty and volume.tag_map.get("elastio:state") == "dirty":
+        raise ApiError("UnauthorizedOperation", "You are not authorized to perform this operation: explicit deny.")
 
 
 def delete(world: World, volume: LabVolume) -> None:

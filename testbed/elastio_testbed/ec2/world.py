@@ -47,6 +47,14 @@ class World:
     busy_retry_s: float = 2.0
     # Client token -> (digest of the parameters, volume id).
     tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
+    # Whether the one `Deny` of the shipped policy holds, for everybody: what is marked dirty is not taken away.
+    guards_dirty: bool = False
+    # Whether the account encrypts by default: moto keeps this for all endpoints of the process together.
+    encrypts: bool = False
+    # The key of volumes that name none: AWS's own, unless the account has chosen another.
+    default_key: str = "alias/aws/ebs"
+    unusable_keys: set[str] = field(default_factory=set)
+    maintenance: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     spot_notices: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -180,8 +180,8 @@ class OpenstackCloud:
             content.set_quota(self._tenant.admin, content.QUOTA)
             self._tenant.settle()
 
-    def foreign(self) -> VolumeId:
-        return VolumeId(self._noted(_stranger))
+    def foreign(self, token: str = "") -> VolumeId:
+        return VolumeId(self._noted(lambda tenant: _stranger(tenant, token)))
 
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
@@ -295,9 +295,10 @@ def _clouds(kind: str, auth: Mapping[str, str]) -> str:
     return str(yaml.safe_dump({"clouds": {"lab": entry}}))
 
 
-def _stranger(tenant: Tenant) -> str:
+def _stranger(tenant: Tenant, token: str) -> str:
     """A volume in the same project that belongs to another server's agent."""
-    body = {"volume": {"size": 1, "volume_type": "slow", "name": "foreign", "metadata": {"elastio:owner": "other"}}}
+    labels = {"elastio:owner": "other", "elastio:cycle": token}
+    body = {"volume": {"size": 1, "volume_type": "slow", "name": f"elastio-{token}", "metadata": labels}}
     volume_id: str = tenant.cloud.block_storage.post("/volumes", json=body).json()["volume"]["id"]
     tenant.settle()
     return volume_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elastio.actions import (
@@ -25,9 +27,12 @@ from elastio.actions import (
 )
 from elastio.errors import ConfigError
 from elastio.executor import Executor, lost, timeout_of
-from elastio.model import Bought, CacheMode, CacheSetUuid, HostView, Serial, Volume, VolumeSpec, VolumeState
+from elastio.model import Bought, CacheMode, CacheSetUuid, HostView, Quote, Serial, Volume, VolumeSpec, VolumeState
 from elastio.ports import VolumeProvider
+from elastio.sim.clock import SimClock
+from elastio.sim.cloud import Shelf
 from elastio.sim.faults import FaultPlan
+from elastio.sim.provider import SimAccount, SimProvider
 from elastio.sim.world import SimWorld
 from elastio.units import GIB
 
@@ -158,6 +163,23 @@ def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
     assert outcome.verdict is Verdict.REFUSED
     assert "the smallest volume that serves is 2.0 GiB, above the cap of 1.0 GiB" in outcome.error
     assert machine.world.volumes_left() == 0
+
+
+class Unpriced(SimProvider):
+    """A region for which nobody knows a price."""
+
+    def quote(self, spec: VolumeSpec) -> Quote:
+        return replace(super().quote(spec), price_per_hour=0.0, price_known=False)
+
+
+@pytest.mark.parametrize(("needs_price", "verdict"), [(True, Verdict.REFUSED), (False, Verdict.DONE)])
+def test_nothing_is_bought_without_a_price_under_a_cap_in_currency(
+    machine: Machine, needs_price: bool, verdict: Verdict
+) -> None:
+    provider = Unpriced(SimClock(), SimAccount("uuid"), Shelf())
+    executor = Executor(machine.world.host, lambda: provider)
+    assert executor.run(CreateVolume("token-1", SPEC, 4 * GIB, needs_price)).verdict is verdict
+    assert bool(provider.existing()) is not needs_price
 
 
 # --- nothing leaves that may hold data ---------------------------------------------------------------------

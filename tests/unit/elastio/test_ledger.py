@@ -74,6 +74,11 @@ def test_row_follows_the_life_of_a_cycle(ledger: Ledger) -> None:
     assert (row.device_uuid, row.volume_id, row.trigger, row.is_open) == ("dev", "vol-1", "load", False)
 
 
+def test_price_that_nobody_knows_is_not_free(ledger: Ledger) -> None:
+    ledger.record(BOUGHT, replace(QUOTE, price_per_hour=0.0, price_known=False), BOOT)
+    assert only(ledger).price_per_hour is None
+
+
 def test_replay_after_a_crash_ends_in_the_same_row(ledger: Ledger) -> None:
     for cycle in (DECIDED, BOUGHT, BOOSTED, CLOSED):
         ledger.record(cycle, QUOTE, BOOT)

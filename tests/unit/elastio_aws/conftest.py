@@ -19,6 +19,7 @@ import botocore.session
 from botocore.awsrequest import AWSResponse
 from moto.server import ThreadedMotoServer
 
+from elastio_aws import identity
 from elastio_aws.provider import AwsProvider, open_provider
 
 REGION = "us-east-1"
@@ -39,6 +40,7 @@ def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             patch.delenv(name)
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        patch.setattr(identity, "ASSET_TAG", Path(nothing))  # these may run on an instance of EC2
         patch.setenv("AWS_CONFIG_FILE", nothing)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", nothing)
         yield

@@ -7,6 +7,7 @@ import pytest
 from elastio.model import VolumeSpec
 from elastio.units import GIB
 from elastio_aws import checks
+from elastio_aws.devices import NAMES
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 
@@ -18,7 +19,7 @@ def _by_name(results: list[checks.Check]) -> dict[str, tuple[bool, str]]:
 def test_all_is_well_and_nothing_was_bought(open_aws: Any) -> None:
     provider = open_aws()
     results = checks.run(provider, SPEC)
-    assert [ok for _, ok, _ in results] == [True] * 6
+    assert [ok for _, ok, _ in results] == [True] * 9
     assert provider.list_owned() == ()
     assert "before the first volume" in _by_name(results)["AWS attach"][1]
     assert "625 MB/s" in _by_name(results)["AWS bandwidth"][1]
@@ -36,7 +37,10 @@ def test_attach_is_tried_on_an_own_volume(open_aws: Any, answer: Any) -> None:
     assert "DryRun" in calls[0]
 
 
-@pytest.mark.parametrize(("operation", "name"), [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach")])
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS mark")],
+)
 def test_missing_permission_is_found(open_aws: Any, answer: Any, operation: str, name: str) -> None:
     provider = open_aws()
     provider.create(f"token-{operation}", SPEC, {})
@@ -82,3 +86,27 @@ def test_full_instance_is_found(open_aws: Any, sdk: Any, instance_id: str, monke
     provider.ec2().client().meta.events.register("before-call.ec2.DescribeInstanceTypes", lambda **_: answered)
     results = _by_name(checks.run(provider, SPEC))
     assert results["AWS attachments"] == (False, "1 of at most 1 volumes are attached; detach one of them.")
+
+
+def test_device_name_of_the_dry_run_is_one_that_ec2_lists(open_aws: Any, answer: Any) -> None:
+    provider = open_aws()
+    provider.create("token-listed", SPEC, {})
+    calls = answer(provider, "AttachVolume", 412, "DryRunOperation")
+    checks.run(provider, SPEC)
+    assert any(name.rpartition("/")[2] in calls[0] for name in NAMES)
+
+
+@pytest.mark.parametrize(("zone", "is_odd"), [("us-east-1-bos-1a", True), ("us-east-1a", False)])
+def test_local_zone_is_pointed_out(open_aws: Any, zone: str, is_odd: bool) -> None:
+    ok, text = _by_name(checks.run(open_aws(availability_zone=zone), SPEC))["AWS place"]
+    assert ok
+    assert ("no ordinary availability zone" in text) is is_odd
+
+
+def test_proxy_that_would_be_asked_for_credentials_is_pointed_out(open_aws: Any, monkeypatch: Any) -> None:
+    provider = open_aws()
+    provider.ec2().client()  # made without the proxy: it would be asked for what moto answers here
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert "NO_PROXY" in _by_name(checks.run(provider, SPEC))["AWS place"][1]
+    monkeypatch.setenv("NO_PROXY", "localhost,169.254.169.254")
+    assert "NO_PROXY" not in _by_name(checks.run(provider, SPEC))["AWS place"][1]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import ConfigError
+from elastio.errors import ConfigError, TransientError
 from elastio.janitor import sweep
 from elastio.model import VolumeId, VolumeMark, VolumeSpec
 from elastio.units import GIB
@@ -32,10 +32,11 @@ def raw_mark(sdk: Any, volume_id: str) -> str:
     return str(next(t["Value"] for t in tags if t["Key"] == "elastio:state"))
 
 
-def test_a_volume_is_born_unknown_and_marked_later(open_aws: Open, sdk: Any) -> None:
+def test_a_volume_is_born_clean_and_marked_later(open_aws: Open, sdk: Any) -> None:
     provider = open_aws()
     bought = provider.create("marked-1", SPEC, {})
-    assert bought.mark is VolumeMark.UNKNOWN
+    assert bought.mark is VolumeMark.CLEAN
+    assert raw_mark(sdk, bought.id) == VolumeMark.CLEAN
     for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
         provider.mark(bought.id, mark)
         assert raw_mark(sdk, bought.id) == mark
@@ -67,19 +68,22 @@ def test_the_fleet_shows_volumes_as_their_tags_tell(open_aws: Open, fleet: AwsFl
     assert shown.expires_wall % 3600 == 0
 
 
-def test_only_marked_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
+def test_only_clean_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
+    """A machine that died between the purchase and the first dirty byte leaves nothing that is paid for ever."""
     provider = open_aws()
-    clean, unknown, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(3))
+    never_used, dirty, odd, unmarked, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(5))
     foreign = sdk.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
-    for volume_id in (clean, used):
-        provider.mark(volume_id, VolumeMark.CLEAN)
+    provider.mark(dirty, VolumeMark.DIRTY)
+    sdk.create_tags(Resources=[odd], Tags=[{"Key": "elastio:state", "Value": "washed"}])
+    sdk.delete_tags(Resources=[unmarked], Tags=[{"Key": "elastio:state"}])
     provider.attach(used)
     judged = {v.volume.id: v.outcome for v in sweep(fleet, FAR, dry_run=False)}
-    assert (judged[clean], judged[unknown], judged[used]) == ("deleted", "kept", "kept")
+    kept = (dirty, odd, unmarked, used)
+    assert [judged[volume_id] for volume_id in (never_used, *kept)] == ["deleted", *["kept"] * 4]
     assert foreign not in judged
-    assert fleet.volume(clean) is None
-    fleet.delete(clean)
-    assert {unknown, used, foreign} <= {v["VolumeId"] for v in sdk.describe_volumes()["Volumes"]}
+    assert fleet.volume(never_used) is None
+    fleet.delete(never_used)
+    assert {*kept, foreign} <= {v["VolumeId"] for v in sdk.describe_volumes()["Volumes"]}
 
 
 def test_an_expiry_that_cannot_be_read_is_none() -> None:
@@ -94,3 +98,18 @@ def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> N
         open_fleet({})
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     open_fleet({}).close()
+
+
+@pytest.mark.parametrize("shown", [{"VolumeId": "vol-2"}, {"State": "available"}])
+def test_another_volume_than_the_one_asked_for_is_not_judged(fleet: AwsFleet, shown: dict[str, str]) -> None:
+    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [shown]})
+    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    with pytest.raises(TransientError):
+        fleet.volume(VolumeId("vol-1"))
+
+
+def test_volume_without_an_id_is_not_judged(fleet: AwsFleet) -> None:
+    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [{"State": "available"}]})
+    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    with pytest.raises(TransientError):
+        list(fleet.volumes())

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import RefusedError, TransientError
+from elastio.errors import ConfigError, RefusedError, TransientError
+from elastio_aws import identity
 from elastio_aws.identity import Who, detect, who
 from elastio_aws.metadata import identity_document
 from elastio_aws.settings import parse
@@ -32,8 +33,39 @@ def test_document_is_asked_with_a_session_token(metadata_service: Any) -> None:
 
 
 def test_settings_win_over_the_document(metadata_service: Any) -> None:
-    me = _who(metadata_service, instance_id="i-1", region="us-east-2")
-    assert (me.instance_id, me.region, me.zone) == ("i-1", "us-east-2", "eu-west-1b")
+    me = _who(metadata_service, instance_id="i-0123456789abcdef0", region="us-east-2")
+    assert (me.instance_id, me.region, me.zone) == ("i-0123456789abcdef0", "us-east-2", "eu-west-1b")
+
+
+def test_an_instance_that_the_document_contradicts_is_refused(metadata_service: Any) -> None:
+    with pytest.raises(ConfigError):
+        _who(metadata_service, instance_id="i-0aaaaaaaaaaaaaaaa")
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_refused"),
+    [
+        ("i-0bbbbbbbbbbbbbbbb", True),
+        ("i-0aaaaaaaaaaaaaaaa", False),
+        ("Not Specified", False),  # QEMU, and bare metal of others
+        (None, False),
+    ],
+)
+def test_an_instance_that_the_firmware_contradicts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str | None, is_refused: bool
+) -> None:
+    """A disk that is copied into an image takes a configured id along, and with it the other's volumes."""
+    tag = tmp_path / "board_asset_tag"
+    if shown is not None:
+        tag.write_text(f"{shown}\n", encoding="ascii")
+    monkeypatch.setattr(identity, "ASSET_TAG", tag)
+    place = {"region": "us-east-1", "availability_zone": "us-east-1a", "account_id": "123456789012"}
+    settings = parse({**place, "instance_id": "i-0aaaaaaaaaaaaaaaa"}, {})
+    if is_refused:
+        with pytest.raises(ConfigError):
+            who(settings)
+    else:
+        assert who(settings).instance_id == "i-0aaaaaaaaaaaaaaaa"
 
 
 def test_metadata_service_is_not_asked_when_all_is_set() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from elastio.errors import RefusedError, TransientError
 from elastio.model import Notice
-from elastio_aws.notices import RENEW_S, NoticeReader, parse
+from elastio_aws.notices import MAINTENANCE_LEAD_S, RENEW_S, NoticeReader, parse, parse_scheduled
 
 from .conftest import Metadata
 
@@ -29,10 +31,47 @@ def test_a_notice_is_what_happens_and_when(metadata_service: Metadata) -> None:
 
 
 def test_not_found_means_no_notice_and_costs_one_request(metadata_service: Metadata) -> None:
-    metadata_service.statuses = [200, 404, 404, 404]
+    metadata_service.statuses = [200, 404, 404, 404, 404]
     reader = NoticeReader(metadata_service.url, Seconds())
     assert [reader.read() for _ in range(3)] == [None, None, None]
-    assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "GET", "GET"]
+    asked = [path.rpartition("/meta-data/")[2] for _, path, _ in metadata_service.seen]
+    spot, maintenance = "spot/instance-action", "events/maintenance/scheduled"
+    assert asked[1:] == [spot, maintenance, spot, spot]
+
+
+def test_a_silent_service_is_asked_once_a_look(metadata_service: Metadata) -> None:
+    """The look shares its lane with purchases."""
+    metadata_service.statuses = [500, 500]
+    with pytest.raises(TransientError):
+        NoticeReader(metadata_service.url).read()
+    assert len(metadata_service.seen) == 1
+
+
+EVENT = {"Code": "instance-stop", "NotBefore": "20 Nov 2026 08:22:00 GMT", "State": "active", "EventId": "e-1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "before_s", "found"),
+    [
+        ({}, MAINTENANCE_LEAD_S, Notice("stop", AT)),
+        ({"Code": "instance-retirement"}, -60.0, Notice("terminate", AT)),
+        ({}, MAINTENANCE_LEAD_S + 1, None),  # known for days: no reason to stand still for so long
+        ({"Code": "system-reboot"}, 0.0, None),  # the volumes stay attached
+        ({"State": "canceled"}, 0.0, None),
+    ],
+)
+def test_maintenance_that_is_near_and_takes_the_machine_away_is_a_notice(
+    metadata_service: Metadata, changes: dict[str, str], before_s: float, found: Notice | None
+) -> None:
+    metadata_service.statuses = [200, 404]
+    metadata_service.document = json.dumps([{**EVENT, **changes}])
+    assert NoticeReader(metadata_service.url, Seconds(), lambda: AT - before_s).read() == found
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"{}x", b"[5]", b'[{"Code": "instance-stop", "State": "active"}]'])
+def test_maintenance_that_is_not_understood_is_no_absence_of_it(body: bytes) -> None:
+    with pytest.raises(TransientError):
+        parse_scheduled(body)
 
 
 def test_the_session_is_renewed_before_it_ends(metadata_service: Metadata) -> None:

@@ -2,21 +2,22 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.errors import ConfigError
 from elastio.units import GIB, MIB
 from elastio_aws.gp3 import Purchase
 from elastio_aws.prices import quote
-from elastio_aws.settings import Scale
+from elastio_aws.settings import Settings, parse
 
 
 def test_free_part_costs_only_storage() -> None:
-    bought = quote(Purchase(100, 3000, 125), Scale(), "us-east-1")
+    bought = quote(Purchase(100, 3000, 125), Settings(), "us-east-1")
     assert bought.price_per_hour * 720 == pytest.approx(8.00)
     assert bought.currency == "USD"
     assert bought.minimum_s == 60
 
 
 def test_throughput_and_iops_over_the_free_part_are_added() -> None:
-    bought = quote(Purchase(200, 8000, 2000), Scale(), "us-east-1")
+    bought = quote(Purchase(200, 8000, 2000), Settings(), "us-east-1")
     assert bought.price_per_hour * 720 == pytest.approx(200 * 0.08 + 1875 * 0.04 + 5000 * 0.005)
     assert bought.spec.size_bytes == 200 * GIB
     assert bought.spec.bandwidth_mb_s == pytest.approx(2000 * MIB / 1e6)
@@ -24,11 +25,34 @@ def test_throughput_and_iops_over_the_free_part_are_added() -> None:
 
 
 def test_source_names_place_and_date() -> None:
-    assert quote(Purchase(1, 3000, 125), Scale(), "us-east-1").price_source.endswith("us-east-1; 2026-11-20")
+    assert quote(Purchase(1, 3000, 125), Settings(), "us-east-1").price_source.endswith("us-east-1; 2026-11-20")
 
 
-def test_unlisted_region_says_whose_price_it_shows() -> None:
-    here = quote(Purchase(1, 3000, 125), Scale(), "us-east-1")
-    there = quote(Purchase(1, 3000, 125), Scale(), "ap-nowhere-1")
-    assert there.price_per_hour == here.price_per_hour
-    assert "us-east-1, as none is known for ap-nowhere-1" in there.price_source
+def test_region_without_a_price_is_not_charged_at_another_ones() -> None:
+    there = quote(Purchase(1, 3000, 125), Settings(), "sa-east-1")
+    assert (there.price_known, there.price_per_hour) == (False, 0.0)
+    assert quote(Purchase(1, 3000, 125), Settings(), "us-east-1").price_known
+
+
+@pytest.mark.parametrize("region", ["sa-east-1", "us-east-1"])
+def test_price_that_the_operator_sets_is_taken(region: str) -> None:
+    prices = {"gb_month": 0.152, "mib_s_month": 0.076, "iops_month": 0.0095, "currency": "BRL", "source": "contract"}
+    bought = quote(Purchase(200, 8000, 2000), parse({"prices": prices}), region)
+    assert bought.price_per_hour * 720 == pytest.approx(200 * 0.152 + 1875 * 0.076 + 5000 * 0.0095)
+    assert (bought.price_known, bought.currency, bought.price_source) == (True, "BRL", "contract")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"gb_month": 0.1},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": -1},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": "0.1"},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": True},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "currency": 5},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "gib_month": 0.1},
+    ],
+)
+def test_half_a_price_is_none(table: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        parse({"prices": table})

@@ -68,14 +68,14 @@ def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
 @pytest.mark.parametrize("page", ["<!doctype html><p>oops</p>", "upstream error"])
 def test_answer_that_is_no_xml_is_transient(open_aws: Any, answer: Any, page: str) -> None:
     provider = open_aws()
-    answer(provider, "AttachVolume", 500, body=page)
-    with pytest.raises(TransientError, match="AttachVolume got no usable answer"):
+    answer(provider, "DescribeVolumes", 500, body=page)
+    with pytest.raises(TransientError, match="DescribeVolumes got no usable answer"):
         provider.attach(VOLUME)
 
 
 def test_page_of_a_proxy_is_transient(open_aws: Any, answer: Any) -> None:
     provider = open_aws()
-    answer(provider, "AttachVolume", 502, body="<html>Bad gateway</html>")
+    answer(provider, "DescribeVolumes", 502, body="<html>Bad gateway</html>")
     with pytest.raises(TransientError, match="502"):
         provider.attach(VOLUME)
 

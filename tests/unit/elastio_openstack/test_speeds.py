@@ -78,7 +78,7 @@ def test_what_cannot_be_bought_is_refused(spec: VolumeSpec, types: list[Speed], 
 
 def test_price_that_nobody_configured_is_said_to_be_missing() -> None:
     found = quote(FAST, 2, Settings())
-    assert found.price_per_hour == 0
+    assert (found.price_per_hour, found.price_known) == (0, False)
     assert found.price_source == "no price is configured for volume type fast"
 
 

@@ -240,7 +240,19 @@ def test_gp3_limits_hold(size_gib: int, iops: int, throughput_mib_s: int, code: 
     assert (refusal.code if refusal else None) == code
 
 
-@pytest.mark.parametrize(("device", "good"), [("/dev/sdf", True), ("/dev/xvdba", True), ("sdf", False)])
+@pytest.mark.parametrize(
+    ("device", "good"),
+    [
+        ("/dev/sdf", True),
+        ("/dev/xvdba", True),
+        ("/dev/xvddx", True),
+        ("/dev/xvdf", True),
+        ("/dev/xvdcy", False),
+        ("/dev/xvdea", False),
+        ("/dev/sdf1", False),
+        ("sdf", False),
+    ],
+)
 def test_device_names_are_checked(device: str, good: bool) -> None:
     assert (refuse_device(device) is None) is good
 

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from elastio.errors import AuthError, ConfigError, ProviderError, QuotaError, RefusedError, TransientError
+from elastio.errors import (
+    AuthError,
+    ConfigError,
+    NotOursError,
+    ProviderError,
+    QuotaError,
+    RefusedError,
+    TransientError,
+)
 from elastio.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.units import GIB
 from elastio_shelf.shelf import Shelf, ShelfError
@@ -54,9 +62,12 @@ class ShelfProvider:
         gib = self.quote(spec).spec.size_bytes // GIB
         labels = {**tags, OWNER: self._me, CYCLE: token, BACKING: self._backing_uuid}
         try:
-            return self._volume(self._shelf.make(token, gib, labels, time.time()))
+            volume = self._volume(self._shelf.make(token, gib, labels, time.time()))
         except ShelfError as error:
             raise _translated("create", error) from error
+        if volume.state is VolumeState.FOREIGN:
+            raise RefusedError(f"The token {token} has bought a volume for another machine, which keeps it.")
+        return volume
 
     def attach(self, volume_id: VolumeId) -> None:
         state = self._state("attach", volume_id)
@@ -75,15 +86,9 @@ class ShelfProvider:
         self._change("detach", volume_id, **({"state": "fetching"} if held else {}))
 
     def delete(self, volume_id: VolumeId) -> None:
-        try:
-            row = self._shelf.row(volume_id)
-        except ShelfError as error:
-            if error.code == "unknown":
-                return
-            raise _translated("delete", error) from error
-        if row["labels"].get(OWNER) != self._me:
-            raise RefusedError(f"{volume_id} does not carry this agent's tag {OWNER}; it is not deleted.")
-        if row["state"] in ("bringing", "used", "fetching"):
+        if self.describe(volume_id) is None:
+            return
+        if self._state("delete", volume_id) in (VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING):
             raise RefusedError(f"{volume_id} is in use and cannot be deleted; detach it first.")
         self._change("delete", volume_id, state="scrapping")
 
@@ -106,6 +111,8 @@ class ShelfProvider:
         seen = self.describe(volume_id)
         if seen is None:
             raise TransientError(f"{call}: there is no volume {volume_id} (yet); it is looked at again.")
+        if seen.state is VolumeState.FOREIGN:
+            raise NotOursError(f"{volume_id} does not carry this machine's label {OWNER}; it was left alone.")
         if seen.state is VolumeState.ELSEWHERE:
             raise RefusedError(f"{volume_id} is used by another machine; detach it there first.")
         return seen.state
@@ -117,11 +124,15 @@ class ShelfProvider:
             raise _translated(call, error) from error
 
     def _volume(self, row: Mapping[str, Any]) -> Volume:
-        elsewhere = row["user"] not in ("", self._me)
+        state = _STATES.get(row["state"], VolumeState.ERROR)
+        if row["user"] not in ("", self._me):
+            state = VolumeState.ELSEWHERE
+        if row["labels"].get(OWNER) != self._me:
+            state = VolumeState.FOREIGN
         return Volume(
             id=VolumeId(row["name"]),
             serial=serial_of(row["name"]),
-            state=VolumeState.ELSEWHERE if elsewhere else _STATES.get(row["state"], VolumeState.ERROR),
+            state=state,
             size_bytes=row["gib"] * GIB,
             bandwidth_mb_s=BANDWIDTH_MB_S,
             token=row["labels"].get(CYCLE, ""),

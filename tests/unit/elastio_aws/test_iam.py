@@ -1,0 +1,47 @@
+"""The policy that is shipped speaks of what the provider does. What IAM makes of it is not tested here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from elastio.model import VolumeMark
+from elastio_aws.slim import OPERATIONS
+from elastio_aws.volumes import STATE_TAG
+
+REFERENCE = Path(__file__).parents[3] / "docs/reference"
+
+
+def statements(effect: str, name: str = "iam-policy") -> list[dict[str, Any]]:
+    policy = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
+    return [statement for statement in policy["Statement"] if statement["Effect"] == effect]
+
+
+def actions(statement: dict[str, Any]) -> set[str]:
+    named = statement["Action"]
+    return {named} if isinstance(named, str) else set(named)
+
+
+def test_every_call_is_allowed_and_nothing_else() -> None:
+    allowed = set().union(*(actions(statement) for statement in statements("Allow")))
+    assert allowed == {f"ec2:{name}" for name in OPERATIONS}
+
+
+def test_what_is_marked_dirty_is_neither_detached_nor_deleted() -> None:
+    (denied,) = statements("Deny")
+    assert actions(denied) == {"ec2:DetachVolume", "ec2:DeleteVolume"}
+    assert denied["Condition"] == {"StringEquals": {f"aws:ResourceTag/{STATE_TAG}": VolumeMark.DIRTY.value}}
+
+
+def test_marks_are_all_that_may_be_changed() -> None:
+    (marking,) = (s for s in statements("Allow") if "aws:TagKeys" in str(s.get("Condition", "")))
+    assert marking["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": [STATE_TAG]}
+    words = marking["Condition"]["StringEquals"][f"aws:RequestTag/{STATE_TAG}"]
+    assert set(words) == {VolumeMark.DIRTY.value, VolumeMark.CLEAN.value}
+
+
+def test_the_janitor_may_delete_what_is_clean_alone() -> None:
+    deleting = [s for s in statements("Allow", "iam-janitor") if "ec2:DeleteVolume" in actions(s)]
+    conditions = [s["Condition"]["StringEquals"] for s in deleting]
+    assert conditions == [{f"aws:ResourceTag/{STATE_TAG}": VolumeMark.CLEAN.value}]

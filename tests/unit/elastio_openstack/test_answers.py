@@ -1,0 +1,85 @@
+"""An answer of another shape than the API's is no answer: asked again, and no bug of the agent that ends its child."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.errors import TransientError
+from elastio_openstack.answers import read_as, rows, table
+from elastio_testbed.openstack.cassette import Cassette
+from elastio_testbed.openstack.front import Front
+from elastio_testbed.openstack.hands import OpenstackCloud
+
+RECORDED = Path(__file__).parents[2] / "contract/recorded"
+DESCRIBE = "test_new_volume_becomes_available_and_keeps_its_facts[openstack_cloud]"
+QUOTE = "test_quote_has_a_price_and_says_where_from[openstack_cloud]"
+
+Ask = Callable[[Any], object]
+
+
+def _described(provider: Any) -> object:
+    return provider.describe(provider.create("token-1", OpenstackCloud.spec, {}).id)
+
+
+def _quoted(provider: Any) -> object:
+    return provider.quote(OpenstackCloud.spec)
+
+
+def _volume_id(entries: list[dict[str, Any]]) -> str:
+    return str(next(e["body"]["volume"]["id"] for e in entries if "volume" in (e.get("body") or {})))
+
+
+@pytest.mark.runs_programs
+@pytest.mark.parametrize(
+    ("name", "path", "body", "ask"),
+    [
+        (DESCRIBE, "/volumes/{id}", {}, _described),
+        (DESCRIBE, "/volumes/{id}", {"volume": []}, _described),
+        (DESCRIBE, "/volumes/{id}", {"volume": {"id": "{id}", "metadata": [5], "status": "available"}}, _described),
+        (DESCRIBE, "/volumes/{id}", {"volume": {"id": "{id}", "metadata": {}, "size": "large"}}, _described),
+        (DESCRIBE, "/volumes/{id}", {"volume": {"id": "another", "metadata": {}, "size": 1}}, _described),
+        (DESCRIBE, "/volumes", {}, _described),
+        (DESCRIBE, "/volumes", {"volume": {}}, _described),
+        (DESCRIBE, "/types", {"volume_types": [{}]}, _described),
+        (QUOTE, "/types", {}, _quoted),
+        (QUOTE, "/types", {"volume_types": {"name": "fast"}}, _quoted),
+        (QUOTE, "/limits", {}, _quoted),
+        (QUOTE, "/limits", {"limits": {"absolute": {"maxTotalVolumeGigabytes": "many"}}}, _quoted),
+        (QUOTE, "/limits", {"limits": {"absolute": None}}, _quoted),
+    ],
+)
+def test_answer_of_another_shape_is_asked_for_again(
+    tmp_path: Path, name: str, path: str, body: dict[str, Any], ask: Ask
+) -> None:
+    entries = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
+    volume_id = _volume_id(entries) if "{id}" in path or path == "/volumes" else ""
+    wanted = path.replace("{id}", volume_id)
+    for entry in entries:
+        if entry.get("service") == "cinder" and entry["path"].endswith(wanted):
+            entry["body"] = json.loads(json.dumps(body).replace("{id}", volume_id))
+    with Front(Cassette(entries), live=False) as front:
+        cloud = OpenstackCloud(front, None, tmp_path)
+        with pytest.raises(TransientError, match="asked again"):
+            ask(cloud.provider)
+        assert front.cassette.failure is None
+        cloud.close()
+
+
+@pytest.mark.parametrize("answer", [{}, {"volume": None}, {"volume": "text"}, {"volume": 5}])
+def test_part_of_another_kind_is_asked_for_again(answer: dict[str, Any]) -> None:
+    for part in (table, rows):
+        with pytest.raises(TransientError):
+            part(answer, "volume")
+    with pytest.raises(TransientError):
+        rows({"volumes": [{}, None]}, "volumes")
+
+
+@pytest.mark.parametrize("error", [KeyError("id"), ValueError("x"), TypeError("x"), AttributeError("x")])
+def test_value_that_is_none_is_asked_for_again(error: Exception) -> None:
+    with pytest.raises(TransientError), read_as("a volume"):
+        raise error
