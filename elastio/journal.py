@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from elastio.codec import decode, encode
 from elastio.errors import JournalError
 from elastio.holds import snapshot_of
 from elastio.model import VolumeId
-from elastio.state import AgentState, Cycle, Hold, Phase
+from elastio.state import AgentState, Cycle, Hold, Lesson, Phase, Thrift
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -47,6 +47,8 @@ class Memory:
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
     outlived: str = ""
+    lessons: tuple[Lesson, ...] = ()
+    thrift: Thrift = field(default_factory=Thrift)
     boot_id: str = ""
 
     def state(self, *, learned_size_bytes: int | None) -> AgentState:
@@ -62,6 +64,8 @@ class Memory:
             given_up=self.given_up,
             is_stale_accepted=self.is_stale_accepted,
             outlived=self.outlived,
+            lessons=self.lessons,
+            thrift=self.thrift,
             boot_id=self.boot_id,
             learned_size_bytes=learned_size_bytes,
         )
@@ -209,6 +213,8 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "given_up": encode(state.given_up),
         "is_stale_accepted": state.is_stale_accepted,
         "outlived": state.outlived,
+        "lessons": encode(state.lessons),
+        "thrift": encode(state.thrift),
     }
 
 
@@ -276,6 +282,8 @@ def recall(records: Iterable[dict[str, Any]], source: Path, *, now: float, wall:
             hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
             **_given_up(last),
             outlived=str(last.get("outlived", "")),
+            lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
+            thrift=decode(Thrift, last.get("thrift", {})),
             boot_id=str(last.get("boot", "")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
