@@ -74,6 +74,7 @@ class Policy:
     least_confidence: float = 0.8
     on_stop: Parting = Parting()
     on_shutdown: Parting = Parting()
+    on_reboot: Parting = Parting()
     notice_poll_s: float | None = None
     notice_flush: bool = True
     marks: bool = False
