@@ -32,8 +32,9 @@ KEPT = 8
 RECENT = 3
 # Bursts that differ by less are the same burst.
 ALIKE = 1.15
-# A burst of which less than this share of the usual had to be held was slowed down.
-SLOWED = 0.8
+# A burst of which less than SLOWED of the usual share had to be held was slowed down; more than ODD is odd as well.
+# What is measured of steady bursts varies by some per cent, and a little too much room is better than too little.
+SLOWED, ODD = 0.9, 1.25
 # What a second of a waiting machine costs, in seconds of a GB of cache volume.
 MACHINE_GB = 1000.0
 GB_MB = 1000.0
@@ -111,4 +112,4 @@ def _share(lessons: tuple[Lesson, ...]) -> float:
     shares = [lesson.needed_bytes / lesson.moved_bytes for lesson in lessons[-RECENT:]]
     usual = median(shares) if len(shares) == RECENT else max(shares)
     last = shares[-1]
-    return last if SLOWED * usual <= last <= usual / SLOWED else usual
+    return last if SLOWED * usual <= last <= ODD * usual else usual

@@ -11,8 +11,8 @@ from elastio import thrift
 from elastio.machine import decide
 from elastio.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.policy import watch_load
-from elastio.state import AgentState, Cycle, Hold, HoldReason, LoadWatch, Look, Marks, Phase, Thrift, Trigger
-from elastio.units import MB
+from elastio.state import AgentState, Cycle, Hold, HoldReason, Lesson, LoadWatch, Look, Marks, Phase, Thrift, Trigger
+from elastio.units import GIB, MB
 
 from .values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
 
@@ -195,3 +195,26 @@ def test_an_operator_may_still_boost_and_a_boost_that_came_to_be_ends_the_count(
 
 def test_what_was_refused_before_anything_was_bought_is_not_counted() -> None:
     assert over(cycle(failure="quota", volume_id=None, volume=None), failures=9).wasted == 0
+
+
+# --- and sizes -------------------------------------------------------------------------------------------------
+
+
+def taught(of: Cycle, *known: Lesson) -> AgentState:
+    """After this cycle, with those lessons before it."""
+    gone = replace(of, volume=volume(VolumeState.GONE), moved_bytes=int(9 * SECOND), peak_in_use_percent=20)
+    gone = replace(gone, marks=replace(gone.marks, detached=NOW - 2, durable=NOW - 1))
+    return decide(state(Phase.DETACHING, gone, lessons=known), seen(host(backing())), POLICY).state
+
+
+def test_a_useless_boost_teaches_a_size_only_where_nothing_better_is_known() -> None:
+    known = Lesson(4 * GIB, 4 * GIB)
+    assert len(taught(served()).lessons) == 1
+    assert taught(served(), known).lessons == (known,)
+    assert len(taught(served(gained_bytes=int(9 * SECOND)), known).lessons) == 2
+
+
+def test_a_size_that_an_operator_set_forgets_what_was_learned_before() -> None:
+    known = state(Phase.IDLE, lessons=(Lesson(GIB, GIB),) * 3)
+    told = decide(known, seen(host(backing()), requests=(Request(RequestKind.LEARN, 3 * GIB),)), POLICY).state
+    assert (told.learned_size_bytes, told.lessons) == (3 * GIB, ())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -16,11 +15,13 @@ from elastio.sim.records import MemoryBooks
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Workload
 from elastio.sim.world import SimWorld, WorldSettings
+from elastio.state import Cycle
 from elastio.units import GB, GIB, MB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=33, block_bytes=4 * MIB)
 PERIOD_S, BLIP_S, BLIP_MB_S, BURST_MB_S = 60.0, 2.0, 12.0, 60.0
 START_S = 5.0
+BACKING_BYTES, STEP = round(12.5 * GB), 16 * MIB
 
 
 def default_policy() -> Policy:
@@ -94,44 +95,49 @@ def test_a_day_of_blips_buys_few_volumes_and_the_burst_after_it_gets_its_cache_a
 # --- odd bursts ------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Slowed:
-    """The disks of one machine at a third for some seconds, from a while after the beginning of dump `number`."""
+    """A cache at a third of its speed for ten seconds, from `begin_s` after the beginning of dump `number`; the backing
+    volume too, or not."""
 
-    def __init__(self, world: SimWorld, load: Checkpointing, number: int, begin_s: float, seconds: float) -> None:
-        self._world, self._load, self._number, self._begin_s, self._seconds = world, load, number, begin_s, seconds
-        self._kernel, self._full = world.kernel.settings, dict[str, float]()
-        self._begun: float | None = None
+    world: SimWorld
+    load: Checkpointing
+    number: int
+    begin_s: float
+    is_backing_slow: bool
+    begun: float | None = None
+    full: dict[str, float] = field(default_factory=dict)
 
     def __call__(self) -> None:
-        now = self._world.clock.elapsed()
-        if self._begun is None and self._load.dumping and len(self._load.stats.dumps) == self._number:
-            self._begun = now
-        is_slow = self._begun is not None and 0 <= now - self._begun - self._begin_s < self._seconds
+        now, usual = self.world.clock.elapsed(), KernelSettings(backing_bytes=BACKING_BYTES)
+        if self.begun is None and self.load.dumping and len(self.load.stats.dumps) == self.number:
+            self.begun = now
+        is_slow = self.begun is not None and 0 <= now - self.begun - self.begin_s < 10
         share = 1 / 3 if is_slow else 1.0
-        self._world.kernel.settings = replace(self._kernel, backing_mb_s=self._kernel.backing_mb_s * share)
-        for serial, disk in self._world.kernel.disks.items():
-            disk.mb_s = self._full.setdefault(serial, disk.mb_s) * share
+        backing_mb_s = usual.backing_mb_s * (share if self.is_backing_slow else 1.0)
+        self.world.kernel.settings = replace(usual, backing_mb_s=backing_mb_s)
+        for serial, disk in self.world.kernel.disks.items():
+            disk.mb_s = self.full.setdefault(serial, disk.mb_s) * share
 
 
-def quarter(disturb: Callable[[SimWorld, Checkpointing], Slowed]) -> MemoryBooks:
-    """CM1 at a quarter, with fine steps of size; what was bought."""
-    plan = Experiment(profile=CM1.scaled(0.25), size_bytes=round(12.5 * GB), initial_bytes=round(2.5 * GIB))
-    kernel = KernelSettings(backing_mb_s=plan.backing_mb_s, backing_bytes=plan.size_bytes)
-    load = Checkpointing(plan.profile, plan.size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel), load)
-    policy = replace(plan.policy(kernel.backing_uuid), min_size_bytes=GIB // 4, size_step_bytes=16 * MIB)
+def quarter(number: int, begin_s: float, *, is_backing_slow: bool) -> list[Cycle]:
+    """CM1 at a quarter, with fine steps of size and one dump disturbed; what was bought."""
+    plan = Experiment(profile=CM1.scaled(0.25), size_bytes=BACKING_BYTES, initial_bytes=round(2.5 * GIB))
+    kernel = KernelSettings(backing_bytes=BACKING_BYTES)
+    load = Checkpointing(plan.profile, BACKING_BYTES)
+    world = SimWorld(WorldSettings(kernel=kernel, size_step_bytes=STEP), load)
+    policy = replace(plan.policy(kernel.backing_uuid), min_size_bytes=GIB // 4, size_step_bytes=STEP)
     books = MemoryBooks()
     simulation = Simulation(world, policy, books=books)
-    simulation.on_step = disturb(world, load)
+    simulation.on_step = Slowed(world, load, number, begin_s, is_backing_slow)
     simulation.run_until(lambda: world.workload.done, 10_000)
     simulation.run_until_settled(10_000)
-    return books
+    return list(books.rows.values())
 
 
-@pytest.mark.parametrize("seconds", [10.0, 600.0])
+@pytest.mark.parametrize("is_backing_slow", [True, False])
+@pytest.mark.parametrize("begin_s", [0.0, 3.0, 5.0])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_burst_after_a_slow_one_does_not_spill(number: int, seconds: float) -> None:
-    books = quarter(lambda world, load: Slowed(world, load, number, 3.0, seconds if number else 10.0))
-    after = [cycle.missing_bytes for cycle in books.rows.values()][number + 1 :]
-    assert len(books.rows) == 4
-    assert after == [0] * (3 - number)
+def test_the_bursts_after_a_slow_one_do_not_spill(number: int, begin_s: float, *, is_backing_slow: bool) -> None:
+    bought = quarter(number, begin_s, is_backing_slow=is_backing_slow)
+    assert [cycle.missing_bytes for cycle in bought[number + 1 :]] == [0] * (3 - number)
