@@ -24,6 +24,7 @@ DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
 DEFAULT_STATE_DIR = Path("/var/lib/elastio")
 DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
 ENDS = ("leave", "flush")
+MACHINE_ENDS = ("auto", "flush", "leave")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # A file of settings is a few kilobytes; anything larger was named by mistake.
 MAX_FILE_BYTES = 1024 * 1024
@@ -113,7 +114,13 @@ class ShutdownSection:
         Text("when the agent is stopped: leave the cache attached, or flush it", "choice", ENDS), "leave"
     )
     on_shutdown: str = _key(
-        Text("when the machine shuts down or reboots (needs elastio-shutdown.service)", "choice", ENDS), "leave"
+        Text(
+            "when the machine goes down (needs elastio-shutdown.service); auto: flush before a power-off, because a "
+            "volume of a machine that is off is paid for, and leave before a reboot",
+            "choice",
+            MACHINE_ENDS,
+        ),
+        "auto",
     )
     flush_limit_s: float = _key(Number("what is not flushed by then stays on its volume", above=0, most=86400), 300.0)
     notice_flush: bool = _key(
@@ -186,7 +193,8 @@ class Config:
             start_spread_s=policy.start_spread_s,
             reconcile_s=policy.reconcile_s,
             on_stop=self._parting(self.shutdown.on_stop),
-            on_shutdown=self._parting(self.shutdown.on_shutdown),
+            on_shutdown=self._parting("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
+            on_reboot=self._parting(self.shutdown.on_shutdown),
             notice_poll_s=self.shutdown.notice_poll_s or None,
             notice_flush=self.shutdown.notice_flush,
             marks=True,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio import governor
+from elastio import governor, thrift
 from elastio.actions import (
     Action,
     AttachVolume,
@@ -95,6 +95,8 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
     backing = host.backing if host else None
     state = replace(state, load=watch_load(state.load, sample, policy))
+    if state.cycle is not None:
+        state = replace(state, cycle=thrift.watch(state.cycle, state.load, sample, policy))
     if _shows_no_cache_yet(state, sample):
         return replace(state, flush_mb_s=governor.first_pace(policy))
     state = replace(state, flush_mb_s=governor.pace(sample, backing, policy))

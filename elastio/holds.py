@@ -90,7 +90,8 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
             return _unquiesce(state, request)
         case RequestKind.STOP:
             return _part(state, request, HoldReason.STOP, policy.on_stop, obs)
-    return _part(state, request, HoldReason.SHUTDOWN, policy.on_shutdown, obs)
+    parting = policy.on_reboot if request.reboots else policy.on_shutdown
+    return _part(state, request, HoldReason.SHUTDOWN, parting, obs)
 
 
 def _quiesce(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:

@@ -16,7 +16,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from elastio.codec import decode, encode
 from elastio.errors import ConfigError, JournalError
 from elastio.holds import snapshot_of
 from elastio.model import VolumeId
-from elastio.state import AgentState, Cycle, Hold, Phase
+from elastio.state import AgentState, Cycle, Hold, Lesson, Phase, Thrift
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -62,6 +62,8 @@ class Memory:
     is_stale_accepted: bool = False
     outlived: str = ""
     create_s: float | None = None
+    lessons: tuple[Lesson, ...] = ()
+    thrift: Thrift = field(default_factory=Thrift)
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # what was found of another machine and is not believed, for people
@@ -80,6 +82,8 @@ class Memory:
             is_stale_accepted=self.is_stale_accepted,
             outlived=self.outlived,
             create_s=self.create_s,
+            lessons=self.lessons,
+            thrift=self.thrift,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -231,6 +235,8 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "is_stale_accepted": state.is_stale_accepted,
         "outlived": state.outlived,
         "create_s": state.create_s,
+        "lessons": encode(state.lessons),
+        "thrift": encode(state.thrift),
     }
 
 
@@ -308,6 +314,8 @@ def recall(
             **_given_up(last),
             outlived=str(last.get("outlived", "")),
             create_s=None if last.get("create_s") is None else float(last["create_s"]),
+            lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
+            thrift=decode(Thrift, last.get("thrift", {})),
             boot_id=str(last.get("boot", "")),
             machine=owner.machine,
         )

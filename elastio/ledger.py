@@ -19,6 +19,7 @@ from elastio.state import Cycle, Trigger
 
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
 GAP_S = 300.0
+DAY_S = 86_400.0
 
 # A cycle that is picked up again by its tags alone (an orphan with a known token) knows less than its row: what
 # can happen only once keeps its first word, a failure and a price are never forgotten. The bill's end follows the
@@ -148,14 +149,16 @@ class Ledger:
         """What was used up of the caps from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
 
         A boost counts once it begins, unless it was refused before anything was bought. The shortest time billed
-        is owed at once. A cycle without a price adds nothing to `currency`.
+        is owed at once. A cycle without a price adds nothing to `currency`. What a clock that has since been set back
+        has written counts as well, up to a day ahead: beyond that the clock was wrong, and no day may begin full.
         """
-        rows = self.cycles(since, now_wall)
+        rows = self.cycles(since, now_wall + DAY_S)
         begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
+        ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
         return Spend(
             boosts=len(begun),
-            agbs=sum(c.agbs(since, now_wall) for c in rows),
-            currency=sum(c.cost(since, now_wall) or 0.0 for c in rows),
+            agbs=sum(c.agbs(since, until) for c, until in ends),
+            currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
         )
 
     # --- the adaptive device -----------------------------------------------------------------------------

@@ -88,6 +88,12 @@ class LedgerFile:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
         self._path, self._read_only = path, read_only
+        # SQLite follows a link of this name, and of none of the names beside it. Root owns the directory; opening the
+        # file here and closing it again would take away the locks of another connection of this process.
+        if path.is_symlink():
+            raise LedgerError(
+                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir"
+            )
         with self._translated():
             target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(target, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)

@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from elastio import events, facts, holds, invariants, salvage
+from elastio import events, facts, holds, invariants, lessons, salvage, thrift
 from elastio.events import Event, Seen
 from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec, VolumeState
 from elastio.observation import Answer, Decision, Observation
-from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, learn_size, next_size, refusal
+from elastio.policy import Policy, chance_until, forecast_size, is_boost_wanted, next_size, refusal
 from elastio.recovery import cycle_of, recover
-from elastio.state import NEVER_ASKED, AgentState, Cycle, Marks, Pace, Phase, Trigger
+from elastio.state import NEVER_ASKED, AgentState, Cycle, Marks, Pace, Phase, Thrift, Trigger
 from elastio.steps import next_step
 from elastio.units import format_duration, format_size
 
@@ -165,21 +165,28 @@ def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cyc
 
 def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle = state.cycle
-    learned = state.learned_size_bytes
-    # A boost that was given up, and whose cache was attached all the same, was never one.
-    is_lesson = cycle is not None and cycle.is_lesson and cycle.marks.boosted is not None and not cycle.failure
-    if cycle is not None and is_lesson and cycle.trigger is not Trigger.ORPHAN:
-        learned = learn_size(cycle, policy)
+    if cycle is not None:
+        state = replace(_taught(state, cycle, policy), thrift=thrift.judged(state, cycle, obs.wall, policy))
     gone = cycle.volume_id if cycle else None
     return replace(
         state,
         cycle=None,
-        learned_size_bytes=learned,
         cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
         list_pace=Pace(0, obs.now + facts.SETTLE_S),
     )
+
+
+def _taught(state: AgentState, cycle: Cycle, policy: Policy) -> AgentState:
+    """A boost that was given up, and whose cache was attached all the same, was never one. What was bought for nothing
+    must not make the cache of those small that are bought for something."""
+    is_lesson = cycle.is_lesson and cycle.marks.boosted is not None and not cycle.failure
+    lesson = lessons.lesson_of(cycle, policy) if is_lesson and cycle.trigger is not Trigger.ORPHAN else None
+    if lesson is None or (state.lessons and not thrift.has_earned(cycle, policy)):
+        return state
+    learned = lessons.with_lesson(state.lessons, lesson)
+    return replace(state, lessons=learned, learned_size_bytes=lessons.learned_bytes(learned, cycle, policy))
 
 
 def _cool_down_s(state: AgentState, policy: Policy) -> float:
@@ -233,6 +240,9 @@ def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tup
     trigger = is_boost_wanted(state.load, obs.forecast, obs.now, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or _cannot_boost(state, obs):
         return state, ""
+    is_like_useless = trigger is Trigger.LOAD and thrift.must_wait(state.thrift, state.load, obs.now, obs.wall)
+    if is_like_useless or state.thrift.stopped:
+        return state, ""
     ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
     learned = state.learned_size_bytes
     size = next_size(learned, policy) if ahead_of is None else forecast_size(ahead_of, learned, policy)
@@ -241,8 +251,10 @@ def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tup
         return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S), f"no boost: {refused}"
     text = f"{_why_wanted(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
     state = _begin(state, trigger, size, obs, policy)
-    if ahead_of is not None and state.cycle is not None:
-        state = replace(state, cycle=replace(state.cycle, chance_until=chance_until(ahead_of, policy)))
+    if state.cycle is not None:
+        chance = None if ahead_of is None else chance_until(ahead_of, policy)
+        cycle = replace(thrift.begun(state.cycle, state.load, obs.now), chance_until=chance)
+        state = replace(state, cycle=cycle)
     return state, text
 
 
@@ -314,7 +326,8 @@ def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Ans
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
     # Whoever resumes has seen to what failed: a boost that is wanted begins now.
-    return replace(state, failures=0, cool_until=0.0), Answer(request, True, "boosts start by themselves again")
+    state = replace(state, failures=0, cool_until=0.0, thrift=Thrift())
+    return state, Answer(request, True, "boosts start by themselves again")
 
 
 def _answer_flush(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
@@ -349,5 +362,5 @@ def _answer_learn(state: AgentState, request: Request, policy: Policy) -> tuple[
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
         return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
     cycle = None if state.cycle is None else replace(state.cycle, is_lesson=False)
-    state = replace(state, cycle=cycle, learned_size_bytes=size)
+    state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
     return state, Answer(request, True, f"the next cache gets {format_size(size)}")

@@ -302,3 +302,4 @@ class Request:
     seconds: float | None = None
     volume_id: str | None = None
     accepts_loss: bool = False
+    reboots: bool = False  # of SHUTDOWN: the machine comes back by itself

@@ -74,6 +74,7 @@ class Policy:
     least_confidence: float = 0.8
     on_stop: Parting = Parting()
     on_shutdown: Parting = Parting()
+    on_reboot: Parting = Parting()
     notice_poll_s: float | None = None
     notice_flush: bool = True
     marks: bool = True
@@ -104,8 +105,8 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
     begun = sample.at - sample.seconds
     if used >= policy.utilization_threshold:
         if load.above_since is None:
-            return LoadWatch(begun, None, used, sample.at)
-        return LoadWatch(load.above_since, None, used, load.crossed_at)
+            return LoadWatch(begun, None, used, sample.at, used)
+        return LoadWatch(load.above_since, None, used, load.crossed_at, max(load.peak, used))
     if used < policy.release_threshold:
         return LoadWatch(None, load.below_since if load.below_since is not None else begun, used)
     return replace(load, utilization=used)
@@ -176,28 +177,11 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
 
 def forecast_size(forecast: Forecast, learned_size_bytes: int | None, policy: Policy) -> int:
     """Bytes to buy ahead of this burst: room for all that it writes, or what was learned if that is more."""
-    wanted = _in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
+    wanted = in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
     return max(wanted, next_size(learned_size_bytes, policy))
 
 
-def _in_steps(wanted_bytes: float, policy: Policy) -> int:
+def in_steps(wanted_bytes: float, policy: Policy) -> int:
+    """Rounded up to a whole step, within the bounds."""
     steps = -(-int(wanted_bytes) // policy.size_step_bytes)
-    return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))
-
-
-def learn_size(cycle: Cycle, policy: Policy) -> int:
-    """Bytes for the next cycle, from what this one used.
-
-    Nothing was evicted: shrink to what was used. Something was, or had to be flushed lest it was: grow by it.
-    bcache counts buckets, not bytes, and stops absorbing at the cutoff, so both are divided by the share of the
-    cache that can be dirty.
-    """
-    size = cycle.sold.size_bytes
-    cutoff = policy.cutoff if cycle.cutoff_percent is None else cycle.cutoff_percent / 100
-    if cycle.missing_bytes > 0:
-        wanted = size + cycle.missing_bytes / cutoff * policy.headroom
-    else:
-        used = size * cycle.peak_in_use_percent / 100
-        wanted = min(size, used / cutoff * policy.headroom)
-    steps = -(-int(wanted) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))

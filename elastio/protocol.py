@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
     "resume": {},
     "quiesce": {"seconds": (1, MAX_HOLD_S)},
     "unquiesce": {},
-    "shutdown": {},
+    "shutdown": {"reboots": (0, 1)},
     "recover": {"accepts_loss": (0, 1)},
     "gc": {},
     "learn": {"size_bytes": (1, 2**63 - 1)},

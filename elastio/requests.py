@@ -40,6 +40,7 @@ class Requests:
             message.get("seconds"),
             message.get("volume_id"),
             bool(message.get("accepts_loss")),
+            bool(message.get("reboots")),
         )
         pending = Pending()
 

@@ -147,6 +147,10 @@ class Cycle:
     is_index_dirty: bool = False  # when last seen the kernel called the cache clean, and its index did not
     is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
     mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
+    moved_bytes: int = 0  # read and written by applications while the cache was there
+    gained_bytes: int = 0  # of these, beyond what the device carried without the cache
+    bare: float = 0.0  # the highest utilization of its load before the cache was there
+    longest_s: float = 0.0  # the longest stretch of load without a pause
     failure: str = ""
     is_vouched_for: bool = False  # an operator wants it back although what is on it may be older than the device
     is_lesson: bool = True  # False: the size to buy next was set during the cycle, and stays
@@ -229,6 +233,38 @@ class LoadWatch:
     below_since: float | None = None
     utilization: float = 0.0
     crossed_at: float | None = None
+    peak: float = 0.0  # the highest utilization of the stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A load that a cache gained nothing for: the most it used without the cache (utilization), and how long it lasted
+    without a pause. `at_wall` is when its volume was gone."""
+
+    peak: float
+    seconds: float
+    at_wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Thrift:
+    """What is remembered of purchases that came to nothing.
+
+    `useless`: boosts that did what they were bought for and gained nothing, the newest last. `wasted`: volumes in a row
+    that never became a cache; `stopped` says why none is bought any more until an operator resumes.
+    """
+
+    useless: tuple[Look, ...] = ()
+    wasted: int = 0
+    stopped: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What one boost taught: the size that it would have needed, and what applications read and wrote meanwhile."""
+
+    needed_bytes: int
+    moved_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +307,8 @@ class AgentState:
     machine: str = ""
     create_s: float | None = None
     others: tuple[Volume, ...] = ()
+    lessons: tuple[Lesson, ...] = ()  # what the last boosts taught, the newest last
+    thrift: Thrift = field(default_factory=Thrift)
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

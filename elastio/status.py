@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from elastio import thrift
 from elastio.errors import ControlError
 from elastio.events import is_kept, needs_no_cache
 from elastio.holds import is_safe_to_copy
@@ -145,7 +146,7 @@ class Status:
     """`recovered` False: the phase is not yet read off the kernel.
 
     `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: why the cloud cannot
-    be asked, or what it answered last; empty once a call succeeded.
+    be asked, or what it answered last; empty once a call succeeded. `restraint`: what past purchases hold back.
     """
 
     wall: float
@@ -166,6 +167,7 @@ class Status:
     listed_ago_s: float | None = None
     hold: HoldPart | None = None
     missing: MissingPart | None = None
+    restraint: str = ""
 
     @classmethod
     def of(cls, state: AgentState, obs: Observation, policy: Policy, around: Surroundings) -> Status:
@@ -192,6 +194,7 @@ class Status:
             listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
             hold=_hold(state, obs, host),
             missing=_missing(state, host),
+            restraint=thrift.told(state.thrift, obs.wall),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from elastio.setup.guarded import in_child
 from elastio.units import format_size
 
 KERNEL_S = 15.0
+# One in five minutes, all day and night: more often than the bursts of the published applications come.
+BOOSTS_A_DAY = 288
 MB_S = click.FloatRange(min=0, min_open=True)
 
 
@@ -96,6 +98,7 @@ def _find_out(asked: Asked, app: App) -> tuple[dict[str, object], Candidate]:
         "device.backing_uuid": found.uuid,
         "device.bandwidth_mb_s": asked.bandwidth_mb_s,
         "cache.bandwidth_mb_s": asked.cache_bandwidth_mb_s,
+        "caps.max_boosts_per_day": BOOSTS_A_DAY,
         "provider.name": provider,
     }
     _require_valid(chosen)
@@ -123,13 +126,17 @@ def _identify(chosen: dict[str, object]) -> Identity | None:
 
 def _notes(found: Candidate, who: Identity | None) -> tuple[str, ...]:
     backing = f"Backing device: /dev/{found.device}, {format_size(found.size_bytes)}."
-    if who is None:
-        return ("Written by `elastio init`. Keys that are commented out show their defaults.", backing)
-    return (
-        "Written by `elastio init`. Keys that are commented out show their defaults.",
-        f"Instance: {who.instance_id} ({who.instance_type or 'type unknown'}) in {who.zone}, {who.cloud}.",
-        backing,
+    instance = (
+        f"Instance: {who.instance_id} ({who.instance_type or 'type unknown'}) in {who.zone}, {who.cloud}."
+        if who
+        else ""
     )
+    cap = (
+        f"caps.max_boosts_per_day = {BOOSTS_A_DAY} is one boost in five minutes: a bound on what a mistake costs. "
+        "Raise it for an application whose bursts come more often; without the key nothing is limited."
+    )
+    written = "Written by `elastio init`. Keys that are commented out show their defaults."
+    return tuple(note for note in (written, instance, backing, cap) if note)
 
 
 def _warn_beyond_limit(chosen: dict[str, object], who: Identity | None) -> None:

@@ -41,6 +41,8 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("waiting for", seen.waiting_for))
     if seen.paused:
         lines.append(("paused", "no boost starts by itself; `elastio resume` ends this"))
+    if seen.restraint:
+        lines.append(("restraint", seen.restraint))
     if seen.hold is not None:
         lines.append(("held", _hold(seen.hold)))
     if seen.fault:

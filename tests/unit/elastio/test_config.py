@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,26 @@ def refusal_of(document: dict[str, Any]) -> str:
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
     least = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, marks=True)
-    assert parse(LEAST).policy() == least
+    assert parse(LEAST).policy() == replace(least, on_shutdown=Parting(True, 300.0))
+
+
+@pytest.mark.parametrize(
+    ("end", "power_off", "reboot"),
+    [
+        ("auto", Parting(True, 40.0), Parting()),
+        ("flush", Parting(True, 40.0), Parting(True, 40.0)),
+        ("leave", Parting(), Parting()),
+    ],
+)
+def test_what_is_done_before_a_power_off_and_before_a_reboot(end: str, power_off: Parting, reboot: Parting) -> None:
+    policy = parse({**LEAST, "shutdown": {"on_shutdown": end, "flush_limit_s": 40}}).policy()
+    assert (policy.on_shutdown, policy.on_reboot) == (power_off, reboot)
 
 
 def test_the_end_of_the_agent_and_of_the_machine_reach_the_policy() -> None:
     ends = {"on_stop": "flush", "flush_limit_s": 40, "notice_flush": False, "notice_poll_s": 0}
     policy = parse({**LEAST, "shutdown": ends, "policy": {"detach_help_after_s": 10}}).policy()
-    assert (policy.on_stop, policy.on_shutdown) == (Parting(True, 40.0), Parting())
+    assert policy.on_stop == Parting(True, 40.0)
     assert (policy.notice_flush, policy.notice_poll_s, policy.detach_help_after_s) == (False, None, 10.0)
 
 

@@ -292,6 +292,15 @@ def test_a_shutdown_flushes_where_it_is_told_to() -> None:
     assert sim.world.volumes_left() == 0
 
 
+def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
+    sim = machine(STEADY, on_shutdown=FLUSH)
+    in_phase(sim, Phase.BOOSTING)
+    assert sim.ask(RequestKind.SHUTDOWN, reboots=True).accepted
+    assert sim.state.hold is not None
+    assert not sim.state.hold.flush
+    assert sim.phase is Phase.BOOSTING
+
+
 def depart(sim: Simulation) -> Departure:
     assert sim.agent is not None
     departure = Departure(sim.agent, sim.world.clock)

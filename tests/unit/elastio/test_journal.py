@@ -19,7 +19,7 @@ from elastio.codec import encode
 from elastio.errors import ConfigError, JournalError
 from elastio.journal import Journal, Memory, Owner, read, remember, shift
 from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
-from elastio.state import AgentState, Cycle, Hold, HoldReason, Marks, Pace, Phase, Trigger
+from elastio.state import AgentState, Cycle, Hold, HoldReason, Lesson, Look, Marks, Pace, Phase, Thrift, Trigger
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
@@ -49,6 +49,10 @@ FULL = Cycle(
     peak_dirty_bytes=1,
     peak_in_use_percent=2,
     evicted_bytes=3,
+    moved_bytes=30,
+    gained_bytes=31,
+    bare=0.5,
+    longest_s=32.0,
     pressed_bytes=5,
     overflow_base=6,
     flush_started_dirty_bytes=4,
@@ -409,6 +413,14 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
 
 
 # --- boosts that failed --------------------------------------------------------------------------------------
+
+
+def test_what_boosts_taught_and_what_was_bought_for_nothing_outlives_a_restart(journal: Journal, path: Path) -> None:
+    lessons = (Lesson(5, 4), Lesson(7, 6))
+    thrift = Thrift((Look(0.4, 2.0, 1000.0),), 3, "nothing came of it")
+    journal.decision(Phase.IDLE, AgentState(lessons=lessons, thrift=thrift), "idle", now=110.0, wall=1110.0)
+    started = recall(path, boot_id="boot-2").state(learned_size_bytes=7)
+    assert (started.lessons, started.thrift) == (lessons, thrift)
 
 
 @pytest.mark.parametrize(

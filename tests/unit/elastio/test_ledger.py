@@ -253,6 +253,18 @@ def test_refused_boosts_and_orphans_do_not_use_up_the_cap_on_boosts(ledger: Ledg
     assert spend.agbs == pytest.approx(128 * 12 * 100)
 
 
+@pytest.mark.parametrize("back_s", [3600.0, 86_000.0])
+def test_a_clock_that_is_set_back_does_not_give_back_what_was_spent(ledger: Ledger, back_s: float) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    now = START + 200
+    assert ledger.spend_since(now - 86_400, now - back_s) == ledger.spend_since(now - 86_400, now)
+
+
+def test_a_clock_that_was_years_ahead_fills_no_day_up(ledger: Ledger) -> None:
+    ledger.record(CLOSED, QUOTE, BOOT)
+    assert ledger.spend_since(START - 200_000, START - 86_500) == Spend()
+
+
 # --- the device ------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,18 @@ def ledger(path: Path) -> Iterator[Ledger]:
         yield opened
 
 
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_link_is_not_followed(path: Path, tmp_path: Path, *, exists: bool, read_only: bool) -> None:
+    target = tmp_path / "elsewhere.db"
+    if exists:
+        Ledger(target).close()
+    path.symlink_to(target)
+    with pytest.raises(LedgerError):
+        Ledger(path, read_only=read_only)
+    assert target.exists() is exists
+
+
 READER = """
 import sys
 from pathlib import Path

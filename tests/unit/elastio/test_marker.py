@@ -83,3 +83,11 @@ def test_no_cache_is_attached_without_it(marker: Marker, tmp_path: Path) -> None
     with pytest.raises(JournalError, match="cannot write"):
         journal.intend(INSTALL, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
     assert lines == []
+
+
+def test_a_link_is_not_followed(marker: Marker, tmp_path: Path) -> None:
+    marker.path.parent.mkdir()
+    marker.path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(JournalError):
+        marker.put("volume")
+    assert not (tmp_path / "elsewhere").exists()

@@ -22,6 +22,7 @@ from elastio.sim.workload import Stretch
 from elastio.state import Marks, Phase
 from elastio.status import Status, Surroundings
 from elastio.steps import must_end, next_step
+from elastio.units import GIB
 
 from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
 from .values import (
@@ -339,7 +340,7 @@ def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache(
 
 
 def test_a_boost_that_was_withdrawn_teaches_no_size() -> None:
-    gone = replace(boosted(), failure="the load was over", volume=volume(VolumeState.GONE))
+    gone = replace(boosted(), moved_bytes=GIB, volume=volume(VolumeState.GONE))
     gone = replace(gone, marks=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
     for failure, is_lesson in (("", True), ("the load was over", False)):
         of = state(Phase.DETACHING, replace(gone, failure=failure), learned_size_bytes=None)

@@ -11,7 +11,6 @@ from elastio.policy import (
     Caps,
     is_load_high,
     is_quiet,
-    learn_size,
     next_size,
     refusal,
     utilization,
@@ -20,7 +19,7 @@ from elastio.policy import (
 from elastio.state import LoadWatch
 from elastio.units import GIB, agbs
 
-from .values import POLICY, cycle
+from .values import POLICY
 
 
 def sample(mb_s: float, at: float = 10.0, read_mb_s: float = 0.0) -> Sample:
@@ -106,28 +105,3 @@ def test_the_first_cache_has_the_initial_size_and_later_ones_the_learned_one() -
 def test_no_cache_leaves_the_bounds() -> None:
     assert next_size(1, POLICY) == POLICY.min_size_bytes
     assert next_size(10**15, POLICY) == POLICY.caps.max_size_bytes
-
-
-def test_a_cache_that_was_not_used_up_shrinks_to_its_use() -> None:
-    # 28 % in use of 10 GiB, where 70 % can be used, and a tenth more.
-    used = cycle(peak_in_use_percent=28, cutoff_percent=70)
-    assert learn_size(used, POLICY) == 5 * GIB
-
-
-def test_a_cache_that_evicted_grows_by_what_it_evicted() -> None:
-    evicted = cycle(peak_in_use_percent=100, evicted_bytes=2 * GIB, cutoff_percent=70)
-    assert learn_size(evicted, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
-
-
-def test_a_learned_size_stays_within_the_bounds() -> None:
-    assert learn_size(cycle(peak_in_use_percent=0), POLICY) == POLICY.min_size_bytes
-    assert learn_size(cycle(evicted_bytes=10**15), POLICY) == POLICY.caps.max_size_bytes
-
-
-def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_eviction() -> None:
-    assert learn_size(cycle(peak_in_use_percent=100, cutoff_percent=70), POLICY) == 10 * GIB
-
-
-def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
-    pressed = cycle(pressed_bytes=GIB, evicted_bytes=GIB, cutoff_percent=70)
-    assert learn_size(pressed, POLICY) == learn_size(cycle(evicted_bytes=2 * GIB, cutoff_percent=70), POLICY)

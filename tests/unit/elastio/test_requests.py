@@ -12,7 +12,7 @@ from elastio.actions import AttachVolume, CreateVolume
 from elastio.control import Pending
 from elastio.journal import Journal
 from elastio.model import VolumeId, VolumeSpec
-from elastio.policy import Policy
+from elastio.policy import Parting, Policy
 from elastio.protocol import Message
 from elastio.requests import Requests, decisions
 from elastio.sim.faults import FaultPlan
@@ -98,6 +98,17 @@ def test_requests_get_their_own_answers(desk: Desk) -> None:
     desk.agent.step()
     assert [pending for pending, _ in desk.replies] == asked
     assert [reply["ok"] for _, reply in desk.replies] == [False, True]
+
+
+@pytest.mark.parametrize(("fields", "flushes"), [({}, True), ({"reboots": 1}, False)])
+def test_a_shutdown_carries_whether_the_machine_comes_back(
+    journal: Journal, fields: dict[str, int], *, flushes: bool
+) -> None:
+    desk = Desk(journal.path, on_shutdown=Parting(True, 30.0))
+    desk.ask("shutdown", **fields)
+    desk.agent.step()
+    assert desk.agent.state.hold is not None
+    assert desk.agent.state.hold.flush is flushes
 
 
 def test_a_boost_carries_its_size(desk: Desk) -> None:

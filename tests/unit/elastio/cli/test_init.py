@@ -44,6 +44,12 @@ def test_every_commented_default_can_be_uncommented() -> None:
     assert document["device"]["bandwidth_mb_s"] == 60
 
 
+def test_writes_a_cap_on_the_boosts_of_a_day(elastio: Shell, tmp_path: Path) -> None:
+    backing(tmp_path / "root")
+    assert elastio("init", *GIVEN).exit_code == 0
+    assert load(tmp_path / "elastio.toml").policy().caps.max_boosts_per_day == 288
+
+
 def test_names_everything_it_could_not_find_out(elastio: Shell, tmp_path: Path) -> None:
     result = elastio("init")
     assert result.exit_code == 3

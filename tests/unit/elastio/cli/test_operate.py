@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.errors import HostError
 from elastio.exits import Exit
 from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.protocol import accepted, refused
@@ -155,11 +156,14 @@ def test_status_shows_a_hold(agent: FakeAgent, elastio: Shell) -> None:
 # --- shutdown -----------------------------------------------------------------------------------------------
 
 
+LEAST = (
+    '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
+    '[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n'
+)
+
+
 def test_shutdown_waits_for_the_flush_and_not_for_a_cache_that_stays(agent: FakeAgent, elastio: Shell) -> None:
-    elastio.app.config_path.write_text(
-        '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
-        '[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n'
-    )
+    elastio.app.config_path.write_text(LEAST)
     agent.replies = {"shutdown": accepted("flushing")}
     agent.statuses = [flushing(), SAFE]
     assert elastio("shutdown").exit_code == Exit.OK
@@ -167,6 +171,32 @@ def test_shutdown_waits_for_the_flush_and_not_for_a_cache_that_stays(agent: Fake
     left = Hold(HoldReason.SHUTDOWN, 9000.0, flush=False)
     agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), hold=left))]
     assert elastio("shutdown").exit_code == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("jobs", "asked"),
+    [
+        (" 812 reboot.target                start waiting\n 813 elastiod.service    stop  waiting\n", {"reboots": 1}),
+        ("1 kexec.target start waiting\n", {"reboots": 1}),
+        (" 812 poweroff.target              start waiting\n 813 elastiod.service    stop  waiting\n", {}),
+        ("1 reboot.target stop waiting\n", {}),
+        ("", {}),
+        (None, {}),
+    ],
+)
+def test_shutdown_tells_a_reboot_from_a_power_off(
+    agent: FakeAgent, elastio: Shell, jobs: str | None, asked: dict[str, int]
+) -> None:
+    elastio.app.config_path.write_text(LEAST)
+
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if jobs is None:
+            raise HostError("systemctl does not answer")
+        return jobs
+
+    agent.replies, agent.statuses = {"shutdown": accepted("it is so")}, [SAFE]
+    assert Shell(replace(elastio.app, run=run))("shutdown").exit_code == Exit.OK
+    assert {k: v for k, v in agent.asked[0].items() if k not in ("command", "version")} == asked
 
 
 # --- gc -----------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from elastio.cli.status import rows
 from elastio.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.observation import Observation
-from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
+from elastio.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
 from elastio.status import Status, Surroundings
 from elastio.units import GIB, MIB
 
@@ -42,6 +42,12 @@ LOAD = LoadWatch(utilization=0.84)
 SITUATIONS: dict[str, Status] = {
     "idle": published(standing(Phase.IDLE, owned=())),
     "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes"), identity=None),
+    "stopped": published(
+        standing(
+            Phase.IDLE, owned=(), thrift=Thrift(wasted=8, stopped="8 volumes in a row never became a cache: refused")
+        )
+    ),
+    "thrifty": published(standing(Phase.IDLE, owned=(), thrift=Thrift((Look(0.4, 2.0, 1_789_999_900.0),) * 5))),
     "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
     "boosting": published(
         AgentState(
