@@ -64,11 +64,11 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
     """
     found = []
     for name in sysfs.names("sys/block"):
-        if name.startswith(NO_DISKS) or sysfs.read_or(f"sys/block/{name}/hidden", "0") == "1":
+        serial = None if name.startswith(NO_DISKS) else serial_of(sysfs, name)
+        if serial is None or sysfs.read_or(f"sys/block/{name}/hidden", "0") == "1":
             continue
-        serial = serial_of(sysfs, name)
         size = _sectors(sysfs.read_or(f"sys/block/{name}/size", "0"), name) * SECTOR
-        if serial is not None and size:
+        if size:
             found.append(Disk(name, serial, size, sysfs.path(f"dev/{name}")))
     return tuple(found)
 
@@ -77,10 +77,10 @@ def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
     """What the kernel shows as the disk's serial, or None: virtio-blk and NVMe in a file, SCSI in its answers."""
     device = f"sys/block/{name}/device"
     shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"{device}/serial", "")
-    if not shown.strip():
+    if not shown.strip() and name.startswith("sd"):
         # SPC, "Unit Serial Number VPD page": a head of four bytes, then the serial.
         shown = sysfs.read_or(f"{device}/vpd_pg80", "")[4:].strip("\0")
-    if not shown.strip():
+    if not shown.strip() and name.startswith("sd"):
         # Designators of type T10 end with it; others are names of their own.
         wwid = sysfs.read_or(f"{device}/wwid", "").split()
         shown = wwid[-1] if len(wwid) > 1 and wwid[0].startswith("t10.") else ""
