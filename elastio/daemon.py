@@ -7,6 +7,7 @@ Starts in this order then, because each step needs the one before: configuration
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import sys
@@ -41,6 +42,7 @@ from elastio.lane import ForkLane, die_with_parent
 from elastio.loop import Agent, Lanes, Look
 from elastio.marker import MarkedJournal, Marker
 from elastio.model import HostView
+from elastio.policy import utilization
 from elastio.ports import VolumeProvider
 from elastio.requests import Requests
 
@@ -48,6 +50,8 @@ _log = logging.getLogger("elastio")
 
 # How long a stop waits for a host action that is under way; a cloud call is looked up at the next start.
 STOP_WAIT_S = 20.0
+# Without a job; and after a boost, which others may follow.
+REST_S, REST_AFTER_BOOST_S = 60.0, 1800.0
 
 
 @dataclass(slots=True)
@@ -109,6 +113,34 @@ def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
     return lost_and_freed
 
 
+@dataclass(slots=True)
+class CloudRest:
+    """Ends the cloud lane's child while nothing is bought: the SDK takes more memory than the rest of the agent.
+
+    Starting it again takes some tenths of a second: it is done when a load begins, and not spared while bursts follow
+    one another.
+    """
+
+    lane: ForkLane[Action, Outcome]
+    until: float
+
+    def tend(self, now: float, *, is_near: bool, is_boosting: bool) -> None:
+        """`is_near`: utilization is half way to a boost."""
+        if is_near:
+            self.lane.wake()
+        if is_near or self.lane.busy:
+            self.until = max(self.until, now + REST_S)
+        if is_boosting:
+            self.until = max(self.until, now + REST_AFTER_BOOST_S)
+        if now > self.until:
+            self.lane.rest()
+
+
+def is_near_boost(agent: Agent) -> bool:
+    sample, policy = agent.last_sample, agent.policy
+    return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
+
+
 def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[Action, Outcome], ...]]:
     """The three lanes, their children started."""
     door = CloudDoor(config)
@@ -118,6 +150,9 @@ def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[
     on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost_on(host.sysfs))
     on_cloud: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
     forked = (look, on_host, on_cloud)
+    # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
+    gc.collect()
+    gc.freeze()
     for lane in forked:
         lane.start()
     return Lanes(look=look, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
@@ -177,10 +212,14 @@ class Daemon:
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
         teller = Teller(self._notifier)
 
+        cloud_rest = CloudRest(next(lane for lane in forked if lane.name == "cloud"), self._clock.now() + REST_S)
+
         def after_step() -> None:
             self._host.lease.pulse.beat()
             socket.sweep()
             teller.tell(agent)
+            is_boosting = agent.state.cycle is not None
+            cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
             books.touch_device(agent, self.config, wall=self._clock.wall())
 
         try:

@@ -105,6 +105,16 @@ class ForkLane(Generic[Job, Result]):
         self._warming = self._warm_up is not None
         self._deadline = time.monotonic() + self._warm_up_s
 
+    def wake(self) -> None:
+        """Start the child ahead of the next job, unless it is there."""
+        if self._child is None:
+            self.start()
+
+    def rest(self) -> None:
+        """End a child that has nothing to do; the next job starts another."""
+        if not self.busy and not self._warming:
+            self.close(0.0)
+
     @property
     def busy(self) -> bool:
         if self._given_up and self._child is not None and not self._child.is_alive():

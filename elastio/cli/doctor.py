@@ -66,6 +66,7 @@ def examine(app: App) -> Iterator[Finding]:
         return
     yield ok("configuration", f"{app.config_path} is valid")
     yield from _of_the_device(machine, config)
+    yield from agent_checks.metadata(machine, config)
     yield from agent_checks.cloud(config)
     yield agent_checks.daemon(app.client())
 

@@ -18,8 +18,12 @@ from elastio.model import Serial
 from elastio.units import KIB, MIB
 
 SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
-SIGNED_BYTES = MIB + 128 * KIB
-SIGNED_TAIL_BYTES = MIB
+# Where what is in use has its first signature (util-linux, libblkid/src); below 0 from the end:
+# - filesystems, LVM, LUKS, partition tables, ZFS, md 1.1 and 1.2, swap with pages up to 64 KiB: within the first 68 KiB
+#   (the last of them is btrfs, at 64 KiB). Copies further in (LUKS2, ZFS, UDF's anchors) come with one here;
+# - VMFS: at 1 MiB;
+# - md 0.9 and 1.0, DDF, DRBD, firmware RAID, the second partition table: within the last 132 KiB (md 0.9: 64 to 128).
+SIGNED = ((0, 68 * KIB), (MIB, 64 * KIB), (-132 * KIB, 132 * KIB))
 # A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
 SHORTEST_SERIAL = 16
 CUT_SERIAL = 20
@@ -60,11 +64,11 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
     """
     found = []
     for name in sysfs.names("sys/block"):
-        if name.startswith(NO_DISKS) or sysfs.read_or(f"sys/block/{name}/hidden", "0") == "1":
+        serial = None if name.startswith(NO_DISKS) else serial_of(sysfs, name)
+        if serial is None or sysfs.read_or(f"sys/block/{name}/hidden", "0") == "1":
             continue
-        serial = serial_of(sysfs, name)
         size = _sectors(sysfs.read_or(f"sys/block/{name}/size", "0"), name) * SECTOR
-        if serial is not None and size:
+        if size:
             found.append(Disk(name, serial, size, sysfs.path(f"dev/{name}")))
     return tuple(found)
 
@@ -73,10 +77,10 @@ def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
     """What the kernel shows as the disk's serial, or None: virtio-blk and NVMe in a file, SCSI in its answers."""
     device = f"sys/block/{name}/device"
     shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"{device}/serial", "")
-    if not shown.strip():
+    if not shown.strip() and name.startswith("sd"):
         # SPC, "Unit Serial Number VPD page": a head of four bytes, then the serial.
         shown = sysfs.read_or(f"{device}/vpd_pg80", "")[4:].strip("\0")
-    if not shown.strip():
+    if not shown.strip() and name.startswith("sd"):
         # Designators of type T10 end with it; others are names of their own.
         wwid = sysfs.read_or(f"{device}/wwid", "").split()
         shown = wwid[-1] if len(wwid) > 1 and wwid[0].startswith("t10.") else ""
@@ -117,21 +121,26 @@ def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
 
 
 def is_blank(disk: Disk) -> bool:
-    """Only zeros where a signature can be: at both ends. False for a disk that cannot be read.
+    """Only zeros where libblkid finds what is in use: SIGNED. False for a disk that cannot be read.
 
-    libblkid looks for filesystems, RAID members and partition tables within SIGNED_BYTES of the begin and
-    SIGNED_TAIL_BYTES of the end. Reading that much takes some hundredths of a second, and starting a program several
-    tenths on a slow processor.
+    Reading as little as that because a boost waits for it; starting a program would take several tenths of a second on
+    a slow processor.
     """
-    ends = ((0, SIGNED_BYTES), (max(0, disk.size_bytes - SIGNED_TAIL_BYTES), SIGNED_TAIL_BYTES))
     try:
-        return all(_is_zero(disk.node, at, min(length, disk.size_bytes - at)) for at, length in ends)
+        return all(_is_zero(disk.node, *_range(at, length, disk.size_bytes)) for at, length in SIGNED)
     except OSError:
         return False
 
 
+def _range(at: int, length: int, size_bytes: int) -> tuple[int, int]:
+    begin = max(0, size_bytes + at) if at < 0 else min(at, size_bytes)
+    return begin, min(length, size_bytes - begin)
+
+
 def _is_zero(node: Path, at: int, length: int) -> bool:
     """Past the page cache where that is possible: going through it takes most of the time on a slow processor."""
+    if length == 0:
+        return True
     with mmap.mmap(-1, length) as block:  # aligned to a page, as O_DIRECT wants it
         try:
             read = _read_into(block, node, at, os.O_DIRECT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from elastio.protocol import UnreachableError
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
 
+METADATA = "169.254.169.254"
+METADATA_RULES = "nftables.d/elastio-metadata.nft"
 # No machine that runs this release can be older: 2026-01-01, UTC.
 NOT_BEFORE_WALL = 1_767_225_600.0
 
@@ -35,6 +38,26 @@ def cloud(config: Config) -> list[Finding]:
     if not found:
         return [ok(f"provider {provider.name}", "it is installed and offers no checks of its own")]
     return [ok(name, sentence) if passed else fail(name, sentence, page) for name, passed, sentence in found]
+
+
+def metadata(machine: Machine, config: Config) -> list[Finding]:
+    """Whoever reaches EC2's metadata service has the instance's role, and so the cache volume."""
+    if config.provider.name != "aws":
+        return []
+    name, way_out = "metadata", f"install {METADATA_RULES}: see docs/how-to/install.md"
+    try:
+        rules = json.loads(machine.run(["nft", "--json", "list", "ruleset"], timeout_s=10))["nftables"]
+    except (HostError, ValueError, LookupError, TypeError) as error:
+        return [warn(name, f"whether only root reaches the metadata service is unknown ({error})", way_out)]
+    if any(_keeps_to_root(str(rule)) for rule in rules):
+        return [ok(name, "only root reaches the metadata service, and with it the instance's role")]
+    harm = "any process can have the instance's role, which may delete the cache volume"
+    return [warn(name, f"no rule of nftables keeps the metadata service ({METADATA}) to root: {harm}", way_out)]
+
+
+def _keeps_to_root(rule: str) -> bool:
+    """A rule about who sends to the service, and that stops it."""
+    return all(word in rule for word in ("'rule'", METADATA, "'skuid'")) and ("'drop'" in rule or "'reject'" in rule)
 
 
 def daemon(client: ControlClient) -> Finding:

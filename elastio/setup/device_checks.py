@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from elastio.config import Config
 from elastio.errors import HostError
+from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import parse_size
+from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
-from elastio.host.view import Backing, find_backing
+from elastio.host.view import Backing, find_backings
 from elastio.setup.candidates import candidates
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 
 NAME = "backing device"
+# The kernel's own is 30; images for EC2 have the most there is.
+LONG_TIMEOUT_S = 240
 
 
 def device(machine: Machine, config: Config) -> list[Finding]:
     """Everything about the configured backing device; only the first finding when it is not there."""
     sysfs = machine.sysfs
-    backing = find_backing(sysfs, config.device.backing_uuid)
+    found = find_backings(sysfs, config.device.backing_uuid)
+    if len(found) > 1:
+        names = ", ".join(f"/dev/{b.device}" for b in found)
+        return [
+            fail(
+                NAME,
+                f"{names} carry the same backing UUID: the agent takes none of them for its device",
+                "detach the copy, and restore snapshots in another machine",
+            )
+        ]
+    backing = found[0] if found else None
     if backing is None:
         there = "; ".join(map(str, candidates(sysfs))) or "none"
         return [
@@ -42,6 +56,9 @@ def device(machine: Machine, config: Config) -> list[Finding]:
         _sequential(machine, backing),
         _queue(machine, backing),
         _mount(machine, backing),
+        *_above(machine, backing),
+        *_serial(machine, backing),
+        *_timeout(machine, backing),
     ]
 
 
@@ -93,6 +110,54 @@ def _mount(machine: Machine, backing: Backing) -> Finding:
     if held:
         return ok("mount", f"/dev/{backing.adaptive} is used by {', '.join(held)}")
     return warn("mount", f"/dev/{backing.adaptive} is not mounted", "mount it, with `nofail` in /etc/fstab")
+
+
+def _above(machine: Machine, backing: Backing) -> list[Finding]:
+    """dm-crypt, LVM, md on the adaptive device: what they write may come from threads of the kernel."""
+    above = stacked(machine.sysfs, backing.adaptive or "")[1:]
+    if not above:
+        return []
+    shown = ", ".join(f"/dev/{n} ({_kind(machine, n)})" for n in above)
+    if not any(_kind(machine, n) == "md" for n in above):
+        return [ok("above", f"{shown}: requests are held back there, too, while a cache is attached or detached")]
+    return [
+        warn(
+            "above",
+            f"{shown}: while md resynchronizes, its own writes cannot be held back, and a cache is not attached",
+            "put md below bcache, or expect no boosts while it resynchronizes",
+        )
+    ]
+
+
+def _kind(machine: Machine, name: str) -> str:
+    """As device-mapper names it (CRYPT, LVM...), else by the driver."""
+    return machine.sysfs.read_or(f"sys/block/{name}/dm/uuid", "").partition("-")[0] or name.rstrip("0123456789-")
+
+
+def _serial(machine: Machine, backing: Backing) -> list[Finding]:
+    """A cache disk is found by its serial: where the backing disk shows none, the next disk will not either."""
+    if serial_of(machine.sysfs, backing.disk):
+        return []
+    return [
+        warn(
+            "serial",
+            f"/dev/{backing.disk} shows no serial in /sys: a cache volume that is attached the same way is never found",
+            "use virtio-blk, NVMe or virtio-scsi disks (Xen's show none)",
+        )
+    ]
+
+
+def _timeout(machine: Machine, backing: Backing) -> list[Finding]:
+    shown = machine.sysfs.read_or("sys/module/nvme_core/parameters/io_timeout", "")
+    if not backing.disk.startswith("nvme") or not shown.isdecimal() or int(shown) >= LONG_TIMEOUT_S:
+        return []
+    return [
+        warn(
+            "timeout",
+            f"an NVMe request that takes more than {shown} s becomes an I/O error, also where the cloud is only slow",
+            "boot with nvme_core.io_timeout=4294967295",
+        )
+    ]
 
 
 def mounted_at(machine: Machine, number_file: str) -> list[str]:

@@ -151,7 +151,7 @@ def rules(machine: Machine) -> Finding:
 
 
 def holding_back(machine: Machine) -> Finding:
-    """Whether writes can wait for the moment in which a cache is attached: io.max, of cgroup v2."""
+    """Whether requests can wait for the moments in which a cache is attached and bypassed: io.max, of cgroup v2."""
     sysfs, name = machine.sysfs, "cgroups"
     groups = [g for g in sysfs.names(CGROUPS) if sysfs.exists(f"{CGROUPS}/{g}/io.stat")]
     offered = "io" in sysfs.read_or(f"{CGROUPS}/cgroup.controllers", "").split()
@@ -161,7 +161,7 @@ def holding_back(machine: Machine) -> Finding:
     why = "the kernel was built without I/O throttling" if offered else "cgroup v2 has no io controller here"
     return warn(
         name,
-        f"writes cannot be held back while a cache is attached ({why}): a direct read may return older data",
+        f"nobody can be held back ({why}): a cache is attached and detached only if a load pauses by itself",
         "boot with systemd.unified_cgroup_hierarchy=1, on a kernel with CONFIG_BLK_DEV_THROTTLING",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from elastio_testbed.machine import DATA
 from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.guest
@@ -74,6 +75,22 @@ def test_an_operators_boost_and_flush_go_the_whole_way_and_wait_for_it(lab: Lab)
     assert code == 0, said
     lab.wait_for_rest()
     assert lab.left() == ([], ())
+
+
+def test_an_agent_that_is_killed_and_cannot_be_started_leaves_nobody_held_back(lab: Lab) -> None:
+    broken = "/etc/elastio/elastio.toml.d/99-broken.toml"
+    hold = 'for g in /sys/fs/cgroup/*.slice; do echo "$(cat /sys/block/bcache0/dev) rbps=2 wbps=2" > $g/io.max; done'
+    lab.guest.check(["sh", "-c", f"mkdir -p {broken.rpartition('/')[0]}; echo misspelt = 1 > {broken}; {hold}"])
+    write = ["dd", "if=/dev/zero", f"of={DATA}/held", "bs=64k", "count=16", "oflag=direct"]
+    lab.guest.check(["systemd-run", "--unit=held", *write])
+    written = "until [ $(systemctl show held -P SubState) = dead ]; do sleep 0.2; done"
+    assert lab.run("timeout", "3", "sh", "-c", written)[0] == 124, "it is held back"
+    lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"])
+    assert lab.run("timeout", "10", "sh", "-c", written)[0] == 0
+    stopped = "until [ $(systemctl show elastiod -P ActiveState) = failed ]; do sleep 0.2; done"
+    assert lab.run("timeout", "40", "sh", "-c", stopped)[0] == 0
+    lab.guest.check(["sh", "-c", f"rm {broken}; systemctl reset-failed elastiod; systemctl start elastiod"])
+    lab.wait_for_rest()
 
 
 def test_the_report_agrees_with_what_the_cloud_saw(lab: Lab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from elastio.actions import (
     Verdict,
 )
 from elastio.config import Config, parse
-from elastio.daemon import CloudDoor, lost_on
+from elastio.daemon import CloudDoor, CloudRest, lost_on
 from elastio.errors import ConfigError
 from elastio.executor import Executor, lost
 from elastio.exits import Exit
@@ -96,6 +97,46 @@ def test_whatever_keeps_the_agent_from_starting_applications_are_let_go(
     path.write_text(written)
     assert CliRunner().invoke(daemon.main, ["--config", str(path)]).exit_code == Exit.CONFIG
     assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
+
+
+def is_there(lane: ForkLane[Action, Outcome]) -> bool:
+    return bool([child for child in multiprocessing.active_children() if child.name == f"elastio-{lane.name}"])
+
+
+@pytest.fixture
+def cloud() -> Iterator[ForkLane[Action, Outcome]]:
+    """A lane of the cloud whose child has just been started."""
+    lane: ForkLane[Action, Outcome] = ForkLane("cloud", lambda action: lost(action, 0.0), lost)
+    lane.start()
+    yield lane
+    lane.close(0.0)
+
+
+def test_the_child_with_the_sdk_ends_while_nothing_is_bought_and_is_back_when_a_load_begins(
+    cloud: ForkLane[Action, Outcome],
+) -> None:
+    rest = CloudRest(cloud, until=60.0)
+    seen = []
+    for now, is_near in ((60.0, False), (61.0, False), (62.0, True), (122.0, False), (123.0, False)):
+        rest.tend(now, is_near=is_near, is_boosting=False)
+        seen.append(is_there(cloud))
+    assert seen == [True, False, True, True, False]
+
+
+@pytest.mark.parametrize("is_boosting", [True, False])
+def test_the_child_with_the_sdk_stays_while_bursts_follow_one_another(
+    is_boosting: bool, cloud: ForkLane[Action, Outcome]
+) -> None:
+    rest = CloudRest(cloud, until=60.0)
+    rest.tend(60.0, is_near=True, is_boosting=is_boosting)
+    rest.tend(600.0, is_near=False, is_boosting=False)
+    assert is_there(cloud) is is_boosting
+
+
+def test_a_child_with_a_job_does_not_rest(cloud: ForkLane[Action, Outcome]) -> None:
+    cloud.submit(ListVolumes(), LONG_S)
+    CloudRest(cloud, until=0.0).tend(1000.0, is_near=False, is_boosting=False)
+    assert is_there(cloud)
 
 
 INSTALL = InstallCache(Serial("vol-1"), 1, flush_mb_s=None)

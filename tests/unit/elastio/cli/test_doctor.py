@@ -28,6 +28,7 @@ def healthy(root: Path) -> None:
         root,
         proc__sys__kernel__osrelease="6.1.0-42-amd64",
         proc__sys__kernel__version="#1 SMP Debian 6.1.192-2 (2026-08-01)",
+        sys__block__vdb__serial="0b6f4c1e-5d0c-4a57-9",
         sys__module__bcache__parameters__bch_cutoff_writeback="70",
         sys__module__bcache__parameters__bch_cutoff_writeback_sync="70",
         proc__self__mountinfo="36 35 250:99 / /data rw - ext4 /dev/bcache0 rw\n",
@@ -66,6 +67,7 @@ def test_doctor_fails_without_a_configuration_and_says_the_way_out(elastio: Shel
 @pytest.mark.parametrize(
     ("name", "file", "text", "verdict", "words"),
     [
+        ("serial", "sys/block/vdb/serial", "", "warn", "shows no serial"),
         ("bypass", "sys/block/vdb/bcache/sequential_cutoff", "4.0M", "warn", "reads can stay stale"),
         ("scheduler", "sys/block/vdb/queue/scheduler", "[none] mq-deadline", "warn", "uses [none] mq-deadline"),
         ("scheduler", "sys/block/vdb/queue/scheduler", "[none]", "warn", "and not mq-deadline"),
@@ -82,6 +84,43 @@ def test_doctor_sees_what_is_wrong_with_the_device(
     (tmp_path / "root" / file).write_text(text)
     found = findings(elastio)[name]
     assert (found[0], words in found[1]) == (verdict, True)
+
+
+def test_doctor_names_two_devices_with_one_uuid(elastio: Shell, tmp_path: Path) -> None:
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    lay(tmp_path / "root", sys__block__vdc__bcache__backing_dev_uuid=UUID)
+    verdict, sentence = findings(elastio)["backing device"]
+    assert (verdict, "/dev/vdb, /dev/vdc" in sentence) == ("fail", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid", "verdict"), [("dm-0", "CRYPT-LUKS2-0123", "ok"), ("dm-0", "LVM-0123", "ok"), ("md0", "", "warn")]
+)
+def test_doctor_names_what_lies_above_the_adaptive_device(
+    name: str, uuid: str, verdict: str, elastio: Shell, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    healthy(root)
+    elastio("init", *GIVEN)
+    lay(root, **{f"sys__block__bcache0__holders__{name}": "", f"sys__block__{name}__dev": "253:0"})
+    lay(root, **{f"sys__block__{name}__dm__uuid": uuid} if uuid else {})
+    found = findings(elastio)["above"]
+    assert (found[0], f"/dev/{name} ({uuid.partition('-')[0] or 'md'})" in found[1]) == (verdict, True)
+
+
+@pytest.mark.parametrize(("disk", "shown", "warned"), [("nvme1n1", "30", True), ("nvme1n1", "4294967295", False)])
+def test_doctor_warns_of_nvme_requests_that_give_up_early(
+    disk: str, shown: str, warned: bool, elastio: Shell, tmp_path: Path
+) -> None:
+    root = tmp_path / "root"
+    healthy(root)
+    elastio("init", *GIVEN)
+    lay(root, sys__module__nvme_core__parameters__io_timeout=shown)
+    assert "timeout" not in findings(elastio), "the disk is no NVMe disk"
+    for folder in ("sys/block", "sys/class/block"):
+        (root / folder / "vdb").rename(root / folder / disk)
+    assert ("timeout" in findings(elastio)) is warned
 
 
 def test_doctor_says_that_the_guard_at_boot_works_with_the_defaults(elastio: Shell, tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
 from elastio.host.blockdev import (
-    SIGNED_BYTES,
-    SIGNED_TAIL_BYTES,
     Disk,
     find,
     is_blank,
@@ -25,7 +23,7 @@ from elastio.host.blockdev import (
     signatures,
 )
 from elastio.model import Serial
-from elastio.units import MIB
+from elastio.units import KIB, MIB
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
 
 
@@ -252,10 +250,18 @@ def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "is_found"),
-    [(0, True), (SIGNED_BYTES - 1, True), (-1, True), (-SIGNED_TAIL_BYTES, True), (SIGNED_BYTES, False)],
-    ids=["first byte", "end of the head", "last byte", "begin of the tail", "in between"],
+    [
+        (0, True),
+        (64 * KIB + 64, True),
+        (MIB, True),
+        (-128 * KIB, True),
+        (-64 * KIB, True),
+        (-1, True),
+        (2 * MIB, False),
+    ],
+    ids=["first byte", "btrfs", "VMFS", "md 0.9, at most", "md 0.9, at least", "last byte", "in between"],
 )
-def test_a_disk_is_blank_without_a_program_when_both_ends_are_zero(tree: Tree, offset: int, is_found: bool) -> None:
+def test_a_disk_is_blank_without_a_program_where_no_signature_can_be(tree: Tree, offset: int, is_found: bool) -> None:
     tree.cache_disk(size_bytes=8 * MIB)
     cache = disk(tree)
     with cache.node.open("r+b") as file:
@@ -276,5 +282,5 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_blank(tree: Tree) -> None:
 def test_a_disk_that_gives_less_than_was_asked_for_is_not_taken_for_blank(tree: Tree) -> None:
     tree.cache_disk(size_bytes=8 * MIB)
     cache = disk(tree)
-    os.truncate(cache.node, 8 * MIB - SIGNED_TAIL_BYTES // 2)
+    os.truncate(cache.node, 8 * MIB - 64 * KIB)
     assert not is_blank(cache)

@@ -43,12 +43,15 @@ def in_child(work: Callable[[], object]) -> int:
     return child
 
 
-def reap_all() -> dict[int, int]:
-    """The exit codes of all children, once all have ended. Each ends by itself."""
-    codes = {}
-    while psutil.Process().children():
-        process, status = os.waitpid(-1, 0)
-        codes[process] = os.waitstatus_to_exitcode(status)
+def reap_all() -> dict[int, int | None]:
+    """The exit codes of all children, once all have ended by themselves; a guard becomes one when its holder dies."""
+    codes: dict[int, int | None] = {}
+    while children := psutil.Process().children():
+        ended, still_there = psutil.wait_procs(children, timeout=LONG_S)
+        codes.update({child.pid: child.wait() for child in ended})
+        for child in still_there:
+            child.kill()
+        assert not still_there
     return codes
 
 

@@ -223,6 +223,7 @@ def test_is_tuned_when_every_setting_is_in_force(tree: Tree, attached: bool) -> 
         ("sys/block/vdb/queue/scheduler", "mq-deadline [none]"),
         ("sys/block/vdb/bcache/sequential_cutoff", "4.0M"),
         ("sys/block/vdb/bcache/io_error_limit", "64"),
+        (f"sys/fs/bcache/{SET_UUID}/io_error_limit", "8"),
         (f"sys/fs/bcache/{SET_UUID}/congested_read_threshold_us", "2000"),
         (f"sys/fs/bcache/{SET_UUID}/congested_write_threshold_us", "20000"),
         (f"sys/fs/bcache/{SET_UUID}/internal/idle_max_writeback_rate", "1"),
@@ -334,6 +335,34 @@ def test_a_disk_whose_node_is_gone_already_shows_no_superblock(tree: Tree) -> No
     tree.registered()
     tree.kernel.path("dev/vdc").unlink()
     assert [(d.cache_set, d.superblock) for d in disks(tree, SERIAL)] == [(SET_UUID, None)]
+
+
+def test_a_look_reads_nothing_from_a_cache_that_applications_saturate(tree: Tree) -> None:
+    tree.attached()
+    tree.kernel.path("dev/vdc").unlink()
+    assert [(d.cache_set, d.superblock) for d in disks(tree)] == [(SET_UUID, SET_UUID)]
+
+
+def test_cgroups_are_asked_for_a_limit_while_flushing_and_until_it_is_seen_to_be_gone(
+    tree: Tree, host: BcacheHost
+) -> None:
+    limit = "sys/fs/cgroup/user.slice/io.max"
+
+    def shown() -> float | None:
+        view = host.look(()).backing
+        assert view is not None
+        return view.write_limit_mb_s
+
+    tree.attached("dirty")
+    tree.kernel.lay(limit, "251:0 rbps=max wbps=8250111 riops=max wiops=max")
+    seen = [shown()]
+    tree.kernel.lay(limit, "")
+    seen.append(shown())
+    tree.kernel.lay(limit, "251:0 rbps=max wbps=8250111 riops=max wiops=max")
+    seen.append(shown())
+    host.enter_phase2()
+    seen.append(shown())
+    assert seen == [8.25, None, None, 8.25]
 
 
 def test_a_serial_of_random_bytes_spoils_no_look(tree: Tree) -> None:

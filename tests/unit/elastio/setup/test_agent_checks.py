@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from elastio.config import parse
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
-from elastio.setup.agent_checks import NOT_BEFORE_WALL, clock, nearest
+from elastio.setup.agent_checks import NOT_BEFORE_WALL, clock, metadata, nearest
 from elastio.setup.findings import Machine, Verdict
 
 
@@ -30,6 +32,47 @@ def test_judges_the_clock(wall: float, answer: str | None, verdict: Verdict, wor
 
     found = clock(Machine(Sysfs(tmp_path), run), wall)
     assert (found.verdict, words in found.sentence) == (verdict, True)
+
+
+def rule(*expressions: object) -> dict[str, object]:
+    return {"rule": {"family": "inet", "chain": "output", "expr": list(expressions)}}
+
+
+def match(left: object, operator: str, right: object) -> dict[str, object]:
+    return {"match": {"op": operator, "left": left, "right": right}}
+
+
+SERVICE = match({"payload": {"protocol": "ip", "field": "daddr"}}, "==", "169.254.169.254")
+NOT_ROOT = match({"meta": {"key": "skuid"}}, "!=", 0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ([rule(NOT_ROOT, SERVICE, {"drop": None})], Verdict.OK),
+        ([rule(SERVICE, NOT_ROOT, {"reject": {}})], Verdict.OK),
+        ([rule(NOT_ROOT, SERVICE, {"accept": None})], Verdict.WARN),
+        ([rule(NOT_ROOT, {"drop": None}), rule(SERVICE, {"drop": None})], Verdict.WARN),
+        ([{"metainfo": {"version": "1.0.6"}}], Verdict.WARN),
+        (None, Verdict.WARN),
+    ],
+)
+def test_warns_where_any_process_reaches_the_role_of_the_instance(
+    rules: list[object] | None, verdict: Verdict, tmp_path: Path
+) -> None:
+    def run(argv: Sequence[str], *, timeout_s: float) -> str:
+        if rules is None:
+            raise HostError("nft is not installed")
+        return json.dumps({"nftables": rules})
+
+    given = {
+        "device": {"backing_uuid": "58c00623-0529-4a44-9474-dabb02496928", "bandwidth_mb_s": 33.0},
+        "cache": {"bandwidth_mb_s": 128.0, "initial_size_gib": 4.0},
+    }
+    machine = Machine(Sysfs(tmp_path), run)
+    found = metadata(machine, parse({**given, "provider": {"name": "aws"}}))
+    assert [f.verdict for f in found] == [verdict]
+    assert metadata(machine, parse({**given, "provider": {"name": "sim"}})) == []
 
 
 def test_a_folder_that_is_not_there_will_be_made_in_the_nearest_one(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
 from elastio.exits import Exit
 from elastio.marker import DIRECTORY
+from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
 
+V6_METADATA = "ip6 daddr fd00:ec2::254"
 SHIPPED = Path(__file__).parents[4] / "systemd"
 
 
@@ -35,6 +37,15 @@ def test_udev_makes_a_bcache_device_safe_when_it_appears() -> None:
     assert len(rule) == 1
     assert 'KERNEL=="bcache*"' in rule[0]
     assert rule[0].endswith('ATTR{bcache/sequential_cutoff}="0"')
+    marker = f"{DEFAULT_STATE_DIR / DIRECTORY}/$attr{{bcache/backing_dev_uuid}}"
+    assert f'TEST=="{marker}"' in rule[0], "a device of somebody else is left as it is"
+
+
+def test_only_root_reaches_the_metadata_service() -> None:
+    rules = (SHIPPED / METADATA_RULES).read_text().splitlines()
+    sent = [line.strip() for line in rules if "skuid" in line]
+    assert sent == [f"meta skuid != 0 {service} counter drop" for service in (f"ip daddr {METADATA}", V6_METADATA)]
+    assert not any("policy drop" in line for line in rules)
 
 
 def test_the_service_is_not_started_again_over_what_starting_cannot_cure() -> None:
