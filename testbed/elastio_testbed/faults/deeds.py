@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from elastio_testbed.ec2 import Quota
-from elastio_testbed.faults.kinds import Deed
+from elastio_testbed.faults.kinds import PULLS, Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import GuestError, HypervisorError
@@ -72,8 +72,12 @@ def _is_dirty_under_load(lab: Lab) -> bool:
 
 
 def pull(lab: Lab) -> None:
-    """Tear the cache volume off, then what `docs/how-to/recover.md` tells an operator to do."""
+    """Tear the cache volume off."""
     lab.cloud.tear_off(lab.attached_volume(), lab.guest.vm.pull)
+
+
+def bring_cache_back(lab: Lab) -> None:
+    """What `docs/how-to/recover.md` tells an operator to do after that."""
     try:
         _put_together(lab)
     except HypervisorError:
@@ -114,6 +118,9 @@ def forbid(lab: Lab) -> None:
 
 # What has to be so before the deed is one; the time it takes is not the time of the fault.
 READY: Mapping[Deed, Callable[[Lab], None]] = {Deed.PULL_DIRTY: make_dirty}
+
+# What somebody has to do afterwards, once what happened in the guest has been written down.
+WAYS_BACK: Mapping[Deed, Callable[[Lab], None]] = dict.fromkeys(PULLS, bring_cache_back)
 
 DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
     Deed.NOTHING: nothing,

@@ -58,6 +58,7 @@ class Subject(ABC):
         """Records of a new name from now on, until `stop_writer` or the end of the device."""
         port = f"/dev/virtio-ports/{RECORDS_PORT}"
         spec = {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": PAUSE_S}
+        spec["kernel_log"] = "/dev/kmsg"
         self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
         self._start("records", "python3", f"{PROGRAMS}/records.py", "write", RECORDS_SPEC)
         self.wait_until(lambda: name in acks.read(self.records), 120, f"the first record of {name}")
