@@ -117,8 +117,9 @@ bench: setup ## What the daemon costs at rest
 faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
 	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
-evaluation: setup ## Write the tables of docs/evaluation.md anew, from the results in docs/results
+evaluation: setup ## Write the tables of docs/evaluation.md and docs/results/faults anew, from docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
+	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 
 image: setup ## Build the guest image, and a bootable qcow2 in out/image
 	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2

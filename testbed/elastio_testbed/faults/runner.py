@@ -12,7 +12,7 @@ from pathlib import Path
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.deeds import DEEDS, READY, WAYS_BACK, nothing
-from elastio_testbed.faults.evidence import keep
+from elastio_testbed.faults.evidence import folder_of, keep
 from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.plan import PlannedRun
@@ -113,12 +113,17 @@ class Runner:
             story = replace(story, leaked_volumes=lab.leaked(), kernel=lab.guest.check(["uname", "-r"]))
             story = with_records(story, lab, writers)
         except FAILURES as error:
-            story = replace(story, stuck=f"{type(error).__name__}: {error}")
-            keep(self.evidence / f"run{run.number}", lab, story)
+            story = self._kept(
+                replace(story, stuck=f"{type(error).__name__}: {error}", tears=tuple(writers.tears)), lab
+            )
             return salvage(story, lab, writers)
-        if not story.is_sound:
-            keep(self.evidence / f"run{run.number}", lab, story)
-        return story
+        # One that the kernel lost is excused, and kept as well: nothing else can show that it was the kernel.
+        return story if story.is_sound and not story.lost_records else self._kept(story, lab)
+
+    def _kept(self, story: Story, lab: Lab) -> Story:
+        name = folder_of(story, self._seed)
+        keep(self.evidence / name, lab, story)
+        return replace(story, evidence=name)
 
 
 def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:

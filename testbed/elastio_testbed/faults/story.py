@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from elastio_testbed.faults.coverage import steps_met, steps_of
 from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.tears import Tear, is_plausible
 
@@ -22,10 +23,10 @@ class Story:
     `rest_s`: until nothing of the cycle was left. `unverified_records` were acknowledged and could not be read
     because the guest did not come back. `torn_records` are those of the lost ones that the kernel is witnessed to have
     acknowledged although it could not keep them (`tears.torn`), `tears` what was seen in each life of the writer whose
-    cache was torn off. `kernel` is the guest's release. `stuck` says why a run was given up, `missed` that its moment
-    never came and the fault struck late, or that the cloud was never asked for what it was to do wrong, `rebooted` that
-    the device took writes again only after a power cycle, `interrupted` that a fault that should not be felt by
-    applications ended the writer.
+    cache was torn off. `kernel` is the guest's release, `evidence` the folder of what was kept. `stuck` says why a run
+    was given up, `missed` that its moment never came and the fault struck late, or that the cloud was never asked for
+    what it was to do wrong, `rebooted` that the device took writes again only after a power cycle, `interrupted` that a
+    fault that should not be felt by applications ended the writer.
     """
 
     planned: PlannedRun
@@ -43,6 +44,7 @@ class Story:
     examples: tuple[dict[str, Any], ...] = ()
     tears: tuple[Tear, ...] = ()
     kernel: str = ""
+    evidence: str = ""
 
     @property
     def is_sound(self) -> bool:
@@ -55,6 +57,7 @@ class Story:
 
 def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
     """The document of a campaign. Every count is a sum over `stories`; a fault beside another one counts, too."""
+    told = [story.as_dict() for story in stories]
     torn_runs, tears = sum(bool(s.torn_records) for s in stories), sum(len(s.tears) for s in stories)
     faults = Counter(name for story in stories for name in _kinds(story.planned))
     return {
@@ -63,6 +66,8 @@ def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
         "kernels": sorted({story.kernel for story in stories if story.kernel}),
         "runs": len(stories),
         "faults": dict(sorted(faults.items())),
+        "steps_met": {kind: len(met) for kind, met in steps_met(told).items()},
+        "steps_of": {kind: steps_of(kind) for kind in steps_met(told)},
         "acknowledged_records": sum(story.acknowledged_records for story in stories),
         "lost_records": sum(story.lost_records for story in stories),
         "torn_records": sum(story.torn_records for story in stories),
@@ -75,7 +80,7 @@ def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
         "worst_recovery_s": max((s.recovery_s for s in stories if s.recovery_s is not None), default=None),
         "worst_rest_s": max((s.rest_s for s in stories if s.rest_s is not None), default=None),
         "sound": bool(stories) and is_plausible(torn_runs, tears) and all(story.is_sound for story in stories),
-        "stories": [story.as_dict() for story in stories],
+        "stories": told,
     }
 
 

@@ -2,7 +2,8 @@
 
 bcache answers an fsync with success though it could not write the journal that the fsync waited for. With one writer
 that can cost one record: the last one acknowledged, in the place that was fsynced last. Both have to be witnessed: the
-kernel reports its journal's error before that answer, and the writer gets an error for the very next record.
+kernel reports before that answer that its journal failed, or that it has given up the cache set and so the journal, and
+the writer gets an error for the very next record.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ ONE_IN = 5
 MOST_LINES = 200
 
 _STAMPED = re.compile(r"\[ *(\d+\.\d+)\] (.*)")
-_JOURNAL_ERROR = re.compile(r"bcache: .*error on .*: journal io error")
+# The journal's own error; or the cache set is given up because of another one, and from then on bcache fails every
+# request to it, the journal's too, without a word more (bch_cache_set_error, closure_bio_submit).
+_GIVEN_UP = re.compile(r"bcache: bch_cache_set_error\(\) error on ")
 _CLOCK = re.compile(r"records: (\S+) (\d+\.\d+)")
 
 
@@ -45,7 +48,7 @@ class Tear:
 
     @property
     def is_witnessed(self) -> bool:
-        """After the tear began the kernel's journal failed, then a record was acknowledged, and the next one failed."""
+        """After the tear began the kernel gave up the cache, a record was acknowledged, and the next one failed."""
         if self.kernel_error_s is None or self.acknowledged is None or self.failed is None:
             return False
         answered_s = self.acknowledged.at_s
@@ -83,11 +86,11 @@ def tear(name: str, began_s: float, port: str, log: Sequence[str]) -> Tear:
 
 
 def kernel_error_s(log: Sequence[str], name: str, began_s: float) -> float | None:
-    """When the journal first failed since then, on the monotonic clock, by the writer's last mark in the log."""
+    """When the kernel first gave up a cache set since then, on the clock of the writer's last mark in the log."""
     marks = [at_s - float(mark[2]) for at_s, text in _stamped(log) if (mark := _CLOCK.search(text)) and mark[1] == name]
     if not marks:
         return None
-    errors = (at_s - marks[-1] for at_s, text in _stamped(log) if _JOURNAL_ERROR.search(text))
+    errors = (at_s - marks[-1] for at_s, text in _stamped(log) if _GIVEN_UP.search(text))
     return min((at_s for at_s in errors if at_s >= began_s), default=None)
 
 

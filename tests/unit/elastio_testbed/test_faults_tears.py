@@ -100,9 +100,12 @@ def test_a_clock_that_nobody_marked_tells_no_time() -> None:
     assert kernel_error_s(log(100.5, name="run8-1"), NAME, 100.0) is None
 
 
-def test_only_the_journals_error_is_a_witness() -> None:
-    other = [log()[0], "[   100.700000] bcache: bch_count_io_errors() vdc: IO error on writing data to cache."]
-    assert kernel_error_s(other, NAME, 100.0) is None
+def test_one_failed_request_is_no_witness_and_the_end_of_the_cache_set_is() -> None:
+    mark, offset = log()[0], 0.25
+    one = f"[{100.6 + offset:12.6f}] bcache: bch_count_io_errors() vdc: IO error on writing data to cache."
+    end = f"[{100.7 + offset:12.6f}] bcache: bch_cache_set_error() error on 0b7c: vdc: too many IO errors writing data"
+    assert kernel_error_s([mark, one], NAME, 100.0) is None
+    assert kernel_error_s([mark, one, end], NAME, 100.0) == pytest.approx(100.7)
 
 
 def test_a_tear_is_put_together_from_the_port_and_the_log() -> None:
