@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from elastio_testbed.ec2 import Quota
-from elastio_testbed.faults.kinds import PULLS, Deed
+from elastio_testbed.faults.kinds import Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import GuestError, HypervisorError
@@ -76,16 +76,19 @@ def pull(lab: Lab) -> None:
     lab.cloud.tear_off(lab.attached_volume(), lab.guest.vm.pull)
 
 
-def bring_cache_back(lab: Lab) -> None:
-    """What `docs/how-to/recover.md` tells an operator to do after that."""
+def bring_cache_back(lab: Lab) -> bool:
+    """What `docs/how-to/recover.md` tells an operator to do after that; whether it took a power cycle."""
+    is_reset = False
     try:
         _put_together(lab)
     except HypervisorError:
         # The page's way out: a reboot, which finds the backing device waiting for its cache.
         lab.guest.vm.kill()
         lab.guest.vm.start(300)
+        is_reset = True
     lab.wait_for_agent(300)
     lab.mount()
+    return is_reset
 
 
 def _put_together(lab: Lab) -> None:
@@ -118,9 +121,6 @@ def forbid(lab: Lab) -> None:
 
 # What has to be so before the deed is one; the time it takes is not the time of the fault.
 READY: Mapping[Deed, Callable[[Lab], None]] = {Deed.PULL_DIRTY: make_dirty}
-
-# What somebody has to do afterwards, once what happened in the guest has been written down.
-WAYS_BACK: Mapping[Deed, Callable[[Lab], None]] = dict.fromkeys(PULLS, bring_cache_back)
 
 DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
     Deed.NOTHING: nothing,

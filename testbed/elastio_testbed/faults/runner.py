@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import DEEDS, READY, WAYS_BACK, nothing
+from elastio_testbed.faults.deeds import DEEDS, READY, bring_cache_back, nothing
 from elastio_testbed.faults.evidence import folder_of, keep
 from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
 from elastio_testbed.faults.lab import Lab
@@ -142,9 +142,8 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
         DEEDS[run.deed](lab)
     if has_writer:
         writers.tears.append(witnessed(lab, writers.names[-1], began_s))
-    if is_left:
-        WAYS_BACK.get(run.deed, nothing)(lab)
-    rebooted = bring_back(lab)
+    is_reset = is_left and run.deed in PULLS and bring_cache_back(lab)
+    rebooted = bring_back(lab) or is_reset
     recovered_s = time.monotonic() - at
     interrupted = run.deed in UNFELT and (rebooted or not lab.writer_runs())
     if not lab.writer_runs():

@@ -75,6 +75,7 @@ def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
         "unverified_records": sum(story.unverified_records for story in stories),
         "leaked_volumes": sum(len(story.leaked_volumes) for story in stories),
         "stuck_runs": sum(bool(story.stuck) for story in stories),
+        "reset_runs": sum(story.rebooted for story in stories),
         "interrupted_runs": sum(story.interrupted for story in stories),
         "missed_moments": sum(story.missed for story in stories),
         "worst_recovery_s": max((s.recovery_s for s in stories if s.recovery_s is not None), default=None),
