@@ -55,12 +55,15 @@ class Lab(Subject):
     def prepare(self) -> None:
         """Boot, and put agent, programs and noise in place, safe from a power cut."""
         self.guest.prepare(self.cloud, boot_s=BOOT_S)
-        # One more line under the same heading.
-        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
+        self.write_config()
         self.install()
         self.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
         self.guest.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
         self.guest.check(["sync"], timeout_s=CALL_S)
+
+    def write_config(self) -> None:
+        """The agent's configuration; one more line under the same heading."""
+        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
 
     def settle(self, seconds: float) -> None:
         """See `Subject`."""

@@ -20,6 +20,7 @@ from elastio_testbed.faults.story import Story
 from elastio_testbed.faults.tears import Tear, tear, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import CONFIG
 from elastio_testbed.scratch import scratch_folder
 
 # For a moment of the cycle to come; after that the fault strikes where the run stands.
@@ -171,8 +172,10 @@ def witnessed(lab: Lab, name: str, began_s: float) -> Tear:
 
 
 def is_done(run: PlannedRun, *, missed: bool) -> bool:
-    """The guest's own watch has killed the daemon; or there is no cache to be pulled, because none ever came."""
-    return (run.deed is Deed.KILL_DAEMON and not run.delay_s and not missed) or (run.deed in PULLS and missed)
+    """The guest's own watch has killed the daemon; or there is no cache to be pulled, or nobody to be freed."""
+    if run.deed is Deed.KILL_DAEMON:
+        return not run.delay_s and not missed
+    return missed and run.deed in (*PULLS, Deed.KILL_HOLDING)
 
 
 def bring_back(lab: Lab) -> bool:
@@ -192,8 +195,9 @@ def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     """Writer, watch, the cloud's faults, load: in this order, or the moment may come before anybody looks."""
     lab.guest.check(["elastio", "resume"], timeout_s=90)
     lab.forget_records()
-    kill = run.deed is Deed.KILL_DAEMON and not run.delay_s
-    seen = lab.arm(run.moment, kill=kill)
+    holding = run.deed is Deed.KILL_HOLDING
+    kill = holding or (run.deed is Deed.KILL_DAEMON and not run.delay_s)
+    seen = lab.arm(run.moment, kill=kill, spoil=CONFIG if holding else "")
     for each in run.cloud:
         fault = KINDS[each.kind].cloud_fault(each.call)
         if fault is not None:

@@ -13,7 +13,7 @@ from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.faults.deeds import DEEDS
-from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
+from elastio_testbed.faults.kinds import ACTIONS, HELD_BACK, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
 from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
 from elastio_testbed.faults.runner import has_struck, is_done
 from elastio_testbed.faults.story import Story, summary
@@ -68,6 +68,8 @@ def test_moments_are_named_as_the_journal_names_them() -> None:
     known = {kind.__name__ for kind in Action.__args__}
     assert set(ACTIONS) <= known
     assert {moment.what for moment in PHASES} == set(Phase) - {Phase.FAULTED}
+    others = {moment for kind in KINDS.values() for moment in kind.moments} - {*STEPS, *PHASES}
+    assert others == {HELD_BACK}
 
 
 def test_every_fault_of_the_cloud_is_one_the_endpoint_takes() -> None:
@@ -100,6 +102,8 @@ def test_every_deed_has_a_way_to_be_done() -> None:
         ("daemon-kill", 0.0, False, True),
         ("daemon-kill", 0.0, True, False),
         ("daemon-kill-random", 2.0, False, False),
+        ("daemon-kill-holding", 0.0, False, False),  # what is left to be seen is that nobody is held back
+        ("daemon-kill-holding", 0.0, True, True),
         ("power-cut", 0.0, False, False),
         ("power-cut", 0.0, True, False),
         ("cache-pulled-dirty", 1.0, False, False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,32 @@ def test_only_what_is_written_after_the_watch_began_counts(tmp_path: Path) -> No
     moments.act({"do": "tell", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
     assert port.read_text() == "moment intent AttachVolume\n"
     assert acks.told(port, "moment") == 1
+
+
+def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("a.slice", ""), ("b.slice", "252:16 rbps=max wbps=1 riops=max wiops=max\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "io.max").write_text(text)
+    limited = tmp_path / "b.slice" / "io.max"
+    polled: list[float] = []
+
+    def stopped(seconds: float) -> None:
+        polled.append(seconds)
+        limited.write_text("252:16 rbps=max wbps=1 riops=max wiops=max\n")
+
+    moments.wait_for_limit("io.max", str(tmp_path))
+    limited.write_text("")
+    monkeypatch.setattr("time.sleep", stopped)
+    moments.wait_for_limit("io.max", str(tmp_path))
+    assert len(polled) == 1
+
+
+def test_a_spoilt_file_does_not_parse_before_the_daemon_is_killed(tmp_path: Path) -> None:
+    spoilt, port = tmp_path / "elastio.toml", tmp_path / "port"
+    spoilt.write_text("[device]\n")
+    port.touch()
+    spec = {"do": "tell", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
+    moments.act(spec, 0)
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(spoilt.read_text())
+    assert port.read_text() == "moment limit io.max\n"
