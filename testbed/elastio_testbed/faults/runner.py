@@ -196,7 +196,7 @@ def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     lab.guest.check(["elastio", "resume"], timeout_s=90)
     lab.forget_records()
     holding = run.deed is Deed.KILL_HOLDING
-    kill = holding or (run.deed is Deed.KILL_DAEMON and not run.delay_s)
+    kill = run.deed is Deed.KILL_DAEMON and not run.delay_s
     seen = lab.arm(run.moment, kill=kill, spoil=CONFIG if holding else "")
     for each in run.cloud:
         fault = KINDS[each.kind].cloud_fault(each.call)

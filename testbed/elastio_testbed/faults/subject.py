@@ -104,14 +104,17 @@ class Subject(ABC):
     # --- moments -----------------------------------------------------------------------------------------------
 
     def arm(self, moment: Moment, *, kill: bool, spoil: str = "") -> int:
-        """Have the guest watch for the moment, and spoil a file then; returns what `wait_for_moment` wants."""
+        """Have the guest watch for the moment; returns what `wait_for_moment` wants.
+
+        With a file to be spoilt, the daemon is killed with every process that it has forked.
+        """
         self.stop("moments")
         seen, ready = acks.told(self.moments, "moment"), acks.told(self.moments, "ready")
         port = f"/dev/virtio-ports/{MOMENTS_PORT}"
         spec = {"journal": JOURNAL, "port": port, "kind": moment.kind, "what": moment.what}
         spec["do"] = "kill" if kill else "tell"
         if spoil:
-            spec["spoil"] = spoil
+            spec |= {"do": "kill all", "spoil": spoil}
         self.guest.vm.agent.write_file(MOMENTS_SPEC, json.dumps(spec).encode())
         self._start("moments", "python3", f"{PROGRAMS}/moments.py", MOMENTS_SPEC)
         self.wait_until(lambda: acks.told(self.moments, "ready") > ready, 120, "the watch for a moment")

@@ -1,9 +1,9 @@
 """Waits for a record of the agent's journal and acts in that instant: `moments.py SPEC`.
 
 SPEC, a JSON file: `journal`, `port`, `kind` (intent, outcome, decision), `what` (an action, or for a decision the phase
-it leads to), `do` (`tell` the host, or `kill` the daemon first), and where given `spoil`, a TOML file that does not
-parse any more before that. With the kind `limit` it waits until some cgroup's requests are held back (`what` is the
-name of the kernel's file). From outside the guest nobody would be quick enough.
+it leads to), `do` (`tell` the host, `kill` the daemon first, or `kill all` its processes), and where given `spoil`, a
+TOML file that does not parse any more before that. With the kind `limit` it waits until some cgroup's requests are held
+back (`what` is the name of the kernel's file). From outside the guest nobody would be quick enough.
 A line `ready` goes to the port once nothing can be missed any more, and `moment KIND WHAT` when it has come.
 """
 
@@ -17,6 +17,8 @@ import time
 from typing import Any
 
 POLL_S = 0.005
+# All processes of the unit at once: those that it forked could go on where only the first is killed.
+CGROUP_KILL = "/sys/fs/cgroup/system.slice/elastiod.service/cgroup.kill"
 
 
 def fits(line: bytes, kind: str, what: str) -> bool:
@@ -82,6 +84,9 @@ def act(spec: dict[str, Any], pid: int) -> None:
             file.write("[device\n")
     if spec["do"] == "kill":
         os.kill(pid, signal.SIGKILL)
+    elif spec["do"] == "kill all":
+        with open(spec.get("cgroup_kill", CGROUP_KILL), "w") as file:
+            file.write("1")
     tell(spec["port"], f"moment {spec['kind']} {spec['what']}")
 
 

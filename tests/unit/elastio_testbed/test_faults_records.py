@@ -220,11 +220,12 @@ def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatc
 
 
 def test_a_spoilt_file_does_not_parse_before_the_daemon_is_killed(tmp_path: Path) -> None:
-    spoilt, port = tmp_path / "elastio.toml", tmp_path / "port"
+    spoilt, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
     spoilt.write_text("[device]\n")
     port.touch()
-    spec = {"do": "tell", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
-    moments.act(spec, 0)
+    spec = {"do": "kill all", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
+    moments.act({**spec, "cgroup_kill": str(cgroup)}, 0)
+    assert cgroup.read_text() == "1"
     with pytest.raises(tomllib.TOMLDecodeError):
         tomllib.loads(spoilt.read_text())
     assert port.read_text() == "moment limit io.max\n"
