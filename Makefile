@@ -14,7 +14,7 @@ LONG_TESTS := tests/property tests/crash
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,8 +117,16 @@ bench: setup ## What the daemon costs at rest
 faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
 	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
-evaluation: setup ## Write the tables of docs/evaluation.md anew, from the results in docs/results
+measure: setup ## Run the experiments of docs/evaluation.md anew, and write its tables (two to three hours)
+	$(BIN)/elastio-testbed run cm1 --scale 0.25 --side-by-side --repeat 3 --json docs/results/cm1-0.25.json
+	$(BIN)/elastio-testbed run cm1 --scale 1 --bandwidth 0.25 --setup static-fast --setup adaptive --side-by-side \
+	  --json docs/results/cm1-1.json
+	$(BIN)/elastio-testbed run lammps --scale 0.25 --repeat 3 --json docs/results/lammps-0.25.json
+	$(MAKE) --no-print-directory evaluation
+
+evaluation: setup ## Write the tables of docs/evaluation.md and docs/results/faults anew, from docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
+	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 
 image: setup ## Build the guest image, and a bootable qcow2 in out/image
 	$(BIN)/elastio-testbed image --cloud out/image/elastio.qcow2

@@ -19,7 +19,7 @@ _STEPS = tuple(f.name for f in fields(Steps))
 _BOOST_STEPS = _STEPS[: _STEPS.index("own_s") + 1]
 _STEP_HEADS = (
     *("boost begun (s)", "decide", "create", "attach volume", "appear", "format", "register", "attach set"),
-    *("total", "own share"),
+    *("total", "local"),
 )
 _COST_HEADS = ("backing AGBs", "cache AGBs", "total AGBs", "cost", "% slow", "% fast")
 _COST_KEYS = (

@@ -1,8 +1,9 @@
 """The least that a cache could have cost for the bursts it served. Pure.
 
-A burst of S bytes takes S/Bc to be written to the cache and S/Bb to be written back. A cache that is attached for
-exactly that long, at exactly the size that the dirty data needs, costs `Bc * M * (S/Bc + S/Bb)`. bcache absorbs writes
-only up to a share of a cache set's buckets, so what S needs is S divided by that share.
+A burst of S bytes that fills a cache volume's bandwidth Bc, and is flushed afterwards at Bb, needs a cache of S for
+`S/Bc + S/Bb` seconds: `Bc * S * (S/Bc + S/Bb)`. That is not the least. With Bb bought on top of Bc, S * Bb/Bc has
+flowed back when the burst ends: a cache of `S * (1 - Bb/Bc)`, for S/Bb seconds in all (docs/explanation/writeback.md).
+bcache absorbs writes only up to a share of a cache set's buckets, so what S needs is S divided by that share, for both.
 """
 
 from __future__ import annotations
@@ -25,8 +26,14 @@ class Bandwidths:
     cache: float
 
 
-def phase_bound_agbs(dumped_bytes: float, speed: Bandwidths, share: float = DIRTY_SHARE) -> float:
-    """AGBs of the smallest cache that absorbs `dumped_bytes`, held no longer than the bytes need to pass through it."""
+def least_agbs(dumped_bytes: float, speed: Bandwidths, share: float = DIRTY_SHARE) -> float:
+    """AGBs of the smallest cache that absorbs `dumped_bytes` at full bandwidth and is flushed so meanwhile."""
+    kept = dumped_bytes * (1 - speed.backing / speed.cache) / share
+    return agbs((speed.cache + speed.backing) / MB, kept, dumped_bytes / speed.backing)
+
+
+def naive_agbs(dumped_bytes: float, speed: Bandwidths, share: float = DIRTY_SHARE) -> float:
+    """The same where nothing is flushed before the burst has ended."""
     seconds = dumped_bytes / speed.cache + dumped_bytes / speed.backing
     return agbs(speed.cache / MB, dumped_bytes / share, seconds)
 

@@ -19,7 +19,7 @@ from elastio_testbed.faults.consistency_command import consistency
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import ImageError, build_cloud_image, build_guest_image
-from elastio_testbed.markdown import MarkError, rewritten, sections
+from elastio_testbed.markdown import MarkError, fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.page import page
@@ -159,8 +159,12 @@ def write_or_print(path: Path, text: str) -> None:
     help="Rewrite the marked parts of this page instead of printing.",
 )
 def tables(results: tuple[Path, ...], into: Path | None) -> None:
-    """Print the tables of RESULT files (JSON, from `run`) as Markdown."""
-    parts = sections([read_result(path) for path in results])
+    """Print the tables of RESULT files (JSON, from `run`, or from `faults`) as Markdown."""
+    documents = {path: read_json(path) for path in results}
+    campaigns = [document for document in documents.values() if "stories" in document]
+    parts = sections([read_result(path) for path, document in documents.items() if document not in campaigns])
+    if campaigns:
+        parts["faults"] = fault_section(campaigns)
     if into is None:
         click.echo("\n\n".join(parts.values()))
         return
@@ -181,13 +185,21 @@ def render(result: Path, png_path: Path | None, html_path: Path | None) -> None:
     write_files(read_result(result), None, png_path, html_path)
 
 
-def read_result(path: Path) -> dict[str, Any]:
-    """A result's document. Raises ClickException for a file that is none."""
+def read_json(path: Path) -> dict[str, Any]:
+    """A document. Raises ClickException for a file that is none."""
     try:
         document = json.loads(path.read_text())
     except ValueError as error:
         raise click.ClickException(f"{path} is not JSON: {error}") from error
-    if not isinstance(document, dict) or not document.get("repetitions"):
+    if not isinstance(document, dict):
+        raise click.ClickException(f"{path} is not a result: it is no JSON object")
+    return document
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result's document. Raises ClickException for a file that is none."""
+    document = read_json(path)
+    if not document.get("repetitions"):
         raise click.ClickException(f"{path} is not a result of `elastio-testbed run`: it has no repetitions")
     return document
 

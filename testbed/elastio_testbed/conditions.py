@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from elastio_testbed.hypervisor.accel import accelerator
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """`machine` is the host's processor, `kernel` the guests' kernel, `date` the begin of the run (ISO 8601, UTC)."""
+    """`machine` is the host's processor, `kernel` the guests' kernel, `date` the begin of the run (ISO 8601, UTC).
+
+    `code`: the version, and the commit of the checkout where it is one.
+    """
 
     machine: str
     processors: int
@@ -22,6 +27,7 @@ class Conditions:
     accelerator: str
     kernel: str
     date: str
+    code: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -36,7 +42,21 @@ def observe(kernel: str) -> Conditions:
         accelerator=accelerator(),
         kernel=kernel,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
+        code=code(),
     )
+
+
+def code() -> str:
+    """What is measured: `0.1.0, a1b2c3d4e5f6`, with `-dirty` where the checkout has changes of its own."""
+    root = Path(__file__).resolve().parents[2]
+    told = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    return ", ".join(filter(None, (version("elastio"), told.stdout.strip())))
 
 
 def processor_name(cpuinfo: str) -> str:

@@ -60,16 +60,6 @@ class Evaluation:
         """A ratio, taken within each repetition, over the repetitions."""
         return spread_of(r.ratios().get(setup, {}).get(name) for r in self.repetitions)
 
-    def against_simulated(self, setup: Setup) -> dict[str, Spread | None]:
-        """Guest over simulator, for completion and AGBs."""
-        model = self.simulated.get(setup)
-        if model is None:
-            return {}
-        return {
-            "completion_s": self.over(setup, lambda s: s.completion_s / model.completion_s),
-            "agbs": self.over(setup, lambda s: s.agbs / model.agbs),
-        }
-
     def summary(self) -> dict[str, Any]:
         """Mean, median, least, most and spread of every figure and of every ratio."""
         setups = self.plan.setups
@@ -77,9 +67,6 @@ class Evaluation:
             "repetitions": len(self.repetitions),
             "setups": {s.value: {name: _json(self.named(s, name)) for name in PER_SETUP} for s in setups},
             "ratios": {s.value: {k: _json(self.ratio(s, k)) for k in RATIOS} for s in setups},
-            "guest_over_simulated": {
-                s.value: {k: _json(v) for k, v in self.against_simulated(s).items()} for s in self.simulated
-            },
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -136,7 +123,16 @@ def to_text(evaluation: Evaluation) -> str:
     )
     head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(_HEADS, _WIDTHS, strict=True))
     rows = [_row(evaluation, setup) for setup in plan.setups]
-    return "\n".join([title, head, *rows, *_sentences(evaluation), *_disturbance(evaluation)])
+    said = [*_sentences(evaluation), *_own_share(evaluation), *_disturbance(evaluation)]
+    return "\n".join([title, head, *rows, *said])
+
+
+def _own_share(evaluation: Evaluation) -> list[str]:
+    found = spread_of(p.own_share_s for r in evaluation.repetitions for s in r.setups for p in s.phases)
+    if found is None:
+        return []
+    between = f"({found.min:.2f} to {found.max:.2f} s)"
+    return [f"{Setup.ADAPTIVE:<12} own share of {found.n} boost(s) {found.median:.2f} s {between}"]
 
 
 def _disturbance(evaluation: Evaluation) -> list[str]:

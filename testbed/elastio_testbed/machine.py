@@ -19,6 +19,7 @@ HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user netw
 DATA = "/data"
 SPEC = "/var/tmp/workload.json"
 REPORT = "/var/tmp/workload.report"
+CONFIG = "/etc/elastio/elastio.toml"
 RECORD = "/var/tmp/workload.record"
 PROGRAMS = "/opt/testbed"
 TIMELINE = "/var/tmp/timeline.json"
@@ -164,7 +165,7 @@ class Guest:
         }
         lines.update(overrides)
         text = "\n".join(key if key.startswith("[") else f"{key} = {value}" for key, value in lines.items())
-        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode() + b"\n", 0o640)
+        self.vm.agent.write_file(CONFIG, text.encode() + b"\n", 0o640)
 
     # --- the workload ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elastio_testbed.evaluation import disturbance
+from elastio_testbed.faults.coverage import campaigns, steps
 from elastio_testbed.tables import Table, all_tables, conditions
 
 
@@ -39,6 +40,11 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for document in documents:
         found.setdefault(document["experiment"], []).append(section(document))
     return {experiment: "\n\n".join(texts) for experiment, texts in found.items()}
+
+
+def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:
+    """What the campaigns came to, and what they met."""
+    return "\n\n".join(map(to_markdown, (campaigns(documents), steps(documents))))
 
 
 def rewritten(page: str, parts: Mapping[str, str]) -> str:

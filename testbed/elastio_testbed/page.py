@@ -11,7 +11,7 @@ from elastio_testbed.evaluation import disturbance
 from elastio_testbed.published import SOURCE, published
 from elastio_testbed.series import from_json
 from elastio_testbed.svg import picture
-from elastio_testbed.tables import Table, all_tables, conditions, number, own_s, signed, spread_percent
+from elastio_testbed.tables import NONE, Table, all_tables, caches, conditions, number, own_s, signed, spread_percent
 
 Document = Mapping[str, Any]
 ROLES = ("application", "backing volume", "cache volume")
@@ -65,8 +65,7 @@ def _cards(document: Document) -> str:
     ratios, known = summary["ratios"].get("adaptive"), published(document["experiment"])
     if ratios is None:
         return ""
-    later = summary["setups"]["adaptive"]["cache_agbs_ratio_later"]
-    every = summary["setups"]["adaptive"]["cache_agbs_ratio"]
+    times = {row[0]: row[-1] for row in caches(document).rows}
     cards = [
         (
             "completion against static-fast",
@@ -77,9 +76,9 @@ def _cards(document: Document) -> str:
         ("cost against static-slow", ratios["agbs_vs_slow_pct"], _published(known.cost_vs_slow)),
     ]
     shown = [_card(label, signed(found and found["median"]), found, note) for label, found, note in cards]
-    times = number(every and every["median"], 2, " x")
-    after = f"after the first phase {number(later['median'], 2, ' x')}" if later else ""
-    shown.append(_card("caches against their lower bound", times, None, after))
+    every, later = times.get("adaptive, all", NONE), times.get("adaptive, after the first", NONE)
+    after = "" if later == NONE else f"times; after the first phase {later}"
+    shown.append(_card("caches against their lower bound", every, None, after))
     return f"<section class='cards' aria-label='Adaptive set-up, medians'>{''.join(shown)}</section>"
 
 

@@ -14,7 +14,8 @@ from elastio_testbed.governed import Governed
 class Phase:
     """One boost, as the agent's ledger has it; `cache_agbs` as the cloud saw its volume.
 
-    `steps_s` add up to `attach_s`. `cloud_s` is the part of it that the cloud took to create and to attach the volume.
+    `steps_s` add up to `attach_s`. `cloud_s` is the part of it that the cloud took to create and to attach the volume,
+    `own_share_s` the rest.
     """
 
     size_gb: float
@@ -32,6 +33,15 @@ class Phase:
     begun: float = 0.0  # wall clock
     ended: float = 0.0
     governed: Governed | None = None  # of the first VM
+    own_share_s: float | None = None
+
+
+def own_share_s(attach_s: float | None, cloud_s: float | None) -> float | None:
+    """The agent's own share of a boost: all from the decision to writeback mode that the cloud did not take.
+
+    What it does itself, and by how much it learns later that the cloud is done.
+    """
+    return None if attach_s is None or cloud_s is None else attach_s - cloud_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Simulated:
 
     completion_s: float
     agbs: float
+    cache_agbs: float = 0.0
 
 
 def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measured = TYPICAL) -> dict[Setup, Simulated]:
@@ -49,7 +50,10 @@ def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measur
         Setup.ADAPTIVE: lambda: adaptive(scaled, profile, machine(scaled, took)),
     }
     runs = {setup: models[setup]() for setup in setups if setup in models}
-    return {s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3)) for s, r in runs.items()}
+    return {
+        s: Simulated(round(r.completion_s, 3), round(r.agbs * vms, 3), round(r.cache_agbs * vms, 3))
+        for s, r in runs.items()
+    }
 
 
 def profile_of(scaled: Scaled) -> Profile | None:
@@ -92,7 +96,8 @@ def adaptive(scaled: Scaled, profile: Profile, guest: Machine) -> Simulated:
     simulation.run_until_settled(limit_s)
     stats = world.workload.stats
     backing = agbs(guest.policy.backing_bandwidth_mb_s, scaled.backing_bytes, stats.finished_s or math.nan)
-    return Simulated(stats.completion_s or math.nan, backing + world.provider.bill_agbs())
+    caches = world.provider.bill_agbs()
+    return Simulated(stats.completion_s or math.nan, backing + caches, caches)
 
 
 def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from elastio.units import GB, agbs
 from elastio_testbed.account import Account, Bought
-from elastio_testbed.bound import Bandwidths, dumped_by_phase, phase_bound_agbs
+from elastio_testbed.bound import Bandwidths, dumped_by_phase, least_agbs
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
 from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
 from elastio_testbed.governed import Governed, governed, intervals_of
@@ -23,7 +23,7 @@ from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
 from elastio_testbed.rates import APPLICATION, BACKING, rates_of
-from elastio_testbed.result import Phase, SetupResult
+from elastio_testbed.result import Phase, SetupResult, own_share_s
 from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.together import CancelledError
 
@@ -329,7 +329,7 @@ def with_governed(phase: Phase, boosts: dict[float, Governed]) -> Phase:
 
 
 def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
-    steps = row["steps"]
+    steps, cloud = row["steps"], cloud_s(volume.history) if volume else None
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
     return Phase(
         vm=vm,
@@ -342,8 +342,9 @@ def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, sca
         evicted_gb=round(row["evicted_bytes"] / GB, 4),
         flush_s=steps["flush_s"],
         steps_s={name.removesuffix("_s"): value for name, value in steps.items() if name not in NO_STEPS},
-        cloud_s=cloud_s(volume.history) if volume else None,
+        cloud_s=cloud,
+        own_share_s=own_share_s(steps["boost_s"], cloud),
         dumped_gb=round(dumped / GB, 4),
         cache_agbs=round(volume_agbs(volume, scale) if volume else row["cache_agbs"], 3),
-        cache_agbs_bound=round(phase_bound_agbs(dumped, speed), 3),
+        cache_agbs_bound=round(least_agbs(dumped, speed), 3),
     )

@@ -1,30 +1,60 @@
-"""What the host knows to be acknowledged: the lines that a guest has sent before it was cut off."""
+"""What the host knows of a writer: the lines that a guest has sent before it was cut off. Times: the guest's monotonic
+clock, seconds."""
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_LINE = re.compile(r"ack (\S+) (\d+) ([0-9a-f]{8})")
+_LINE = re.compile(r"(ack|failed) (\S+) (\d+) (\d+\.\d+)(?: (\d+))? ([0-9a-f]{8})")
 
 
-def acknowledged(text: str) -> dict[str, int]:
-    """The highest number of each writer. A line that was torn, or runs into another, acknowledges nothing."""
-    highest: dict[str, int] = {}
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Record `number` was acknowledged, or could not be written because of the error `code` (errno)."""
+
+    number: int
+    at_s: float
+    code: int = 0
+
+
+def acknowledged(text: str) -> dict[str, Word]:
+    """The last one of each writer. A line that was torn, or runs into another, acknowledges nothing."""
+    last: dict[str, Word] = {}
+    for name, word in _lines(text, "ack"):
+        if name not in last or word.number > last[name].number:
+            last[name] = word
+    return last
+
+
+def failures(text: str) -> dict[str, Word]:
+    """The error that ended each writer."""
+    return dict(_lines(text, "failed"))
+
+
+def _lines(text: str, wanted: str) -> Iterator[tuple[str, Word]]:
     for line in text.splitlines():
         found = _LINE.fullmatch(line)
-        if found and int(found[3], 16) == zlib.crc32(f"{found[1]} {found[2]}".encode()):
-            highest[found[1]] = max(int(found[2]), highest.get(found[1], 0))
-    return highest
+        if not found or found[1] != wanted or (found[5] is None) != (wanted == "ack"):
+            continue
+        checked = line.removeprefix(f"{wanted} ").rpartition(" ")[0]
+        if int(found[6], 16) == zlib.crc32(checked.encode()):
+            yield found[2], Word(int(found[3]), float(found[4]), int(found[5] or 0))
+
+
+def text_of(path: Path) -> str:
+    """All that came through a guest's port; nothing while there is no file."""
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def read(path: Path) -> dict[str, int]:
-    """Those in the file of a guest's port; none while there is no file."""
-    return acknowledged(path.read_text(errors="replace")) if path.exists() else {}
+    """The highest number of each writer that is acknowledged."""
+    return {name: word.number for name, word in acknowledged(text_of(path)).items()}
 
 
 def told(path: Path, word: str) -> int:
     """How many lines with this first word a guest has sent."""
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    return sum(line.split(" ")[0] == word for line in lines)
+    return sum(line.split(" ")[0] == word for line in text_of(path).splitlines())

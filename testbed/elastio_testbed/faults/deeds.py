@@ -16,7 +16,11 @@ from elastio_testbed.machine import DATA
 
 OFF_S, STOP_S = 240.0, 120.0
 # For how long the cloud refuses everything, and the agent stays stopped.
-REFUSING_S, STOPPED_S = 25.0, 8.0
+REFUSING_S, STOPPED_S, FULL_S = 25.0, 8.0, 25.0
+# Until applications write again when nobody is left to let them.
+FREE_S = 10.0
+STATE = "/var/lib/elastio"
+FILLER = f"{STATE}/filler"
 MISSED_S, RECOVER_S, DIRTY_S = 120.0, 300, 180.0
 
 
@@ -27,6 +31,33 @@ def nothing(lab: Lab) -> None:
 def kill_daemon(lab: Lab) -> None:
     """Done in the guest, in the instant of the moment; here for a fault at no moment: its main process alone."""
     lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"], timeout_s=CALL_S)
+
+
+def free_applications(lab: Lab) -> None:
+    """The guest has killed the daemon as it held applications back; its configuration does not parse any more.
+
+    Nobody may have to mend that first for applications to write again.
+    """
+    began = time.monotonic()
+    if not lab.takes_writes() or time.monotonic() - began > FREE_S:
+        raise GuestError(f"applications could not write {time.monotonic() - began:.0f} s after the daemon's end")
+    lab.write_config()
+    lab.guest.vm.agent.run(["systemctl", "reset-failed", "elastiod"], timeout_s=CALL_S)
+    lab.guest.check(["systemctl", "restart", "elastiod"], timeout_s=STOP_S)
+
+
+def fill_disk(lab: Lab) -> None:
+    """To the last block, root's reserve too, for a while; the agent may neither release nor lose anything then."""
+    room = f"$(($(stat -f -c %f {STATE}) * $(stat -f -c %S {STATE})))"
+    fill = f"fallocate -l {room} {FILLER}; cat /dev/zero > {FILLER}.rest"
+    try:
+        lab.guest.vm.agent.run(["sh", "-c", fill], timeout_s=STOP_S)
+        time.sleep(FULL_S)
+        if not lab.takes_writes():
+            raise GuestError("applications cannot write while the agent's disk is full")
+    finally:
+        lab.guest.check(["rm", "-f", FILLER, f"{FILLER}.rest"], timeout_s=CALL_S)
+    lab.guest.vm.agent.run(["systemctl", "start", "elastiod"], timeout_s=STOP_S)
 
 
 def cut_power(lab: Lab) -> None:
@@ -72,16 +103,23 @@ def _is_dirty_under_load(lab: Lab) -> bool:
 
 
 def pull(lab: Lab) -> None:
-    """Tear the cache volume off, then what `docs/how-to/recover.md` tells an operator to do."""
+    """Tear the cache volume off."""
     lab.cloud.tear_off(lab.attached_volume(), lab.guest.vm.pull)
+
+
+def bring_cache_back(lab: Lab) -> bool:
+    """What `docs/how-to/recover.md` tells an operator to do after that; whether it took a power cycle."""
+    is_reset = False
     try:
         _put_together(lab)
     except HypervisorError:
         # The page's way out: a reboot, which finds the backing device waiting for its cache.
         lab.guest.vm.kill()
         lab.guest.vm.start(300)
+        is_reset = True
     lab.wait_for_agent(300)
     lab.mount()
+    return is_reset
 
 
 def _put_together(lab: Lab) -> None:
@@ -118,6 +156,8 @@ READY: Mapping[Deed, Callable[[Lab], None]] = {Deed.PULL_DIRTY: make_dirty}
 DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
     Deed.NOTHING: nothing,
     Deed.KILL_DAEMON: kill_daemon,
+    Deed.KILL_HOLDING: free_applications,
+    Deed.FILL_DISK: fill_disk,
     Deed.CUT_POWER: cut_power,
     Deed.STOP_SERVICE: stop_service,
     Deed.REBOOT: reboot,

@@ -1,9 +1,8 @@
-"""What is kept of a run that went wrong: enough to tell afterwards what happened, and to run it again."""
+"""What is kept of a run that lost a record or went wrong: enough to tell what happened, and to run it again."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,16 +11,23 @@ from elastio_testbed.faults.story import Story
 from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import HypervisorError
 
+# Of each file, its end: a kernel that goes on complaining must not fill the disk.
+MOST_BYTES = 1 << 20
 # Asked of the guest, as far as it still answers.
 QUESTIONS: Mapping[str, list[str]] = {
     "agent.log": ["journalctl", "--no-pager", "-u", "elastiod", "-o", "short-precise"],
-    "kernel.log": ["journalctl", "--no-pager", "-k", "-o", "short-precise"],
+    "kernel.log": ["journalctl", "--no-pager", "-k", "-o", "short-monotonic"],
     "records.log": ["journalctl", "--no-pager", "-u", "records", "-o", "short-precise"],
     "journal.jsonl": ["cat", "/var/lib/elastio/journal.jsonl"],
     "status.json": ["python3", "-S", "/opt/testbed/ask.py"],
     "bcache.txt": ["sh", "-c", "grep -rs . /sys/block/*/bcache/{state,cache_mode,running,dirty_data}; lsblk; mount"],
     "tasks.txt": ["sh", "-c", "ps -eo pid,stat,wchan:32,args | grep -v ' S ' | head -50"],
 }
+
+
+def folder_of(story: Story, seed: int) -> str:
+    """Named by what plays the run again: `--seed SEED --only NUMBER`."""
+    return f"{'lost' if story.lost_records else 'failed'}-{seed}-{story.planned.number}"
 
 
 def keep(folder: Path, lab: Lab, story: Story) -> None:
@@ -35,7 +41,7 @@ def keep(folder: Path, lab: Lab, story: Story) -> None:
     (folder / "volumes.json").write_text(json.dumps(volumes, indent=2, default=str) + "\n")
     for path in (lab.guest.vm.console, lab.records, lab.moments):
         if path.exists():
-            shutil.copyfile(path, folder / path.name)
+            (folder / path.name).write_bytes(_end_of(path.read_bytes()))
     for name, question in QUESTIONS.items():
         (folder / name).write_text(_answer(lab, question))
 
@@ -45,4 +51,8 @@ def _answer(lab: Lab, question: list[str]) -> str:
         done = lab.guest.vm.agent.run(question, timeout_s=CALL_S)
     except HypervisorError as error:
         return f"no answer: {error}\n"
-    return (done.stdout + done.stderr).decode(errors="replace")
+    return _end_of(done.stdout + done.stderr).decode(errors="replace")
+
+
+def _end_of(said: bytes) -> bytes:
+    return said[-MOST_BYTES:]

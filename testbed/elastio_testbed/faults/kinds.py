@@ -38,6 +38,8 @@ class Moment:
 STEPS = tuple(Moment(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
 PHASES = tuple(Moment("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
+# No record of the journal: the instant in which the kernel holds applications back.
+HELD_BACK = Moment("limit", "io.max")
 
 
 class Deed(StrEnum):
@@ -45,6 +47,8 @@ class Deed(StrEnum):
 
     NOTHING = "nothing"  # the cloud alone misbehaves
     KILL_DAEMON = "kill daemon"
+    KILL_HOLDING = "kill daemon, spoil its configuration"
+    FILL_DISK = "fill the state disk"
     CUT_POWER = "cut power"
     STOP_SERVICE = "stop service"
     REBOOT = "reboot"
@@ -56,7 +60,10 @@ class Deed(StrEnum):
 
 
 # Deeds of which an application notices nothing but its speed.
-UNFELT = (Deed.NOTHING, Deed.KILL_DAEMON, Deed.STOP_SERVICE, Deed.REVOKE, Deed.FORBID)
+UNFELT = (
+    *(Deed.NOTHING, Deed.KILL_DAEMON, Deed.KILL_HOLDING, Deed.FILL_DISK),
+    *(Deed.STOP_SERVICE, Deed.REVOKE, Deed.FORBID),
+)
 PULLS = (Deed.PULL_DIRTY, Deed.PULL_CLEAN)
 
 
@@ -91,6 +98,8 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind("daemon-kill", Deed.KILL_DAEMON, STEPS),
         Kind("daemon-kill-random", Deed.KILL_DAEMON, PHASES[:4], random_s=6.0),
+        Kind("daemon-kill-holding", Deed.KILL_HOLDING, (HELD_BACK,)),
+        Kind("state-disk-full", Deed.FILL_DISK, PHASES[:4], random_s=2.0),
         Kind("power-cut", Deed.CUT_POWER, STEPS),
         Kind("power-cut-random", Deed.CUT_POWER, PHASES[:4], random_s=6.0),
         Kind("service-stop", Deed.STOP_SERVICE, PHASES[:4], random_s=2.0),

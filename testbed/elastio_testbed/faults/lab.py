@@ -10,7 +10,7 @@ from typing import Self
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.subject import CALL_S, DEADLINE_S, MOMENTS_PORT, RECORDS_PORT, Subject
-from elastio_testbed.hypervisor import GuestError
+from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, SMALL_MIB, Guest
 from elastio_testbed.trial import Plan, open_endpoint
@@ -55,12 +55,15 @@ class Lab(Subject):
     def prepare(self) -> None:
         """Boot, and put agent, programs and noise in place, safe from a power cut."""
         self.guest.prepare(self.cloud, boot_s=BOOT_S)
-        # One more line under the same heading.
-        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
+        self.write_config()
         self.install()
         self.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
         self.guest.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
         self.guest.check(["sync"], timeout_s=CALL_S)
+
+    def write_config(self) -> None:
+        """The agent's configuration; one more line under the same heading."""
+        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
 
     def settle(self, seconds: float) -> None:
         """See `Subject`."""
@@ -84,6 +87,19 @@ class Lab(Subject):
         """Power on, with every disk that was plugged, and mount."""
         self.guest.vm.start(BOOT_S)
         self.mount()
+
+    # --- what happened -----------------------------------------------------------------------------------------
+
+    def uptime_s(self) -> float:
+        """The guest's monotonic clock, rounded down to a hundredth."""
+        return float(self.guest.check(["cat", "/proc/uptime"]).split()[0])
+
+    def kernel_log(self) -> list[str]:
+        """What is left of it since the boot; nothing from a guest that does not answer any more."""
+        try:
+            return self.guest.check(["dmesg"], timeout_s=CALL_S).splitlines()
+        except HypervisorError:
+            return []
 
     def attached_volume(self) -> str:
         """The id of the volume that is this guest's cache now."""

@@ -11,18 +11,22 @@ from pathlib import Path
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import DEEDS, READY, nothing
-from elastio_testbed.faults.evidence import keep
+from elastio_testbed.faults.deeds import DEEDS, READY, bring_cache_back, nothing
+from elastio_testbed.faults.evidence import folder_of, keep
 from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.plan import PlannedRun
-from elastio_testbed.faults.story import Story, torn
+from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.tears import Tear, tear, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import CONFIG
 from elastio_testbed.scratch import scratch_folder
 
 # For a moment of the cycle to come; after that the fault strikes where the run stands.
 MOMENT_S = 240.0
+# For the writer's error after a tear: a device with nothing dirty goes on, and a kernel that hangs never answers.
+WITNESS_S = 15.0
 # Tries to have a guest ready, before the campaign is given up.
 BOOTS = 3
 # What can go wrong with a guest, its cloud and its files: the run is given up, the campaign is not.
@@ -37,7 +41,7 @@ class Writers:
 
     run: PlannedRun
     names: list[str] = field(default_factory=list)
-    torn_at: dict[str, int] = field(default_factory=dict)  # acknowledged in that life when its cache was torn off
+    tears: list[Tear] = field(default_factory=list)
 
     def start(self, lab: Lab) -> None:
         self.names.append(f"run{self.run.number}-{len(self.names)}")
@@ -107,15 +111,20 @@ class Runner:
         story = Story(run)
         try:
             story = strike(run, lab, writers)
-            story = replace(story, leaked_volumes=lab.leaked())
+            story = replace(story, leaked_volumes=lab.leaked(), kernel=lab.guest.check(["uname", "-r"]))
             story = with_records(story, lab, writers)
         except FAILURES as error:
-            story = replace(story, stuck=f"{type(error).__name__}: {error}")
-            keep(self.evidence / f"run{run.number}", lab, story)
+            story = self._kept(
+                replace(story, stuck=f"{type(error).__name__}: {error}", tears=tuple(writers.tears)), lab
+            )
             return salvage(story, lab, writers)
-        if not story.is_sound:
-            keep(self.evidence / f"run{run.number}", lab, story)
-        return story
+        # One that the kernel lost is excused, and kept as well: nothing else can show that it was the kernel.
+        return story if story.is_sound and not story.lost_records else self._kept(story, lab)
+
+    def _kept(self, story: Story, lab: Lab) -> Story:
+        name = folder_of(story, self._seed)
+        keep(self.evidence / name, lab, story)
+        return replace(story, evidence=name)
 
 
 def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
@@ -127,12 +136,15 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     is_left = not is_done(run, missed=missed)
     if is_left:
         READY.get(run.deed, nothing)(lab)
-    if is_left and run.deed in PULLS:
-        writers.torn_at[writers.names[-1]] = acks.read(lab.records).get(writers.names[-1], 0)
+    has_writer = is_left and run.deed in PULLS and lab.writer_runs()
+    began_s = lab.uptime_s() if has_writer else 0.0
     at = time.monotonic()
     if is_left:
         DEEDS[run.deed](lab)
-    rebooted = bring_back(lab)
+    if has_writer:
+        writers.tears.append(witnessed(lab, writers.names[-1], began_s))
+    is_reset = is_left and run.deed in PULLS and bring_cache_back(lab)
+    rebooted = bring_back(lab) or is_reset
     recovered_s = time.monotonic() - at
     interrupted = run.deed in UNFELT and (rebooted or not lab.writer_runs())
     if not lab.writer_runs():
@@ -151,9 +163,19 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     )
 
 
+def witnessed(lab: Lab, name: str, began_s: float) -> Tear:
+    """Asked before anything is done to bring the cache back: a new boot would forget it."""
+    end = time.monotonic() + WITNESS_S
+    while name not in acks.failures(acks.text_of(lab.records)) and time.monotonic() < end:
+        time.sleep(0.2)
+    return tear(name, began_s, acks.text_of(lab.records), lab.kernel_log())
+
+
 def is_done(run: PlannedRun, *, missed: bool) -> bool:
-    """The guest's own watch has killed the daemon; or there is no cache to be pulled, because none ever came."""
-    return (run.deed is Deed.KILL_DAEMON and not run.delay_s and not missed) or (run.deed in PULLS and missed)
+    """The guest's own watch has killed the daemon; or there is no cache to be pulled, or nobody to be freed."""
+    if run.deed is Deed.KILL_DAEMON:
+        return not run.delay_s and not missed
+    return missed and run.deed in (*PULLS, Deed.KILL_HOLDING)
 
 
 def bring_back(lab: Lab) -> bool:
@@ -173,8 +195,9 @@ def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     """Writer, watch, the cloud's faults, load: in this order, or the moment may come before anybody looks."""
     lab.guest.check(["elastio", "resume"], timeout_s=90)
     lab.forget_records()
+    holding = run.deed is Deed.KILL_HOLDING
     kill = run.deed is Deed.KILL_DAEMON and not run.delay_s
-    seen = lab.arm(run.moment, kill=kill)
+    seen = lab.arm(run.moment, kill=kill, spoil=CONFIG if holding else "")
     for each in run.cloud:
         fault = KINDS[each.kind].cloud_fault(each.call)
         if fault is not None:
@@ -214,7 +237,8 @@ def with_records(story: Story, lab: Lab, writers: Writers) -> Story:
         story,
         acknowledged_records=sum(each["checked"] for each in found.values()),
         lost_records=sum(each["lost"] for each in found.values()),
-        torn_records=sum(torn(found[name], before) for name, before in writers.torn_at.items()),
+        torn_records=sum(torn(found[each.name], each) for each in writers.tears),
+        tears=tuple(writers.tears),
         examples=tuple(example for each in found.values() for example in each["examples"])[:20],
     )
 
@@ -237,7 +261,7 @@ def _told(story: Story) -> str:
         return f" STUCK: {story.stuck.splitlines()[0]}"
     lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
     if story.torn_records:
-        lost = f"{lost} ({story.torn_records} of them acknowledged without its cache)"
+        lost = f"{lost} ({story.torn_records} of them by the kernel, with witnesses)"
     leaked = f"{len(story.leaked_volumes)} volumes leaked"
     late = ", moment missed" if story.missed else ""
     return f" {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from elastio_testbed.faults.coverage import steps_met, steps_of
 from elastio_testbed.faults.plan import PlannedRun
+from elastio_testbed.faults.tears import Tear, is_plausible
+
+# Of the document: 1 did not tell torn records apart, 2 told them apart without witnesses.
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +21,12 @@ class Story:
 
     `recovery_s`: from the fault until the device took a durable write again and the agent had read its phase back;
     `rest_s`: until nothing of the cycle was left. `unverified_records` were acknowledged and could not be read
-    because the guest did not come back. `torn_records` are those of the lost ones that the kernel acknowledged although
-    the cache was off already (`torn`). `stuck` says why a run was given up, `missed` that its moment never came
-    and the fault struck late, or that the cloud was never asked for what it was to do wrong, `rebooted` that the
-    device took writes again only after a power cycle, `interrupted` that a fault that should not be felt by
-    applications ended the writer.
+    because the guest did not come back. `torn_records` are those of the lost ones that the kernel is witnessed to have
+    acknowledged although it could not keep them (`tears.torn`), `tears` what was seen in each life of the writer whose
+    cache was torn off. `kernel` is the guest's release, `evidence` the folder of what was kept. `stuck` says why a run
+    was given up, `missed` that its moment never came and the fault struck late, or that the cloud was never asked for
+    what it was to do wrong, `rebooted` that the device took writes again only after a power cycle, `interrupted` that a
+    fault that should not be felt by applications ended the writer.
     """
 
     planned: PlannedRun
@@ -36,6 +42,9 @@ class Story:
     interrupted: bool = False
     stuck: str = ""
     examples: tuple[dict[str, Any], ...] = ()
+    tears: tuple[Tear, ...] = ()
+    kernel: str = ""
+    evidence: str = ""
 
     @property
     def is_sound(self) -> bool:
@@ -46,37 +55,33 @@ class Story:
         return {"story": str(self.planned), **asdict(self), "sound": self.is_sound}
 
 
-def torn(found: Mapping[str, Any], acknowledged_before: int) -> int:
-    """How many of the lost records the kernel acknowledged when the cache was being torn off, or was off: 1 or 0.
-
-    bcache answers an fsync with success though it could not write the journal that the fsync waited for. With one
-    writer that can be one record only: the last one acknowledged, after the tear had begun, in the place that is
-    fsynced last. The next gets an error. `found` is what `records.verify` returns; `acknowledged_before` the count that
-    the host knew before the tear.
-    """
-    last = found["checked"]
-    return int(found["examples"] == [{"number": last, "where": "table"}] and last > acknowledged_before)
-
-
 def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
     """The document of a campaign. Every count is a sum over `stories`; a fault beside another one counts, too."""
+    told = [story.as_dict() for story in stories]
+    torn_runs, tears = sum(bool(s.torn_records) for s in stories), sum(len(s.tears) for s in stories)
     faults = Counter(name for story in stories for name in _kinds(story.planned))
     return {
+        "format": FORMAT,
         "seed": seed,
+        "kernels": sorted({story.kernel for story in stories if story.kernel}),
         "runs": len(stories),
         "faults": dict(sorted(faults.items())),
+        "steps_met": {kind: len(met) for kind, met in steps_met(told).items()},
+        "steps_of": {kind: steps_of(kind) for kind in steps_met(told)},
         "acknowledged_records": sum(story.acknowledged_records for story in stories),
         "lost_records": sum(story.lost_records for story in stories),
         "torn_records": sum(story.torn_records for story in stories),
+        "torn_off_under_load": tears,
         "unverified_records": sum(story.unverified_records for story in stories),
         "leaked_volumes": sum(len(story.leaked_volumes) for story in stories),
         "stuck_runs": sum(bool(story.stuck) for story in stories),
+        "reset_runs": sum(story.rebooted for story in stories),
         "interrupted_runs": sum(story.interrupted for story in stories),
         "missed_moments": sum(story.missed for story in stories),
         "worst_recovery_s": max((s.recovery_s for s in stories if s.recovery_s is not None), default=None),
         "worst_rest_s": max((s.rest_s for s in stories if s.rest_s is not None), default=None),
-        "sound": bool(stories) and all(story.is_sound for story in stories),
-        "stories": [story.as_dict() for story in stories],
+        "sound": bool(stories) and is_plausible(torn_runs, tears) and all(story.is_sound for story in stories),
+        "stories": told,
     }
 
 

@@ -58,6 +58,7 @@ class Subject(ABC):
         """Records of a new name from now on, until `stop_writer` or the end of the device."""
         port = f"/dev/virtio-ports/{RECORDS_PORT}"
         spec = {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": PAUSE_S}
+        spec["kernel_log"] = "/dev/kmsg"
         self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
         self._start("records", "python3", f"{PROGRAMS}/records.py", "write", RECORDS_SPEC)
         self.wait_until(lambda: name in acks.read(self.records), 120, f"the first record of {name}")
@@ -102,13 +103,18 @@ class Subject(ABC):
 
     # --- moments -----------------------------------------------------------------------------------------------
 
-    def arm(self, moment: Moment, *, kill: bool) -> int:
-        """Have the guest watch for the moment; returns what `wait_for_moment` wants."""
+    def arm(self, moment: Moment, *, kill: bool, spoil: str = "") -> int:
+        """Have the guest watch for the moment; returns what `wait_for_moment` wants.
+
+        With a file to be spoilt, the daemon is killed with every process that it has forked.
+        """
         self.stop("moments")
         seen, ready = acks.told(self.moments, "moment"), acks.told(self.moments, "ready")
         port = f"/dev/virtio-ports/{MOMENTS_PORT}"
         spec = {"journal": JOURNAL, "port": port, "kind": moment.kind, "what": moment.what}
         spec["do"] = "kill" if kill else "tell"
+        if spoil:
+            spec |= {"do": "kill all", "spoil": spoil}
         self.guest.vm.agent.write_file(MOMENTS_SPEC, json.dumps(spec).encode())
         self._start("moments", "python3", f"{PROGRAMS}/moments.py", MOMENTS_SPEC)
         self.wait_until(lambda: acks.told(self.moments, "ready") > ready, 120, "the watch for a moment")

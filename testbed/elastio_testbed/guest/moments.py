@@ -1,10 +1,13 @@
 """Waits for a record of the agent's journal and acts in that instant: `moments.py SPEC`.
 
 SPEC, a JSON file: `journal`, `port`, `kind` (intent, outcome, decision), `what` (an action, or for a decision the phase
-it leads to), `do` (`tell` the host, or `kill` the daemon first). From outside the guest nobody would be quick enough.
+it leads to), `do` (`tell` the host, `kill` the daemon first, or `kill all` its processes), and where given `spoil`, a
+TOML file that does not parse any more before that. With the kind `limit` it waits until some cgroup's requests are held
+back (`what` is the name of the kernel's file). From outside the guest nobody would be quick enough.
 A line `ready` goes to the port once nothing can be missed any more, and `moment KIND WHAT` when it has come.
 """
 
+import glob
 import json
 import os
 import signal
@@ -14,6 +17,8 @@ import time
 from typing import Any
 
 POLL_S = 0.005
+# All processes of the unit at once: those that it forked could go on where only the first is killed.
+CGROUP_KILL = "/sys/fs/cgroup/system.slice/elastiod.service/cgroup.kill"
 
 
 def fits(line: bytes, kind: str, what: str) -> bool:
@@ -52,6 +57,20 @@ def wait_for(descriptor: int, journal: str, kind: str, what: str) -> None:
                 inode = os.fstat(descriptor).st_ino
 
 
+def wait_for_limit(name: str, root: str = "/sys/fs/cgroup") -> None:
+    """Until a cgroup below the root one has a limit for some device."""
+    while not any(read(path) for path in glob.glob(f"{root}/*/{name}")):
+        time.sleep(POLL_S)
+
+
+def read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:  # the cgroup is gone
+        return ""
+
+
 def daemon() -> int:
     asked = subprocess.run(
         ["systemctl", "show", "--property=MainPID", "--value", "elastiod"], capture_output=True, check=True
@@ -60,8 +79,14 @@ def daemon() -> int:
 
 
 def act(spec: dict[str, Any], pid: int) -> None:
+    if "spoil" in spec:
+        with open(spec["spoil"], "w") as file:
+            file.write("[device\n")
     if spec["do"] == "kill":
         os.kill(pid, signal.SIGKILL)
+    elif spec["do"] == "kill all":
+        with open(spec.get("cgroup_kill", CGROUP_KILL), "w") as file:
+            file.write("1")
     tell(spec["port"], f"moment {spec['kind']} {spec['what']}")
 
 
@@ -77,7 +102,10 @@ def main() -> None:
     pid = daemon() if spec["do"] == "kill" else 0
     descriptor = at_end(spec["journal"])
     tell(spec["port"], "ready")
-    wait_for(descriptor, spec["journal"], spec["kind"], spec["what"])
+    if spec["kind"] == "limit":
+        wait_for_limit(spec["what"])
+    else:
+        wait_for(descriptor, spec["journal"], spec["kind"], spec["what"])
     act(spec, pid)
 
 

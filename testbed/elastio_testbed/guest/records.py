@@ -1,9 +1,15 @@
 """Numbered, checksummed, fsynced records: `records.py write SPEC` until it is ended, `records.py verify SPEC`.
 
-SPEC, a JSON file: `directory`, `name` (of one writer's life), `seed`, and to write `port` and `pause_s`, to verify
-`acknowledged` (the host's count). Each record is written twice: behind the one before, never to be touched again, and
-over an older one in a small table, so that a block which turns old again is seen. After the fsync of both, one line
-`ack NAME NUMBER CRC` goes to the port. A record counts as acknowledged once the host has that line.
+SPEC, a JSON file: `directory`, `name` (of one writer's life), `seed`, and to write `port`, `pause_s` and `kernel_log`,
+to verify `acknowledged` (the host's count). Records with an odd number are written twice, each with an fsync of its
+own: behind the one before, never to be touched again, and over an older one in a small table, so that a block which
+turns old again is seen. Those with an even number are appended to a third file and fsynced once: nothing after it could
+make up for an fsync that did not do its work. Then a line `ack NAME NUMBER TIME CRC` goes to the port, TIME being
+CLOCK_MONOTONIC in seconds. A record counts as acknowledged once the host has that line. An error ends the writer, with
+a line `failed NAME NUMBER TIME ERRNO CRC`.
+
+The kernel's log has another clock. A line `records: NAME TIME` in it, at the begin and after an error, tells one from
+the other.
 """
 
 import json
@@ -48,14 +54,32 @@ def number_of(record: bytes) -> int | None:
     return int(number) if magic == MAGIC else None
 
 
-def ack_line(name: str, number: int) -> bytes:
-    text = f"{name} {number}"
-    return f"ack {text} {zlib.crc32(text.encode()):08x}\n".encode()
+def ack_line(name: str, number: int, at_s: float) -> bytes:
+    return _line("ack", f"{name} {number} {at_s:.6f}")
 
 
-def paths(spec: dict[str, Any]) -> tuple[str, str]:
+def failed_line(name: str, number: int, at_s: float, code: int) -> bytes:
+    return _line("failed", f"{name} {number} {at_s:.6f} {code}")
+
+
+def _line(word: str, text: str) -> bytes:
+    return f"{word} {text} {zlib.crc32(text.encode()):08x}\n".encode()
+
+
+def paths(spec: dict[str, Any]) -> tuple[str, str, str]:
+    """Log, table, and the file of those that are written once."""
     place = os.path.join(spec["directory"], spec["name"])
-    return f"{place}.log", f"{place}.table"
+    return f"{place}.log", f"{place}.table", f"{place}.once"
+
+
+def is_twice(number: int) -> bool:
+    """Whether the record goes to log and table."""
+    return number % 2 == 1
+
+
+def nth(number: int) -> int:
+    """How many records of its sort there are up to this one, itself included."""
+    return (number + 1) // 2
 
 
 # --- writing -------------------------------------------------------------------------------------------------
@@ -63,23 +87,36 @@ def paths(spec: dict[str, Any]) -> tuple[str, str]:
 
 def write(spec: dict[str, Any]) -> None:
     os.makedirs(spec["directory"], exist_ok=True)
-    log_path, table_path = paths(spec)
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    table = os.open(table_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    os.pwrite(table, bytes(SLOTS * RECORD), 0)
-    os.fsync(table)
+    files = [os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644) for path in paths(spec)]
+    os.pwrite(files[1], bytes(SLOTS * RECORD), 0)
+    os.fsync(files[1])
     sync_directory(spec["directory"])
     port = os.open(spec["port"], os.O_WRONLY)
+    mark_clock(spec)
     base = noise(spec["seed"])
     for number in range(1, MOST_RECORDS + 1):
-        write_record(log, table, number, content(spec["name"], spec["seed"], number, base))
-        os.write(port, ack_line(spec["name"], number))
+        try:
+            write_record(files, number, content(spec["name"], spec["seed"], number, base))
+        except OSError as error:
+            os.write(port, failed_line(spec["name"], number, time.monotonic(), error.errno or 0))
+            mark_clock(spec)
+            raise
+        os.write(port, ack_line(spec["name"], number, time.monotonic()))
         time.sleep(spec["pause_s"])
 
 
-def write_record(log: int, table: int, number: int, record: bytes) -> None:
-    """Durable in both places before it returns."""
-    for descriptor, at in ((log, (number - 1) * RECORD), (table, number % SLOTS * RECORD)):
+def mark_clock(spec: dict[str, Any]) -> None:
+    descriptor = os.open(spec["kernel_log"], os.O_WRONLY | os.O_APPEND)
+    os.write(descriptor, f"records: {spec['name']} {time.monotonic():.6f}\n".encode())
+    os.close(descriptor)
+
+
+def write_record(files: list[int], number: int, record: bytes) -> None:
+    """Durable in each of its places before it returns."""
+    log, table, once = files
+    behind = (nth(number) - 1) * RECORD
+    twice = ((log, behind), (table, nth(number) % SLOTS * RECORD))
+    for descriptor, at in twice if is_twice(number) else ((once, behind),):
         if os.pwrite(descriptor, record, at) != RECORD:
             raise OSError("short write")
         os.fsync(descriptor)
@@ -100,12 +137,13 @@ def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
     """Read every acknowledged record from the device, past the page cache, and compare all of it."""
     acknowledged = int(spec["acknowledged"])
     base = noise(spec["seed"])
-    log_path, table_path = paths(spec)
+    log_path, table_path, once_path = paths(spec)
     lost = []
-    with Reader(log_path, flags) as log:
-        for number in range(1, acknowledged + 1):
-            if log.record(number - 1) != content(spec["name"], spec["seed"], number, base):
-                lost.append({"number": number, "where": "log"})
+    for path, where, first in ((log_path, "log", 1), (once_path, "once", 2)):
+        with Reader(path, flags) as appended:
+            for number in range(first, acknowledged + 1, 2):
+                if appended.record(nth(number) - 1) != content(spec["name"], spec["seed"], number, base):
+                    lost.append({"number": number, "where": where})
     with Reader(table_path, flags) as table:
         for slot in range(SLOTS):
             oldest = last_in_slot(slot, acknowledged)
@@ -116,17 +154,19 @@ def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
 
 def last_in_slot(slot: int, acknowledged: int) -> int:
     """The last acknowledged number that was written to this slot; 0: none was."""
-    last = acknowledged - (acknowledged - slot) % SLOTS
-    return max(0, last)
+    count = nth(acknowledged)
+    last = count - (count - slot) % SLOTS
+    return max(0, 2 * last - 1)
 
 
 def is_kept(record: bytes, oldest: int, acknowledged: int, spec: dict[str, Any], base: bytes) -> bool:
     """The slot holds that record or a later one; half a record only where one may have been on its way."""
     number = number_of(record)
     if number is not None:
-        of_this_slot = number >= oldest and (number - oldest) % SLOTS == 0
+        of_this_slot = number >= oldest and (number - oldest) % (2 * SLOTS) == 0
         return of_this_slot and record == content(spec["name"], spec["seed"], number, base)
-    return oldest + SLOTS <= acknowledged + ON_THE_WAY
+    following = oldest + 2 * SLOTS
+    return len(record) == RECORD and following <= acknowledged + ON_THE_WAY
 
 
 class Reader:

@@ -45,7 +45,7 @@ def test_breakdown_shows_the_last_boosts_and_the_median_of_all() -> None:
     head, earlier, *rows, median = text.split("\n\n")[1].splitlines()
     assert head.split() == [
         *("boost", "begun", "(s)", "decide", "create", "attach", "volume", "appear"),
-        *("format", "register", "attach", "set", "total", "own", "share"),
+        *("format", "register", "attach", "set", "total", "local"),
     ]
     assert earlier == "(2 earlier)"
     assert [row.split()[:2] for row in rows] == [["03-10", f"12:0{minute}:00"] for minute in range(2, 7)]
@@ -64,7 +64,7 @@ def test_steps_that_an_older_ledger_lacks_are_dashes() -> None:
 
 def test_phases_without_a_boost_have_no_breakdown() -> None:
     text = to_text(report_of([refused(NOON)], [span(NOON, NOON + 100)], NOON + 100))
-    assert "own share" not in text
+    assert "local" not in text
 
 
 def test_json_and_csv_have_every_step() -> None:

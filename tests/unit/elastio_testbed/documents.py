@@ -9,17 +9,25 @@ from typing import Any
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
-from elastio_testbed.result import Phase, Result, SetupResult
+from elastio_testbed.governed import Governed
+from elastio_testbed.result import Phase, Result, SetupResult, own_share_s
 from elastio_testbed.series import shown
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.trial import Evidence, Plan
 
-CONDITIONS = Conditions("A processor <at> 3 GHz", 2, 16.0, "tcg", "6.12.0-test", "2026-01-02T03:04:05+00:00")
+CONDITIONS = Conditions(
+    "A processor <at> 3 GHz", 2, 16.0, "tcg", "6.12.0-test", "2026-01-02T03:04:05+00:00", "0.1.0, a1b2c3"
+)
 
 
 def phase(size_gb: float, spent: float, bound: float, vm: str = "vm0") -> Phase:
     steps: dict[str, float | None] = {"create": 0.5, "appear": 0.3, "format": 0.4, "attach": 0.3}
-    return Phase(size_gb, 1.5, 20.0, 0.2, 0.0, 9.0, steps, vm, 0.6, 0.24, spent, bound)
+    measured = Governed(60.0, 1.0, 1.0, 0.75)
+    return Phase(
+        *(size_gb, 1.5, 20.0, 0.2, 0.0, 9.0, steps, vm, 0.6, 0.24, spent, bound),
+        governed=measured,
+        own_share_s=own_share_s(1.5, 0.6),
+    )
 
 
 def setup_result(setup: Setup, completion_s: float, agbs: float, **changes: Any) -> SetupResult:
@@ -50,7 +58,7 @@ def evaluation(*repetitions: Result, experiment: str = "cm1", vms: int = 1) -> E
     done = repetitions or (repetition(),)
     setups = tuple(s.setup for s in done[0].setups)
     plan = Plan(experiment, setups, 1.0, 0.5, vms, repeat=len(done), side_by_side=True)
-    models = {Setup.ADAPTIVE: Simulated(1219.0, 100.0)} if Setup.ADAPTIVE in setups else {}
+    models = {Setup.ADAPTIVE: Simulated(1219.0, 100.0, 400.0)} if Setup.ADAPTIVE in setups else {}
     return Evaluation(plan, CONDITIONS, done, models)
 
 

@@ -35,10 +35,10 @@ def test_the_document_states_the_conditions() -> None:
     assert found["summary"]["setups"]["adaptive"]["cache_agbs_ratio"]["median"] == 2.1
 
 
-def test_the_guest_is_compared_with_the_simulator() -> None:
-    compared = document(repetition(adaptive_s=1219 * 1.02))["summary"]["guest_over_simulated"]["adaptive"]
-    assert compared["completion_s"]["median"] == pytest.approx(1.02)
-    assert compared["agbs"]["median"] == pytest.approx(0.93)
+def test_the_document_and_the_text_have_the_own_share_of_each_boost() -> None:
+    found = document(CALM)
+    assert [phase["own_share_s"] for phase in found["setups"]["adaptive"]["phases"]] == [0.9, 0.9]
+    assert "own share of 4 boost(s) 0.90 s" in to_text(evaluation(CALM, CALM))
 
 
 def test_the_text_shows_volumes_that_were_left_in_any_repetition() -> None:

@@ -13,10 +13,11 @@ from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.faults.deeds import DEEDS
-from elastio_testbed.faults.kinds import ACTIONS, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
+from elastio_testbed.faults.kinds import ACTIONS, HELD_BACK, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
 from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
 from elastio_testbed.faults.runner import has_struck, is_done
-from elastio_testbed.faults.story import Story, summary, torn
+from elastio_testbed.faults.story import Story, summary
+from elastio_testbed.faults.tears import Tear
 
 
 def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
@@ -67,6 +68,8 @@ def test_moments_are_named_as_the_journal_names_them() -> None:
     known = {kind.__name__ for kind in Action.__args__}
     assert set(ACTIONS) <= known
     assert {moment.what for moment in PHASES} == set(Phase) - {Phase.FAULTED}
+    others = {moment for kind in KINDS.values() for moment in kind.moments} - {*STEPS, *PHASES}
+    assert others == {HELD_BACK}
 
 
 def test_every_fault_of_the_cloud_is_one_the_endpoint_takes() -> None:
@@ -99,6 +102,8 @@ def test_every_deed_has_a_way_to_be_done() -> None:
         ("daemon-kill", 0.0, False, True),
         ("daemon-kill", 0.0, True, False),
         ("daemon-kill-random", 2.0, False, False),
+        ("daemon-kill-holding", 0.0, False, False),  # what is left to be seen is that nobody is held back
+        ("daemon-kill-holding", 0.0, True, True),
         ("power-cut", 0.0, False, False),
         ("power-cut", 0.0, True, False),
         ("cache-pulled-dirty", 1.0, False, False),
@@ -169,27 +174,24 @@ def test_the_command_prints_a_plan_without_running_it() -> None:
     assert "none with the number 4" in none.output
 
 
-@pytest.mark.parametrize(
-    ("checked", "lost", "before", "expected"),
-    [
-        (91, [(91, "table")], 90, 1),
-        (91, [(91, "table")], 91, 0),  # acknowledged before the tear
-        (91, [(90, "table"), (91, "table")], 89, 0),  # one writer waits for one fsync at a time
-        (91, [(90, "table")], 89, 0),  # another one was acknowledged after it
-        (91, [(91, "log")], 90, 0),  # another fsync came after it
-        (91, [], 90, 0),
-    ],
-)
-def test_only_the_last_record_can_be_the_kernels_and_only_after_the_tear(
-    checked: int, lost: list[tuple[int, str]], before: int, expected: int
-) -> None:
-    found = {"checked": checked, "lost": len(lost), "examples": [{"number": n, "where": where} for n, where in lost]}
-    assert torn(found, before) == expected
-
-
-def test_a_record_of_a_torn_off_cache_is_counted_as_lost_and_told_apart() -> None:
-    story = dataclasses.replace(SOUND, lost_records=1, torn_records=1)
+def test_a_record_that_the_kernel_lost_with_witnesses_is_counted_as_lost_and_told_apart() -> None:
+    story = dataclasses.replace(SOUND, lost_records=1, torn_records=1, tears=(Tear("run1-0", 1.0),))
     assert story.is_sound
     document = summary(3, [story])
     assert (document["lost_records"], document["torn_records"], document["sound"]) == (1, 1, True)
     assert not dataclasses.replace(story, lost_records=2).is_sound
+
+
+@pytest.mark.parametrize(("torn_runs", "tears", "sound"), [(1, 1, True), (2, 10, True), (2, 9, False), (27, 27, False)])
+def test_a_campaign_in_which_too_many_tears_lost_a_record_is_unsound(torn_runs: int, tears: int, sound: bool) -> None:
+    whole = dataclasses.replace(SOUND, tears=(Tear("run1-0", 1.0),))
+    torn = dataclasses.replace(whole, lost_records=1, torn_records=1)
+    document = summary(3, [torn] * torn_runs + [whole] * (tears - torn_runs))
+    assert (document["sound"], document["torn_off_under_load"]) == (sound, tears)
+
+
+def test_the_document_keeps_what_was_witnessed_and_on_which_kernel() -> None:
+    tear = Tear("run1-0", 1.0, kernel_log=("[    2.0] bcache: something",))
+    document = summary(3, [dataclasses.replace(SOUND, tears=(tear,), kernel="6.1.0-56-cloud-amd64")])
+    assert document["kernels"] == ["6.1.0-56-cloud-amd64"]
+    assert document["stories"][0]["tears"] == (dataclasses.asdict(tear),)

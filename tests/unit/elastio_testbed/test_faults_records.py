@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from elastio_testbed.guest import moments, records
 
 # A file system in memory knows no O_DIRECT.
 BUFFERED = 0
+# So many records, and each slot of the table has been written to.
+ROUND = 2 * records.SLOTS
 
 
 @pytest.fixture
@@ -24,7 +28,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
     def write(count: int) -> dict[str, Any]:
         port = tmp_path / "port"
         port.touch()
+        (tmp_path / "kmsg").touch()
         spec = {"directory": str(tmp_path / "data"), "name": "run1-0", "seed": 5, "port": str(port), "pause_s": 0}
+        spec["kernel_log"] = str(tmp_path / "kmsg")
         monkeypatch.setattr(records, "MOST_RECORDS", count)
         records.write(spec)
         return {**spec, "acknowledged": acks.read(port).get("run1-0", 0)}
@@ -41,7 +47,7 @@ def overwrite(path: str, at: int, data: bytes) -> None:
         file.write(data)
 
 
-@pytest.mark.parametrize("count", [1, records.SLOTS - 1, records.SLOTS, records.SLOTS + 3])
+@pytest.mark.parametrize("count", [1, 2, ROUND - 1, ROUND, ROUND + 3])
 def test_every_acknowledged_record_is_read_back(written: Written, count: int) -> None:
     spec = written(count)
     assert spec["acknowledged"] == count
@@ -49,61 +55,109 @@ def test_every_acknowledged_record_is_read_back(written: Written, count: int) ->
 
 
 def test_a_record_that_turned_old_again_is_lost(written: Written) -> None:
-    spec = written(records.SLOTS + 40)
-    _, table = records.paths(spec)
-    old = records.content(spec["name"], spec["seed"], 7, records.noise(spec["seed"]))
+    spec = written(ROUND + 40)
+    _, table, _ = records.paths(spec)
+    old = records.content(spec["name"], spec["seed"], 13, records.noise(spec["seed"]))
     overwrite(table, 7 * records.RECORD, old)
     found = records.verify(spec, BUFFERED)
-    assert found["examples"] == [{"number": records.SLOTS + 7, "where": "table"}]
+    assert found["examples"] == [{"number": ROUND + 13, "where": "table"}]
 
 
-def test_one_wrong_byte_is_a_lost_record(written: Written) -> None:
-    spec = written(5)
-    log, _ = records.paths(spec)
-    overwrite(log, 2 * records.RECORD + 5000, b"\0")
-    assert records.verify(spec, BUFFERED)["examples"] == [{"number": 3, "where": "log"}]
+@pytest.mark.parametrize(("place", "number", "where"), [(0, 5, "log"), (2, 6, "once")])
+def test_one_wrong_byte_is_a_lost_record(written: Written, place: int, number: int, where: str) -> None:
+    spec = written(9)
+    overwrite(records.paths(spec)[place], 2 * records.RECORD + 5000, b"\0")
+    assert records.verify(spec, BUFFERED)["examples"] == [{"number": number, "where": where}]
+
+
+def test_a_record_that_was_appended_once_and_is_gone_is_lost(written: Written) -> None:
+    spec = written(6)
+    os.truncate(records.paths(spec)[2], 2 * records.RECORD)
+    assert records.verify(spec, BUFFERED)["examples"] == [{"number": 6, "where": "once"}]
 
 
 def test_a_file_cut_short_has_lost_its_end(written: Written) -> None:
     spec = written(5)
-    log, table = records.paths(spec)
-    os.truncate(log, 4 * records.RECORD)
+    log, table, once = records.paths(spec)
+    os.truncate(log, 2 * records.RECORD)
     assert records.verify(spec, BUFFERED)["lost"] == 1
     Path(table).unlink()
+    assert records.verify(spec, BUFFERED)["lost"] == 3
+    Path(once).unlink()
     assert records.verify(spec, BUFFERED)["lost"] == 5
 
 
 def test_a_record_of_another_writer_is_none_of_this_one(written: Written) -> None:
     spec = written(3)
-    log, _ = records.paths(spec)
-    overwrite(log, 0, records.content("run1-1", spec["seed"], 1, records.noise(spec["seed"])))
+    overwrite(records.paths(spec)[0], 0, records.content("run1-1", spec["seed"], 1, records.noise(spec["seed"])))
     assert records.verify(spec, BUFFERED)["lost"] == 1
 
 
 def test_a_later_record_that_the_host_never_heard_of_is_no_loss(written: Written) -> None:
-    spec = written(records.SLOTS + 10)
-    assert records.verify({**spec, "acknowledged": records.SLOTS + 2}, BUFFERED)["lost"] == 0
+    spec = written(ROUND + 10)
+    assert records.verify({**spec, "acknowledged": ROUND + 2}, BUFFERED)["lost"] == 0
 
 
 def test_half_a_record_is_excused_only_where_one_may_have_been_on_its_way(written: Written) -> None:
-    spec = written(records.SLOTS)
-    _, table = records.paths(spec)
+    spec = written(ROUND)
+    _, table, _ = records.paths(spec)
     overwrite(table, 1 * records.RECORD + 9000, b"torn")  # the very next number goes there
     assert records.verify(spec, BUFFERED)["lost"] == 0
     overwrite(table, 100 * records.RECORD + 9000, b"torn")
     assert records.verify(spec, BUFFERED)["lost"] == 1
 
 
+def test_every_second_record_is_fsynced_once_and_nothing_after_it(written: Written, tmp_path: Path) -> None:
+    spec = written(4)
+    log, _, once = (Path(path).stat().st_size // records.RECORD for path in records.paths(spec))
+    assert (log, once) == (2, 2)
+    files = [os.open(tmp_path / name, os.O_WRONLY | os.O_CREAT) for name in ("log", "table", "once")]
+    synced = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: synced.append(files.index(descriptor)))
+        for number in (1, 2, 3, 4):
+            records.write_record(files, number, bytes(records.RECORD))
+    assert synced == [0, 1, 2, 0, 1, 2]
+
+
+def test_an_error_ends_the_writer_and_the_host_is_told_which_and_when(written: Written) -> None:
+    spec, calls, fsync = written(1), iter(range(1, 100)), os.fsync
+
+    def failing(descriptor: int) -> None:
+        if next(calls) == 5:  # table, directory, twice for the first record
+            raise OSError(errno.EIO, "gone")
+        fsync(descriptor)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "MOST_RECORDS", 9)
+        patch.setattr(os, "fsync", failing)
+        with pytest.raises(OSError, match="gone"):
+            records.write({**spec, "name": "run1-1"})
+    text = acks.text_of(Path(spec["port"]))
+    last, failed = acks.acknowledged(text)["run1-1"], acks.failures(text)["run1-1"]
+    assert (last.number, failed.number, failed.code) == (1, 2, errno.EIO)
+    assert last.at_s <= failed.at_s
+    marks = Path(spec["kernel_log"]).read_text().splitlines()
+    assert [line.split()[1] for line in marks] == ["run1-0", "run1-1", "run1-1"]
+
+
 # --- acknowledgements ----------------------------------------------------------------------------------------------
 
 
 def test_only_whole_lines_acknowledge() -> None:
-    first, second = records.ack_line("a", 1).decode(), records.ack_line("a", 12).decode()
-    torn = second[:7]
-    assert acks.acknowledged(first + torn) == {"a": 1}
-    assert acks.acknowledged(first + torn + "\n") == {"a": 1}
-    assert acks.acknowledged(first + torn + records.ack_line("b", 2).decode()) == {"a": 1}
-    assert acks.acknowledged(second + first) == {"a": 12}
+    first, second = records.ack_line("a", 1, 2.5).decode(), records.ack_line("a", 12, 3.25).decode()
+    torn, one = second[:7], {"a": acks.Word(1, 2.5)}
+    assert acks.acknowledged(first + torn) == one
+    assert acks.acknowledged(first + torn + "\n") == one
+    assert acks.acknowledged(first + torn + records.ack_line("b", 2, 4.0).decode()) == one
+    assert acks.acknowledged(second + first) == {"a": acks.Word(12, 3.25)}
+    assert acks.acknowledged(second.replace(" 3.25", " 3.26")) == {}
+
+
+def test_an_error_is_no_acknowledgement_and_an_acknowledgement_no_error() -> None:
+    text = (records.ack_line("a", 7, 2.5) + records.failed_line("a", 8, 2.75, 5)).decode()
+    assert acks.acknowledged(text) == {"a": acks.Word(7, 2.5)}
+    assert acks.failures(text) == {"a": acks.Word(8, 2.75, 5)}
 
 
 def test_a_port_that_was_never_written_to_acknowledges_nothing(tmp_path: Path) -> None:
@@ -145,3 +199,33 @@ def test_only_what_is_written_after_the_watch_began_counts(tmp_path: Path) -> No
     moments.act({"do": "tell", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
     assert port.read_text() == "moment intent AttachVolume\n"
     assert acks.told(port, "moment") == 1
+
+
+def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("a.slice", ""), ("b.slice", "252:16 rbps=max wbps=1 riops=max wiops=max\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "io.max").write_text(text)
+    limited = tmp_path / "b.slice" / "io.max"
+    polled: list[float] = []
+
+    def stopped(seconds: float) -> None:
+        polled.append(seconds)
+        limited.write_text("252:16 rbps=max wbps=1 riops=max wiops=max\n")
+
+    moments.wait_for_limit("io.max", str(tmp_path))
+    limited.write_text("")
+    monkeypatch.setattr("time.sleep", stopped)
+    moments.wait_for_limit("io.max", str(tmp_path))
+    assert len(polled) == 1
+
+
+def test_a_spoilt_file_does_not_parse_before_the_daemon_is_killed(tmp_path: Path) -> None:
+    spoilt, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
+    spoilt.write_text("[device]\n")
+    port.touch()
+    spec = {"do": "kill all", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
+    moments.act({**spec, "cgroup_kill": str(cgroup)}, 0)
+    assert cgroup.read_text() == "1"
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(spoilt.read_text())
+    assert port.read_text() == "moment limit io.max\n"

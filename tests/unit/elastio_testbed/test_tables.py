@@ -1,10 +1,17 @@
 from __future__ import annotations
 
-import pytest
+import json
+import re
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from elastio_testbed.bound import Bandwidths, least_agbs, naive_agbs
+from elastio_testbed.cli import main
 from elastio_testbed.markdown import MarkError, rewritten, section, sections
 from elastio_testbed.page import page
-from elastio_testbed.tables import all_tables, caches, completion, cost, latency, model, spread
+from elastio_testbed.tables import all_tables, caches, completion, conditions, cost, latency, model, spread
 
 from .documents import document, repetition
 
@@ -35,24 +42,75 @@ def test_cost_is_compared_with_both_static_set_ups() -> None:
 
 
 def test_each_phase_is_held_against_its_bound_and_all_together() -> None:
-    rows = caches(document()).rows
-    assert [row[-1] for row in rows] == ["3.00", "1.20", "2.10", "1.20"]
-    assert rows[-1][0] == "adaptive, after the first"
+    table = caches(document())
+    speed = Bandwidths(16.5e6, 64e6)
+    bound, naive = least_agbs(0.24e9, speed), naive_agbs(0.24e9, speed)
+    rows = [dict(zip(table.heads, row, strict=True)) for row in table.rows]
+    assert [row["x bound"] for row in rows] == [
+        f"{spent / (bound * phases):.2f}" for spent, phases in ((300, 1), (120, 1), (420, 2), (120, 1))
+    ]
+    assert (rows[2]["naive"], rows[2]["bound"]) == (f"{2 * naive:,.0f}", f"{2 * bound:,.0f}")
+    assert rows[-1]["phase"] == "adaptive, after the first"
 
 
 def test_phases_are_named_by_their_vm_where_there_are_several() -> None:
-    assert [row[0] for row in latency(document()).rows] == ["phase 1", "phase 2"]
-    assert [row[0] for row in latency(document(vms=2)).rows] == ["vm0 phase 1", "vm0 phase 2"]
+    assert [row[0] for row in latency(document()).rows] == ["phase 1", "phase 2", "all 2 boosts"]
+    assert [row[0] for row in latency(document(vms=2)).rows][:2] == ["vm0 phase 1", "vm0 phase 2"]
 
 
 def test_the_own_share_of_a_boost_is_what_the_cloud_did_not_take() -> None:
     table = latency(document())
     row = dict(zip(table.heads, table.rows[0], strict=True))
-    assert (row["in all s"], row["the cloud's s"], row["own s"]) == ("1.50", "0.60", "0.90")
+    assert (row["in all s"], row["the cloud's s"], row["own share s"]) == ("1.50", "0.60", "0.90")
+
+
+def test_what_sampling_took_stands_beside_the_own_share_and_is_no_part_of_it() -> None:
+    table = latency(document())
+    assert [row[table.heads.index("sampling s")] for row in table.rows] == ["0.75"] * 3
+    older = document()
+    for run in (older, *older["repetitions"]):
+        for phase in run["setups"]["adaptive"]["phases"]:
+            del phase["governed"]["sampling_s"]
+    assert [row[table.heads.index("sampling s")] for row in latency(older).rows] == ["-"] * 3
+
+
+def test_the_own_share_is_shown_over_the_boosts_of_all_repetitions() -> None:
+    found = document(*TWO)
+    found["repetitions"][1]["setups"]["adaptive"]["phases"][0]["cloud_s"] = 1.1
+    table = latency(found)
+    assert table.rows[-1][0] == "all 4 boosts"
+    assert table.rows[-1][-1] == "0.90 (0.40 to 0.90)"
+
+
+def test_agreement_with_the_simulator_is_of_the_time_for_io_alone() -> None:
+    # 1231 and 1219 s, of which 1100 are computing: 1.010 with it.
+    table = model(document())
+    row = dict(zip(table.heads[:5], table.rows[0][:5], strict=True))
+    assert row == {
+        "set-up": "adaptive",
+        "computing s": "1,100.0",
+        "guest I/O s": "131.0",
+        "simulated I/O s": "119.0",
+        "guest / simulated": f"{131 / 119:.3f}",
+    }
+    assert table.rows[0][-3:] == ("420", "400", "1.050")
+
+
+def test_a_result_that_did_not_keep_the_simulated_caches_says_nothing_of_them() -> None:
+    older = document()
+    del older["simulated"]["adaptive"]["cache_agbs"]
+    assert model(older).rows[0][-3:] == ("420", "-", "-")
 
 
 def test_a_set_up_without_a_model_is_not_compared_with_the_simulator() -> None:
     assert [row[0] for row in model(document()).rows] == ["adaptive"]
+
+
+def test_the_conditions_say_which_code_was_measured() -> None:
+    assert ("code", "0.1.0, a1b2c3") in conditions(document()).rows
+    older = document()
+    del older["code"]
+    assert ("code", "not recorded") in conditions(older).rows
 
 
 def test_every_row_of_every_table_has_a_cell_for_every_head() -> None:
@@ -100,3 +158,34 @@ def test_only_the_marked_part_of_a_page_is_rewritten() -> None:
 def test_a_page_without_the_marks_is_refused(page: str) -> None:
     with pytest.raises(MarkError, match="results: cm1"):
         rewritten(page, {"cm1": "new"})
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/evaluation.md"
+RESULTS = sorted((PAGE.parent / "results").glob("*.json"))
+
+
+def test_the_page_is_what_the_results_say(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text(PAGE.read_text())
+    done = CliRunner().invoke(main, ["tables", *map(str, RESULTS), "--into", str(copy)])
+    assert done.exit_code == 0, done.output
+    assert copy.read_text() == PAGE.read_text()
+
+
+def seconds_of_own_share(text: str) -> set[str]:
+    """The figures in seconds in every paragraph or item that speaks of an own share."""
+    parts = re.split(r"\n\n|\n- ", text)
+    spoken = [part for part in parts if "own share" in part]
+    lists = [found for part in spoken for found in re.findall(r"((?:\d+\.\d+(?:,| and| to)? )+)s\b", part)]
+    return {figure for each in lists for figure in re.findall(r"\d+\.\d+", each)}
+
+
+def test_the_prose_has_no_own_share_but_the_tables() -> None:
+    tables = [latency(json.loads(path.read_text())) for path in RESULTS]
+    measured = {figure for table in tables for row in table.rows for figure in re.findall(r"\d+\.\d+", row[-1])}
+    prose = re.sub(r"<!-- results: .*?<!-- end: \w+ -->", "", PAGE.read_text(), flags=re.DOTALL)
+    assert "own share" in prose
+    assert seconds_of_own_share(prose) <= measured
+    assert seconds_of_own_share("- Four boosts: own share 0.67, 0.43 and 0.58 s.") == {"0.67", "0.43", "0.58"}

@@ -1,0 +1,75 @@
+"""What campaigns met: steps are counted once, and what was missed is not counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from elastio_testbed.cli import main
+from elastio_testbed.faults.coverage import campaigns, steps, steps_met, steps_of
+from elastio_testbed.faults.kinds import ACTIONS, CALLS, KINDS
+from elastio_testbed.faults.plan import plan
+from elastio_testbed.faults.story import Story, summary
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+KEPT = sorted((REPOSITORY / "docs/results/faults").glob("*.json"))
+
+
+def document(*kinds: str, missed: bool = False, **changes: Any) -> dict[str, Any]:
+    """As it comes back from a file."""
+    stories = [Story(run, 40, missed=missed) for run in plan(len(kinds), 5, kinds[:1])]
+    found = summary(5, [dataclasses.replace(story, **changes) for story in stories])
+    loaded: dict[str, Any] = json.loads(json.dumps(found))
+    return loaded
+
+
+def row(documents: list[dict[str, Any]], kind: str) -> tuple[str, ...]:
+    return next(row for row in steps(documents).rows if row[0] == kind)
+
+
+def test_a_step_that_is_met_twice_counts_once() -> None:
+    twice = [document("daemon-kill", "daemon-kill"), document("daemon-kill", "daemon-kill")]
+    assert row(twice, "daemon-kill") == ("daemon-kill", "4", "2", str(2 * len(ACTIONS)), "0")
+
+
+def test_a_step_that_was_missed_is_not_met() -> None:
+    assert row([document("daemon-kill", missed=True)], "daemon-kill")[1:3] == ("1", "0")
+
+
+def test_the_steps_of_a_fault_of_the_cloud_are_its_calls() -> None:
+    found = document("api-lost-answer", "api-lost-answer", "api-lost-answer")
+    assert len(steps_met(found["stories"])["api-lost-answer"]) == 3
+    assert steps_of("api-lost-answer") == len(CALLS)
+    assert found["steps_met"] == {"api-lost-answer": 3}
+
+
+def test_every_kind_has_a_row_if_it_was_met_or_not() -> None:
+    assert [row[0] for row in steps([document("reboot")]).rows] == list(KINDS)
+
+
+def test_lost_records_are_shown_with_the_kind_and_with_the_campaign() -> None:
+    found = document("power-cut", lost_records=2)
+    assert row([found], "power-cut")[-1] == "2"
+    table = campaigns([found])
+    assert dict(zip(table.heads, table.rows[-1], strict=True))["lost"] == "2"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
+def test_files_of_every_format_can_be_read(path: Path) -> None:
+    found = json.loads(path.read_text())
+    assert sum(int(row[1]) for row in steps([found]).rows) == found["runs"]
+    assert len(campaigns([found]).rows) == 2
+
+
+def test_the_page_of_the_campaigns_is_what_their_files_say(tmp_path: Path) -> None:
+    page = KEPT[0].with_name("README.md")
+    copy = tmp_path / "page.md"
+    copy.write_text(page.read_text())
+    done = CliRunner().invoke(main, ["tables", *map(str, KEPT), "--into", str(copy)])
+    assert done.exit_code == 0, done.output
+    assert copy.read_text() == page.read_text()
