@@ -126,7 +126,9 @@ class ShutdownSection:
     notice_flush: bool = _key(
         Flag("flush when the cloud announces that it takes the machine away; no boost begins then either way"), True
     )
-    notice_poll_s: float = _key(Number("ask for such a notice this often; 0: never", least=0, most=3600), 5.0)
+    notice_poll_s: float = _key(
+        Number("ask for such a notice this often during a boost; 0: never", least=0, most=3600), 5.0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,7 +173,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | 
     if cycle.failure:
         kind = Event.BOOST_ABANDONED if cycle.volume_id or cycle.doubt_at is not None else Event.BOOST_REFUSED
         return Seen(kind, cycle.failure)
-    if cycle.cache_set is not None and obs.host is not None and obs.host.disk(cycle.serial) is None:
+    was_there = cycle.cache_set is not None or cycle.marks.installing is not None
+    if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
         return Seen(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
         return Seen(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")

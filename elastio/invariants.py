@@ -85,6 +85,9 @@ def _loss(action: Action, state: AgentState, obs: Observation) -> str:
     if isinstance(action, AttachVolume):
         backing = _backing(obs)
         in_doubt = backing is not None and backing.may_have_gone_on and not (cycle is not None and cycle.is_vouched_for)
+        # Its answer may be lost, and it may have been in front unseen.
+        if backing is not None and backing.outlives_cache and cycle is not None and cycle.may_have_served:
+            return "writes may have gone past it"
         return "what is on it may be older than the backing device" if in_doubt else ""
     if isinstance(action, EnterPhase1) and state.is_cache_outlived:
         return "writes have gone past this cache: what is clean on it may be old"

@@ -67,7 +67,10 @@ def next_step(state: AgentState, obs: Observation, policy: Policy) -> Plan:
     writeback safe.
     """
     plan = _next_step(state, obs, policy)
-    return plan if plan.action is not None or policy.notice_poll_s is None else _or_notice(plan, state, obs)
+    # Without a cache there is nothing to be done about it, and what talks to the cloud may rest.
+    is_of_interest = state.cycle is not None or state.notice is not None
+    asks = plan.action is None and policy.notice_poll_s is not None and is_of_interest
+    return _or_notice(plan, state, obs) if asks else plan
 
 
 def _or_notice(plan: Plan, state: AgentState, obs: Observation) -> Plan:

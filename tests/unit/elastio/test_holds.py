@@ -339,16 +339,19 @@ def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
     assert_at_rest(sim)
 
 
-def test_no_boost_begins_after_a_notice() -> None:
+def test_a_boost_that_begins_after_a_notice_is_given_up_before_it_has_a_cache() -> None:
+    """An idle agent does not ask: it would keep a process of 25 MB awake for it. The first boost does."""
     sim = machine((Stretch(20, 0), Stretch(1e9, 60)), notice_poll_s=5.0)
     sim.run_for(2)
     announce(sim)
-    sim.run_for(100)
     assert intents(sim, "CreateVolume") == 0
+    sim.run_for(100)
+    assert (intents(sim, "CreateVolume"), intents(sim, "InstallCache")) == (1, 0)
+    assert (sim.phase, sim.world.volumes_left()) == (Phase.IDLE, 0)
 
 
 def test_a_cloud_without_notices_is_asked_once() -> None:
-    sim = machine((QUIET,), notice_poll_s=5.0)
+    sim = machine(BURST, notice_poll_s=5.0)
     sim.world.provider = only_the_port(sim.world.provider)
     sim.run_for(60)
     assert sim.state.notice_pace.again_at == float("inf")

@@ -52,6 +52,7 @@ FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 REGISTERED = disk(cache_set=SET, superblock=SET)
 MISSING = backing(state=CacheState.DIRTY, running=False)
 OUTLIVED = backing(state=CacheState.CLEAN, running=False)
+OUTLIVES = backing(state=CacheState.CLEAN, named_set=SET)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
 DISK_1, DISK_2 = Serial("disk-1"), Serial("disk-2")
 BOOSTED = cycle(marks=Marks(boosted=NOW - 5, detaching=NOW - 4))
@@ -162,6 +163,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
         BOOSTED,
         host(backing(state=CacheState.CLEAN, running=False)),
     ),
+    ("gone past it", AttachVolume(VOLUME_ID), cycle(marks=Marks(installing=NOW)), host(OUTLIVES)),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
 

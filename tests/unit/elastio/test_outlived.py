@@ -211,6 +211,14 @@ def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None
     assert found.event is Event.BOOST_ABANDONED
 
 
+def test_a_disk_that_went_while_its_cache_was_put_in_front_is_not_attached_again() -> None:
+    """The answer is lost, and the kernel has gone on without it before anybody looked."""
+    of = state(Phase.ATTACHING, cycle(marks=Marks(installing=NOW - 1), cache_set=None))
+    found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
+    assert found is not None
+    assert found.event is Event.BOOST_ABANDONED
+
+
 def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
     found = recover(state(Phase.BOOSTING, boosted(), recovered=False, outlived=SET), seen(host(cached())), POLICY)
     assert found is not None
