@@ -16,6 +16,8 @@ from elastio.sim.clock import SimClock
 from elastio.sim.content import CacheContent
 from elastio.sim.disk import SimDisk
 from elastio.sim.flows import Budget, FlushFlow, Load, ReadFlow, Traffic, Traffics, WriteFlow
+from elastio.sim.loss import BackingDisk, content_of
+from elastio.sim.superblock import SuperblockOnDisk
 from elastio.sim.timers import Timers
 from elastio.units import GB, MB, MIB
 
@@ -23,6 +25,10 @@ from elastio.units import GB, MB, MIB
 SATURATED = 0.8
 # How fast the smoothed use follows: after a second of saturation the queue is full.
 SMOOTHING_S = 0.5
+# An attach waits so long for writes in flight, and looks so often whether they are done.
+SETTLE_S, ATTACH_AGAIN_S = 5.0, 0.05
+UDEV_S = 1.2  # after a superblock was written
+COPY_SERIAL = Serial("vol0backingcopy0001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class KernelSettings:
     superblock_loaded_s: float = 0.4  # behind the queue of a saturated backing disk whose queue is bounded
     superblock_untuned_s: float = 12.0  # behind the default queue of 256 requests of up to 1.3 MB
     unlink_s: float = 0.25  # from "no cache" to the end of a detach, at the least
+    holds_back: bool = True  # False: no cgroup can be limited, or the device lies below LUKS or md
+    in_use: bool = False  # mounted, mapped or stacked: nobody else can open it exclusively
 
     def __post_init__(self) -> None:
         if not 0 < self.cutoff <= 0.90:
@@ -60,7 +68,11 @@ class SimKernel:
         self.away: dict[Serial, SimDisk] = {}
         self.always_busy = False
         self.registered = True
-        self._held_back_until = self._writes_held_until = 0.0
+        self.backing_serial = Serial(settings.backing_serial)
+        self.original: BackingDisk | None = None
+        self.was_detached_by_hand = False
+        self._superblock = SuperblockOnDisk(seed)
+        self._held_back_until = self._writes_held_until = self._reads_held_until = 0.0
         self.boots = 0
         self.boot_id = self.new_uuid()
         self._backing_use = 0.0
@@ -88,10 +100,15 @@ class SimKernel:
         had = budget.backing
         if self.bcache.running and self.registered:
             load.begin(seconds)
-            self._write.begin(seconds, held=self._holds_writes)
+            self._write.begin(seconds, held=self.holds_writes)
+            self._read.begin(held=self._holds_reads)
             self._flush.begin(seconds)
+            bypassed = self.bcache.bypassed_bytes
             self._share(load, budget)
             self.bcache.settle()
+            self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
+            if self.bcache.sb_set is None and self.bcache.bypassed_bytes != bypassed:
+                self.fsync()  # applications sync what they write there, and with it all that was before
             self._finish_detach()
         use = 1 - budget.backing / had if had else 0.0
         weight = min(1.0, seconds / SMOOTHING_S)
@@ -107,6 +124,8 @@ class SimKernel:
             return now
         if bcache.sb_dirty and bcache.cache is not None and not bcache.cache.dirty:
             return now  # the writeback thread has yet to see that it is clean
+        if bcache.superblock != self._superblock.newest:
+            return now  # it has yet to be told to the disk
         lives = bcache.running and self.registered
         return min(self.timers.next_at, now + load.idle_s()) if lives else self.timers.next_at
 
@@ -117,7 +136,7 @@ class SimKernel:
         if self.bcache.running and self.registered:
             load.rest(steps, seconds)
             for _ in range(steps if self.bcache.write_limit_mb_s is not None else 1):
-                self._write.begin(seconds, held=self._holds_writes)
+                self._write.begin(seconds, held=self.holds_writes)
             self._flush.rest(steps, seconds)
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
@@ -172,13 +191,14 @@ class SimKernel:
         self.away[serial] = disk
         attached = disk.superblock is not None and disk.superblock == self.bcache.cache_set
         if attached:
-            dirty = self.bcache.sb_dirty
+            is_known, is_dirty = self.bcache.sb_dirty, self.bcache.dirty_bytes > 0
             self._drop_in_flight()
             self.bcache.unlink()
             self._unlink_at = None
-            if dirty:
+            if is_known:
                 self.bcache.running = False
-            # else the device goes on, and its superblock keeps the name of the set
+            # Else the device goes on, also where only the index knew of dirt, and its superblock keeps the set's name.
+            self.bcache.is_forgiven = is_dirty
         if self._attaching is not None and self._attaching[0] == disk.superblock:
             self._attaching = None
         disk.registered = False
@@ -197,12 +217,15 @@ class SimKernel:
         self.boots += 1
         self.boot_id = self.new_uuid()
         self.timers.forget()
-        cached = self._recoverable(None)  # a cache disk that is away keeps its content too
+        bcache = self.bcache
+        bcache.sb_set, bcache.sb_dirty, bcache.stale, bcache.mode = self._superblock.found(self.clock.elapsed())
+        cached = self._recoverable(None, bcache.sb_set)  # a cache disk that is away keeps its content too
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         self.bcache.unlink()
         self.bcache.overflow_bytes = 0
-        self.bcache.write_limit_mb_s, self._writes_held_until = None, 0.0
+        self.bcache.write_limit_mb_s = None
+        self.let_go()
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
@@ -223,7 +246,13 @@ class SimKernel:
         cache_set = CacheSetUuid(self.new_uuid())
         disk.superblock, disk.signature = cache_set, None
         disk.content = CacheContent(disk.size_bytes, self.settings.block_bytes)
+        self.timers.later(UDEV_S, lambda: self._registered_by_udev(serial, cache_set))
         return cache_set
+
+    def _registered_by_udev(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        disk = self.disks.get(serial)
+        if disk is not None and disk.superblock == cache_set and not disk.registered:
+            self._register(disk)
 
     def register(self, serial: Serial) -> None:
         """Register a formatted disk. Raises HostError for one without a superblock."""
@@ -248,6 +277,7 @@ class SimKernel:
             raise HostError(f"no cache set {cache_set} is registered")
         done_at = self._write_superblock()
         self._attaching = (cache_set, done_at)
+        self.hold(done_at - now + SETTLE_S)
         self.timers.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
         return done_at - now
 
@@ -257,22 +287,43 @@ class SimKernel:
             self.bcache.mode = mode
             self._write_superblock()
 
-    def detach(self) -> None:
-        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight."""
+    def detach(self, *, by_hand: bool = False) -> None:
+        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight.
+
+        Meanwhile writes bypass the cache, also what is dirty there. `by_hand`: that is not the agent's doing.
+        """
         if self.bcache.cache is not None:
             self.bcache.detaching = True
+            self.bcache.is_forgiven |= by_hand
+            self.was_detached_by_hand |= by_hand
 
     def hold_back(self, seconds: float) -> None:
         """Let no request of the application be in flight for a moment."""
         self._held_back_until = self.clock.elapsed() + seconds
 
-    def hold_writes(self, seconds: float) -> None:
-        """Let no write of the application begin for a moment."""
-        self._writes_held_until = self.clock.elapsed() + seconds
+    def hold(self, seconds: float, *, reads: bool = False) -> None:
+        """Let no write of the application begin for a moment, and no read where `reads` says so."""
+        if self.settings.holds_back:
+            self._writes_held_until = self.clock.elapsed() + seconds
+            self._reads_held_until = self._writes_held_until if reads else 0.0
+
+    def let_go(self) -> None:
+        """Whatever was held back may begin."""
+        self._writes_held_until = self._reads_held_until = 0.0
 
     @property
-    def _holds_writes(self) -> bool:
+    def holds_writes(self) -> bool:
+        """Writes of the application do not begin now."""
         return self.clock.elapsed() < self._writes_held_until
+
+    @property
+    def _holds_reads(self) -> bool:
+        return self.clock.elapsed() < self._reads_held_until
+
+    @property
+    def is_quiet(self) -> bool:
+        """No request of the application is in flight."""
+        return self._write.block is None and self._read.block is None
 
     def drop_backing(self) -> None:
         """The last close of a device whose cache died: bcache lets go of the backing device too."""
@@ -292,7 +343,8 @@ class SimKernel:
         if not self.bcache.running:
             self.bcache.sb_set, self.bcache.sb_dirty, self.bcache.stale = None, False, True
             self.bcache.passed = None
-            self.bcache.running = True
+            self.bcache.running, self.bcache.is_forgiven = True, True
+            self._superblock.put(self.bcache.superblock)
 
     def unregister(self, serial: Serial) -> None:
         """Free the cache set on this disk. Raises DeviceBusyError while it is attached."""
@@ -303,8 +355,37 @@ class SimKernel:
         disk.registered = False
 
     def fsync(self) -> None:
-        """Make what is on the backing disk survive a power cut."""
+        """Make what is on the backing disk survive a power cut, its superblock too."""
         self.bcache.fsync()
+        self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
+        self._superblock.flush()
+
+    def swap_backing(self) -> None:
+        """Somebody stops bcache by hand and puts an older copy of the backing disk there, which names no cache.
+
+        The cache set stays registered. What only it and the right disk hold together counts until `swap_back`.
+        """
+        if self.original is not None:
+            return
+        self._drop_in_flight()
+        self.bcache.unlink()
+        self._attaching, self._unlink_at = None, None
+        self.original = BackingDisk.of(self.bcache, self.backing_serial)
+        self._put(self.original.older_copy(COPY_SERIAL))
+        self.registered = True
+
+    def swap_back(self) -> None:
+        """The machine is off, and gets its own disk back; power comes with `power_cut`."""
+        if self.original is not None:
+            self._drop_in_flight()
+            self.bcache.unlink()
+            self._put(self.original)
+            self.original = None
+
+    def _put(self, disk: BackingDisk) -> None:
+        disk.put_into(self.bcache)
+        self.backing_serial = disk.serial
+        self._superblock.put(disk.superblock)
 
     # --- what can be seen ------------------------------------------------------------------------------------
 
@@ -325,23 +406,18 @@ class SimKernel:
 
         `without` asks what would be gone if that disk vanished now; `power_cut` what would be after one as well.
         """
-        acked, durable = self.bcache.acked, self.bcache.backing.durable
-        shown = {} if power_cut else self.bcache.backing.volatile
-        cached = self._recoverable(without)
-        dirty, clean = (cached.dirty, cached.clean) if cached else ({}, {})
-        gone = self.bcache.unsettled
-        for place in (dirty, clean, shown, durable):
-            gone = {block for block in gone if place.get(block) != acked[block]}
-        return frozenset(gone)
+        disks = [BackingDisk.of(self.bcache, self.backing_serial)]
+        disks += [self.original] if self.original else []
+        found = (d.lost(self._recoverable(without, d.superblock.cache_set), power_cut=power_cut) for d in disks)
+        return frozenset().union(*found)
 
-    def _recoverable(self, without: Serial | None) -> CacheContent | None:
-        """The content of the set that the backing superblock names, if its disk still exists anywhere."""
-        if self.bcache.sb_set is None:
-            return None
-        for disk in itertools.chain(self.disks.values(), self.away.values()):
-            if disk.superblock == self.bcache.sb_set and disk.serial != without:
-                return disk.content
-        return None
+    def would_wait(self) -> bool:
+        """A power cut would leave a superblock that names a set which is off, and whose disk is no more."""
+        named = self._superblock.named_set
+        return named is not None and named != self.bcache.sb_set and self._recoverable(None, named) is None
+
+    def _recoverable(self, without: Serial | None, named: CacheSetUuid | None) -> CacheContent | None:
+        return content_of(named, itertools.chain(self.disks.values(), self.away.values()), without)
 
     def new_uuid(self) -> str:
         """A UUID that follows from the seed."""
@@ -365,12 +441,20 @@ class SimKernel:
     def _end_attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> None:
         if self._attaching is None or self._attaching[0] != cache_set:
             return
+        in_flight = self._write.block is not None and self.settings.holds_back
+        if in_flight and self.holds_writes:  # it knows nothing of the cache, whatever a read puts there meanwhile
+            self.timers.later(ATTACH_AGAIN_S, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
+            return
         self._attaching = None
+        self.let_go()
+        if in_flight:
+            return
         disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
         if disk is None or not disk.registered or disk.content is None:
             return
         self.traffic.cache.read = self.traffic.cache.written = 0
         self.bcache.link(cache_set, disk.content)
+        self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
         self.bcache.set_background(flush_mb_s)
 
     def _finish_detach(self) -> None:
@@ -383,8 +467,11 @@ class SimKernel:
         in_flight = self._write.block is not None or self._read.block is not None or self.always_busy
         in_flight = in_flight and now > self._held_back_until
         if now >= self._unlink_at and not in_flight:
+            if self.bcache.is_forgiven:
+                self.fsync()  # nobody else does, and a disk writes its own cache back within seconds
             self.bcache.unlink()
             self._unlink_at = None
+            self.let_go()
 
     def _register(self, disk: SimDisk) -> None:
         disk.registered = True
