@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +108,8 @@ def main(arguments: list[str]) -> int:
     print(f"{'mutant':<36} {'caught by':<7} after pairs of a schedule and a crash case", flush=True)
     bad = 0
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for catch in pool.map(run, (CONTROL, *chosen)):
+        for done in as_completed([pool.submit(run, mutant) for mutant in (CONTROL, *chosen)]):
+            catch = done.result()
             bad += not catch.is_as_it_should_be
             print(row(catch), flush=True)
             if catch.what and catch.mutant is CONTROL:

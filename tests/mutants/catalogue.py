@@ -11,7 +11,7 @@ from .mutant import Mutant, Patch
 STEPS, EVENTS, INVARIANTS, STATE = "elastio/steps.py", "elastio/events.py", "elastio/invariants.py", "elastio/state.py"
 FACTS, RECOVERY, MACHINE, LOOP = "elastio/facts.py", "elastio/recovery.py", "elastio/machine.py", "elastio/loop.py"
 JOURNAL, ACTIONS = "elastio/journal.py", "elastio/actions.py"
-HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/kernel.py", "elastio/sim/provider.py"
+HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
 
 EARLY = Patch(STEPS, "LAST_S, LOOK_S = 0.5,", "LAST_S, LOOK_S = 1e9,")
 ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")

@@ -45,7 +45,11 @@ def fails(schedule: Schedule) -> str:
 
 def hunt(pairs: int) -> dict[str, object]:
     """What failed first, after how many of both."""
-    for number, (schedule, case) in enumerate(islice(zip(schedules(), cases(), strict=False), pairs), 1):
+    try:
+        chosen = cases()
+    except (AssertionError, TimeoutError) as error:
+        return {"by": "crash", "after": 0, "what": "a story that nothing disturbs", "property": summary(str(error))}
+    for number, (schedule, case) in enumerate(islice(zip(schedules(), chosen, strict=False), pairs), 1):
         if told := fails(schedule):
             return {"by": "storm", "after": number, "what": str(schedule), "property": summary(told)}
         if told := play(case).failure:
