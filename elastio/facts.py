@@ -55,9 +55,11 @@ RETRY_MOST_S = 60.0
 LOOK_FIRST_S = 0.2
 LOOK_GROWTH = 1.3
 LOOK_MOST_S = 3.0
-# Where it is known how long a volume takes to be made: between two looks, and how much earlier the first one is.
+# Of a volume that is being made: between two looks at least, of what it is late by, and how much earlier the first is.
 CLOSE_LOOK_S = 0.15
+LATE_SHARE = 0.1
 SOON_S = 0.2
+SLOWER, EARLIER = 1.25, 0.75
 # What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
 PATIENT_LOOKS = 40
 PATIENT_ASKS = 4
@@ -82,19 +84,11 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
     if state.cycle is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
-        state = _learn_create_s(state)
     if obs.host.backing is None:
         return state
     state = _forget_outlived(state, obs.host.backing)
     # Not before it is known whether this is the device that the cycle was on.
     return remember_outlived(state, obs.host.backing) if state.recovered else state
-
-
-def _learn_create_s(state: AgentState) -> AgentState:
-    marks = state.cycle.marks if state.cycle else None
-    if marks is None or marks.created is None or marks.available is None:
-        return state
-    return replace(state, create_s=marks.available - marks.created)
 
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
@@ -158,7 +152,23 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
         cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
-    return replace(state, cycle=cycle)
+    return replace(state, cycle=cycle, create_s=_create_s(state, cycle))
+
+
+def _create_s(state: AgentState, cycle: Cycle) -> float | None:
+    """When a look at a volume that is being made is worth its call: just before the quickest of the last ones is ready.
+
+    What is seen is when it was looked at. One that was ready at the first look may have been so for long: the next one
+    is looked at earlier. And clouds become slower, too.
+    """
+    created, available = cycle.marks.created, cycle.marks.available
+    is_news = state.cycle is not None and state.cycle.marks.available is None
+    if created is None or available is None or not is_news:
+        return state.create_s
+    if cycle.unready_at is None:
+        return EARLIER * (available - created)
+    took_s = (cycle.unready_at + available) / 2 - created
+    return took_s if state.create_s is None else min(took_s, SLOWER * state.create_s)
 
 
 def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
@@ -191,19 +201,19 @@ def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
     return Pace(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
-def _awaiting(cycle: Cycle, usual_s: float | None, obs: Observation) -> Cycle:
-    """The looks at a volume that is being made come close together around the time that the last one took.
+def _awaiting(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
+    """When to look at a volume that is being made: first when the quickest of the last ones was ready.
 
-    None comes long before it; afterwards they become rare as `_look_delay_s` has it.
+    From then on each wait is a share of what it is late by: what is lost between two looks is that share at most.
     """
     created, look = cycle.marks.created, cycle.paced("DescribeVolume")
-    if usual_s is None or created is None or cycle.volume_state is not VolumeState.CREATING:
+    if created is None or look.error or cycle.volume_state is not VolumeState.CREATING:
         return cycle
-    first, last = created + usual_s - SOON_S, created + 2 * usual_s
-    if obs.now >= last or look.error:
-        return cycle
-    again_at = max(first, obs.now + CLOSE_LOOK_S) if obs.now >= first else first
-    return cycle.with_pace("DescribeVolume", replace(look, again_at=again_at))
+    due = created + max(0.0, (least_s or 0.0) - SOON_S)
+    wait_s = min(max(CLOSE_LOOK_S, LATE_SHARE * (obs.now - due)), LOOK_MOST_S)
+    again_at = due if obs.now < due else obs.now + wait_s * (0.75 + 0.5 * obs.jitter)
+    patient = look.tries >= PATIENT_LOOKS
+    return cycle if patient else cycle.with_pace("DescribeVolume", replace(look, again_at=again_at))
 
 
 def _look_delay_s(tries: int) -> float:
@@ -271,6 +281,8 @@ def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
 def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
     if volume is not None:
         cycle = replace(cycle, volume=volume, seen=True)
+        if volume.state is VolumeState.CREATING:
+            return replace(cycle, unready_at=obs.now)
         is_made = volume.state is VolumeState.AVAILABLE and cycle.marks.asked is None
         return cycle.marked(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
     created = cycle.marks.created

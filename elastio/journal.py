@@ -379,6 +379,7 @@ def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
         cycle,
         started_at=min(cycle.started_at + seconds, now),
         doubt_at=moved(cycle.doubt_at),
+        unready_at=moved(cycle.unready_at),
         chance_until=moved(cycle.chance_until),
         marks=replace(cycle.marks, **marks),
         pace={},

@@ -125,6 +125,7 @@ class Cycle:
     cache_set: CacheSetUuid | None = None
     volume: Volume | None = None  # as the cloud last showed it
     quote: Quote | None = None
+    unready_at: float | None = None  # when the cloud last showed it as being made
     seen: bool = False  # the cloud has shown it at least once after its creation
     doubt_at: float | None = None
     forced: bool = False
@@ -243,8 +244,8 @@ class AgentState:
     volumes that are left to the operator while they exist, and `is_stale_accepted`, the mark "inconsistent" that the
     kernel leaves on the backing device.
 
-    `machine` is who this machine is, without asking the cloud; empty: not known. `create_s` is how long the cloud took
-    to make the last volume; `others` are volumes that this machine bought for another backing device.
+    `machine` is who this machine is, without asking the cloud; empty: not known. `create_s` is the least time in which
+    the cloud made a volume of late; `others` are volumes that this machine bought for another backing device.
 
     `outlived` is the cache set that the superblock of the backing device still names, although it was clean when it
     failed and the device has gone on without it; empty: none. The device needs it no more, and it must not come back.

@@ -12,8 +12,8 @@ from elastio_testbed.ec2 import Fault, FaultKind
 ACTIONS = (
     "CreateVolume",
     "AttachVolume",
-    "FormatCache",
-    "AttachCacheSet",
+    "MarkVolume",
+    "InstallCache",
     "EnterPhase2",
     "BypassCache",
     "DetachCacheSet",

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.actions import DeleteVolume, Outcome, Verdict
-from elastio.facts import adopt, fold
+from elastio.actions import DeleteVolume, DescribeVolume, Outcome, Verdict
+from elastio.facts import CLOSE_LOOK_S, LATE_SHARE, SOON_S, adopt, fold
 from elastio.governor import NOTHING
-from elastio.model import BackingView, CacheState, Rates, Sample
+from elastio.model import BackingView, CacheState, Rates, Sample, VolumeState
 from elastio.observation import Observation
-from elastio.state import AgentState, Cycle, LoadWatch, Phase
+from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase
 
-from .values import HIGH, NOW, POLICY, WALL, backing, cached, cycle, disk, host
+from .values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, volume
 
 MB = 10**6
 
@@ -90,6 +90,34 @@ def test_a_cache_is_off_only_when_the_device_no_longer_needs_it(view: BackingVie
     after = fold(state, Observation(now=NOW, wall=NOW, host=host(view)), POLICY).cycle
     assert after is not None
     assert (after.marks.detached is not None) is off
+
+
+def test_a_volume_that_is_being_made_is_looked_at_when_the_last_one_was_ready() -> None:
+    made = cycle(volume=volume(VolumeState.CREATING), marks=Marks(created=NOW), cache_set=None)
+    state = AgentState(phase=Phase.ATTACHING, cycle=made, recovered=True, create_s=3.0)
+    bought = Outcome(DescribeVolume(VOLUME_ID), Verdict.DONE, volume(VolumeState.CREATING))
+    waits = []
+    for late_s in (-2.5, 0.0, 5.0):
+        now = NOW + 3.0 + late_s
+        after = fold(state, Observation(now=now, wall=WALL, outcomes=(bought,), jitter=0.5), POLICY).cycle
+        assert after is not None
+        waits.append(after.paced("DescribeVolume").again_at - now)
+    assert waits == pytest.approx([2.5 - SOON_S, CLOSE_LOOK_S, LATE_SHARE * (5.0 + SOON_S)])
+
+
+@pytest.mark.parametrize(("unready_s", "usual_s", "learned_s"), [(1.8, 3.0, 1.9), (3.8, 3.0, 3.75), (None, 3.0, 1.5)])
+def test_how_long_a_volume_takes_is_learned_from_the_looks_around_its_end(
+    unready_s: float | None, usual_s: float, learned_s: float
+) -> None:
+    """One that was ready at its first look may have been so for long: the next one is looked at earlier."""
+    ready_s = 2.0 if unready_s is None else unready_s + 0.2
+    made = cycle(marks=Marks(created=NOW), unready_at=None if unready_s is None else NOW + unready_s)
+    state = AgentState(phase=Phase.ATTACHING, cycle=made, recovered=True, create_s=usual_s)
+    shown = Outcome(DescribeVolume(VOLUME_ID), Verdict.DONE, volume(VolumeState.AVAILABLE))
+    after = fold(state, Observation(now=NOW + ready_s, wall=WALL, outcomes=(shown,)), POLICY)
+    assert after.create_s == pytest.approx(learned_s)
+    again = fold(after, Observation(now=NOW + 9, wall=WALL, outcomes=(shown,)), POLICY)
+    assert again.create_s == after.create_s
 
 
 def test_when_the_cache_was_last_seen_goes_with_what_was_dirty_on_it() -> None:

@@ -37,6 +37,7 @@ FULL = Cycle(
     cache_set=CacheSetUuid("cf27dac6"),
     volume=VOLUME,
     quote=QUOTE,
+    unready_at=100.5,
     seen=True,
     doubt_at=101.0,
     chance_until=300.0,
