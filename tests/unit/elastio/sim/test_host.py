@@ -327,3 +327,16 @@ def test_counters_of_the_cache_are_zero_without_one(machine: Any) -> None:
     machine.write(range(10), 1.0)
     assert machine.counters.read()["cache"] == (0, 0)
     assert machine.counters.read()["adaptive"] == machine.counters.read()["backing"]
+
+
+def test_writes_do_not_bypass_the_cache_while_a_request_is_in_flight(machine: Any) -> None:
+    machine.boost()
+    machine.app.reads.extend(range(400))
+    machine.run(0.5)
+    assert not machine.kernel.is_quiet
+    with pytest.raises(DeviceBusyError):
+        machine.host.bypass_cache()
+    machine.run(0.5)
+    assert machine.kernel.is_quiet, "it holds requests back, so that the next try finds none"
+    machine.host.bypass_cache()
+    assert machine.kernel.bcache.mode is CacheMode.NONE
