@@ -20,7 +20,7 @@ from pathlib import Path
 from .catalogue import MUTANTS
 from .mutant import Mutant, check, copy_tree
 
-PAIRS = 300
+PAIRS = 250
 HUNT_S = 600.0
 TEST_S = 300.0
 CONTROL = Mutant("(none)", "nothing: the tree as it is", ())

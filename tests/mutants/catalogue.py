@@ -77,7 +77,7 @@ DRAINING = (
         "back from none",
         "nothing leads back from none",
         NOT_BYPASSED,
-        "tests/unit/elastio/test_flushing.py::test_what_only_the_index_calls_dirty_after_a_power_cut_is_flushed_before_writes_bypass_it",
+        "tests/unit/elastio/test_flushing.py::test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_load",
         "the load has to return within the tenths of a second between the bypass and the detach",
     ),
     by_test(
@@ -94,12 +94,13 @@ DRAINING = (
         "kernel.fsync()\n        kernel.set_mode(CacheMode.NONE)",
         "kernel.set_mode(CacheMode.NONE)",
     ),
-    one(
+    by_test(
         "attach with writes in flight",
         "a cache comes when no write is in flight",
-        KERNEL,
-        "in_flight = self._write.block is not None and self.settings.holds_back",
-        "in_flight = False",
+        Patch(KERNEL, "in_flight = self._write.block is not None and self.settings.holds_back", "in_flight = False"),
+        "tests/unit/elastio/sim/test_kernel.py"
+        "::test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for",
+        "the block in flight has to be read before its write ends, and again after it",
     ),
 )
 LETTING_GO = (
