@@ -10,11 +10,11 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
 FAST_TESTS := tests/unit tests/contract
-LONG_TESTS := tests/property tests/crash
+LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ test: check ## Everything: checks, property and crash tests, the elastic cycle a
 storms: $(VENV)/.installed ## Every crash point with every fault, and 10,000 random schedules, in the simulator
 	$(BIN)/python -m tests.crash.campaign
 	$(BIN)/python -m tests.property.campaign 10000
+
+mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or crash cases must notice
+	$(BIN)/python -m tests.mutants.campaign
 
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)

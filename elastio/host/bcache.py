@@ -142,6 +142,8 @@ class BcacheHost:
         if backing.adaptive is None:
             raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
         with self._quiet(backing.adaptive, throttle.NOTHING, lambda: self._is_clean(backing)):
+            # A write that bypasses takes the clean copy away: what was flushed must be safe from a power cut by then.
+            blockdev.make_durable(backing.node)
             tuning.bypass(self.sysfs, backing.directory)
 
     def _is_clean(self, backing: Backing) -> bool:

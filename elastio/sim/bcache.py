@@ -10,6 +10,7 @@ from enum import Enum
 
 from elastio.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
+from elastio.sim.superblock import Superblock
 from elastio.units import MB, MIB
 
 
@@ -19,7 +20,7 @@ class Route(Enum):
     ABSORB = "absorb"  # to the cache, dirty
     OVERFLOW = "overflow"  # writeback mode, but too much in use: to both disks
     THROUGH = "through"  # writethrough mode: to both disks
-    BYPASS = "bypass"  # to the backing disk only; what the cache holds of it is invalidated
+    BYPASS = "bypass"  # to the backing disk only; its place in the index goes when it begins
 
 
 class Pace(Enum):
@@ -59,6 +60,11 @@ class Bcache:
     stale: bool = False  # it was started by force without its dirty cache
     passed: CacheSetUuid | None = None  # the set that the superblock names, where writes have gone past it
     stale_links: int = 0  # how often such a set was put in front again: reads show what was there before
+    stale_reads: int = 0  # reads of applications that returned less than was acknowledged
+    stale_copies: int = 0  # older blocks that the cache keeps, because a write went past it unseen
+    bared_blocks: int = 0  # for the time of a bypassing write their newest version was nowhere
+    is_forgiven: bool = False  # somebody else's hand made writes bypass dirty data, or took it off
+    filling: int | None = None  # the block that a read in flight will put into the cache
     absorbed_bytes: int = 0
     overflow_bytes: int = 0
     bypassed_bytes: int = 0
@@ -89,15 +95,16 @@ class Bcache:
             # A set that served before is attached as a new one: what it held is worth nothing.
             cache.dirty.clear()
             cache.clean.clear()
+            self.sb_dirty = False
         elif self.passed == cache_set:
             self.stale_links += 1
-        self.passed = None
-        self.sb_set, self.sb_dirty = cache_set, bool(cache.dirty)
-        self.writeback_running, self.detaching, self.stale = True, False, False
+        self.passed, self.sb_set, self.filling = None, cache_set, None
+        self.writeback_running, self.detaching, self.stale, self.is_forgiven = True, False, False, False
 
     def unlink(self) -> None:
         """Take the cache off; the superblock is left as it is."""
         self.cache, self.cache_set, self.detaching, self.flushing_block = None, None, False, None
+        self.is_forgiven = False
 
     def route(self, block: int) -> Route:
         """Decide for a write of `block` that starts now."""
@@ -111,6 +118,24 @@ class Bcache:
         if self.mode is CacheMode.WRITETHROUGH:
             return Route.THROUGH
         return Route.ABSORB if in_use <= self.cutoff and self.cache.can_store else Route.OVERFLOW
+
+    def begin_bypass(self, block: int) -> None:
+        """A bypassing write takes its block out of the index at once (`bch_data_insert`), and is itself under way.
+
+        Until it has arrived a read, and a power cut, find what was on the backing disk before.
+        """
+        if self.filling == block:
+            self.filling = None
+        if self.cache is None or not self.cache.holds(block):
+            return
+        self.cache.drop(block)
+        left = self.backing.version(block)
+        if self.is_forgiven:
+            self.backing.settle(block)
+            self.acked[block] = left
+            self.unsettled.discard(block)
+        elif left != self.acked.get(block, 0):
+            self.bared_blocks += 1
 
     def written(self, block: int, version: int, route: Route) -> None:
         """A write was acknowledged."""
@@ -128,8 +153,11 @@ class Bcache:
         if cache is None:
             self.passed = self.sb_set
             return
+        if route is Route.BYPASS:
+            self.stale_copies += cache.holds(block)  # it began before the cache was there, or a read has filled it
+            return
         cache.drop(block)
-        if route is not Route.BYPASS and cache.can_store:
+        if cache.can_store:
             self._store(cache, block, version, dirty=False)
         if route is Route.OVERFLOW:
             self.overflow_bytes += self.block_bytes
@@ -147,12 +175,31 @@ class Bcache:
                 self.unsettled.discard(block)
         self.backing.fsync()
 
-    def missed(self, block: int) -> None:
-        """A read came from the backing disk; bcache keeps a copy unless all requests bypass."""
-        if self.cache is None or self.detaching or self.mode is CacheMode.NONE:
+    def read(self, block: int) -> tuple[bool, int]:
+        """A read begins: whether it is a hit, and the version that it returns."""
+        is_hit, version = self._shown(block)
+        if version < self.acked.get(block, 0) and not self.is_forgiven:
+            self.stale_reads += 1
+        self.filling = None if is_hit or self.cache is None else block
+        return is_hit, version
+
+    def _shown(self, block: int) -> tuple[bool, int]:
+        if self.cache is not None:
+            for place in (self.cache.dirty, self.cache.clean):
+                if block in place:
+                    return True, place[block]
+        return False, self.backing.version(block)
+
+    def missed(self, block: int, version: int) -> None:
+        """A read came from the backing disk; bcache keeps a copy unless all requests bypass.
+
+        Nor where a write of the block has begun since: the key that the read left in the index is gone.
+        """
+        is_wanted, self.filling = self.filling == block, None
+        if not is_wanted or self.cache is None or self.detaching or self.mode is CacheMode.NONE:
             return
-        if self.cache.can_store and self.cache.in_use <= CUTOFF_BYPASS:
-            self._store(self.cache, block, self.backing.version(block), dirty=False)
+        if self.cache.can_store and self.cache.in_use <= CUTOFF_BYPASS and not self.cache.holds(block):
+            self._store(self.cache, block, version, dirty=False)
 
     def set_background(self, mb_s: float | None) -> None:
         """The pace of background flushing: none (0), what is left over (None), or at most so many MB/s."""
@@ -167,10 +214,13 @@ class Bcache:
         return self.limit_mb_s if self.pace is Pace.LIMITED else None
 
     def may_flush(self) -> bool:
-        """True when the writeback thread has leave to run. A detach ignores `writeback_running`."""
+        """True when the writeback thread has leave to run, and sees work: its sign is the superblock, not the index.
+
+        A detach ignores both.
+        """
         if self.cache is None or not self.cache.dirty:
             return False
-        return self.detaching or self.writeback_running
+        return self.detaching or (self.writeback_running and self.sb_dirty)
 
     def flush_class(self) -> Pace:
         """The pace in force now: a detach flushes at full speed, and so does a cache above its target."""
@@ -181,6 +231,21 @@ class Bcache:
             return Pace.FULL if over else Pace.TRICKLE
         # Class IDLE means something only to a scheduler that sees the queue of the backing disk.
         return Pace.FULL if self.pace is Pace.IDLE and not self.tuned else self.pace
+
+    def harm(self) -> str:
+        """What applications could see that must not be, ever; empty where there was nothing."""
+        counts = {
+            "reads were older than what was acknowledged": self.stale_reads,
+            "blocks in the cache are older than the backing disk's": self.stale_copies,
+            "blocks were bypassed while only the cache had them": self.bared_blocks,
+            "times a cache that had missed writes was put in front": self.stale_links,
+        }
+        return "; ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+    @property
+    def superblock(self) -> Superblock:
+        """As the kernel has it in memory."""
+        return Superblock(self.sb_set, self.sb_dirty, self.stale, self.mode)
 
     def settle(self) -> None:
         """The writeback thread's look at an empty index: the superblock turns clean, or loses its set."""

@@ -3,7 +3,7 @@
 A story is a list of words. `create#2=throttle` spoils the second call of `create`, `attach#1x5=hang` the first
 five, `attach#1+=hang` all of them, `attach#1=late_success:8` carries a number (seconds). `@90=vanish` happens at a
 time of the simulation, `@dirty=vanish` as soon as the cache is dirty, `@clean=vanish` as soon as an attached cache
-is clean.
+is clean, `@limited=disk_full:600` as soon as the writes of applications are limited.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class Kind(StrEnum):
     WALL_JUMP = "wall_jump"  # the time of day steps by `seconds`
     STOP = "stop"  # SIGSTOP: the agent stands still for `seconds`, the machine does not
     KILL = "kill"  # the OOM killer takes the agent, which is started again `seconds` later
+    DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
+    SWAP = "swap"  # bcache is stopped by hand, and for `seconds` an older copy of the backing disk is in its place
+    SWAP_BACK = "swap_back"  # the machine is off for that
+    DETACH_BY_HAND = "detach_by_hand"  # somebody detaches the cache set in sysfs
     KILL_CHILD = "kill_child"  # the OOM killer takes the children of the lanes: their jobs have no answer
 
 
@@ -64,7 +68,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Accident:
-    """Something that happens to the machine: `when` is a time in seconds, "dirty" or "clean"."""
+    """Something that happens to the machine: `when` is a time in seconds, or one of STATES."""
 
     when: str
     kind: Kind
@@ -106,13 +110,16 @@ AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
 OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
 # Random faults pass: what never ends proves only that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
-AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD)
-ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS)
+AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
+BY_HAND = (Kind.SWAP, Kind.DETACH_BY_HAND)
+ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS, *BY_HAND)
+STATES = ("dirty", "clean", "limited")
+FULL_MOST_S = 900.0
 
 _FAULT = re.compile(
     r"(?P<op>[a-z_0-9]+)#(?P<first>[1-9]\d*)(?P<calls>\+|x[1-9]\d*)?=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?"
 )
-_ACCIDENT = re.compile(r"@(?P<when>dirty|clean|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
+_ACCIDENT = re.compile(r"@(?P<when>dirty|clean|limited|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
 
 
 class FaultPlan:
@@ -145,16 +152,20 @@ class FaultPlan:
         count = self._calls[op]
         return next((f for f in self.faults if f.op == op and f.strikes(count)), None)
 
-    def due(self, elapsed: float, cache: str | None) -> tuple[Accident, ...]:
-        """Accidents that happen now; each happens once. `cache` is "dirty" or "clean" while one is attached."""
-        now = tuple(a for a in self._pending if _is_due(a, elapsed, cache))
+    def then(self, accident: Accident) -> None:
+        """What follows from one that has happened."""
+        self._pending.append(accident)
+
+    def due(self, elapsed: float, states: frozenset[str]) -> tuple[Accident, ...]:
+        """Accidents that happen now; each happens once. `states`: those of STATES that the machine is in."""
+        now = tuple(a for a in self._pending if _is_due(a, elapsed, states))
         for accident in now:
             self._pending.remove(accident)
         return now
 
-    def next_at(self, cache: str | None) -> float:
-        """`elapsed` of the next accident while the cache stays as it is; infinite: none will come by itself."""
-        times = (float("-inf") if a.when == cache else float(a.when) for a in self._pending if _is_near(a, cache))
+    def next_at(self, states: frozenset[str]) -> float:
+        """`elapsed` of the next accident while the machine stays as it is; infinite: none will come by itself."""
+        times = (float("-inf") if a.when in states else float(a.when) for a in self._pending if _is_near(a, states))
         return min(times, default=float("inf"))
 
     def story(self) -> str:
@@ -184,18 +195,19 @@ class FaultPlan:
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
         happenings = []
         for _ in range(accidents):
-            when = draw.choice(("dirty", "clean", str(draw.randint(1, int(horizon_s)))))
-            happenings.append(Accident(when, draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))))
+            when = draw.choice((*STATES, *(str(draw.randint(1, int(horizon_s))) for _ in STATES)))
+            kind, seconds = draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))
+            happenings.append(Accident(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
         return cls(faults, happenings)
 
 
-def _is_near(accident: Accident, cache: str | None) -> bool:
-    return accident.when == cache or accident.when not in {"dirty", "clean"}
+def _is_near(accident: Accident, states: frozenset[str]) -> bool:
+    return accident.when in states or accident.when not in STATES
 
 
-def _is_due(accident: Accident, elapsed: float, cache: str | None) -> bool:
-    if accident.when in {"dirty", "clean"}:
-        return accident.when == cache
+def _is_due(accident: Accident, elapsed: float, states: frozenset[str]) -> bool:
+    if accident.when in STATES:
+        return accident.when in states
     return elapsed >= float(accident.when)
 
 
@@ -216,7 +228,7 @@ def _calls(text: str | None) -> int:
 def _parse_accident(word: str) -> Accident:
     match = _ACCIDENT.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no accident: write @seconds=kind, @dirty=kind or @clean=kind")
+        raise ValueError(f"{word!r} is no accident: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}")
     return Accident(match["when"], _kind(word, match["kind"], ACCIDENT_KINDS), float(match["s"] or 10))
 
 

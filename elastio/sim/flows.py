@@ -172,6 +172,8 @@ class WriteFlow:
                 self._version += 1
                 self._left = self._bcache.block_bytes
                 self._bcache.absorbing = self._route is Route.ABSORB
+                if self._route is Route.BYPASS:
+                    self._bcache.begin_bypass(self.block)
         elif self._route is not Route.BYPASS and self._bcache.cache is None:
             self._route = Route.BYPASS  # the cache left while this waited
         return self.block is not None
@@ -191,8 +193,13 @@ class ReadFlow:
         self._bcache = bcache
         self._traffic = traffic
         self._left = 0
-        self._hit = False
+        self._hit = self._held = False
+        self._version = 0
         self.block: int | None = None
+
+    def begin(self, *, held: bool) -> None:
+        """A step starts: reads may be held back."""
+        self._held = held
 
     def reset(self) -> None:
         """Drop what is in flight."""
@@ -212,18 +219,19 @@ class ReadFlow:
         self._left -= moved
         if self._left == 0:
             if not self._hit:
-                self._bcache.missed(self.block)
+                self._bcache.missed(self.block, self._version)
             self.block = None
         return moved
 
     def start(self, load: Load) -> bool:
         """Ask for the next block unless one is in flight; False when there is none."""
-        if self.block is None:
+        if self.block is None and not self._held:
             self.block = load.next_read()
             self._left = self._bcache.block_bytes
-        if self.block is not None:
-            cache = self._bcache.cache
-            self._hit = cache is not None and cache.holds(self.block)
+            if self.block is not None:
+                self._hit, self._version = self._bcache.read(self.block)
+        elif self._hit and self._bcache.cache is None:
+            self._hit = False  # the cache left while this waited
         return self.block is not None
 
 

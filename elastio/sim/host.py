@@ -12,6 +12,7 @@ from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel
+from elastio.units import MB
 
 # For so long a bypass holds writes back, so that the last dirty data can be flushed.
 HOLD_S = 2.0
@@ -96,7 +97,7 @@ class SimHost:
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
     def bypass_cache(self) -> None:
-        """See `ports.CacheHost`. While dirty it lets no write begin for HOLD_S, and is refused."""
+        """See `ports.CacheHost`. While dirty, or not quiet, it lets no request begin for HOLD_S, and is refused."""
         self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def wake_writeback(self) -> None:
@@ -174,7 +175,7 @@ class SimHost:
             write_limit_mb_s=bcache.write_limit_mb_s,
             adaptive_name="bcache0" if bcache.running else "",
             disk_name="vdb",
-            disk_serial=Serial(self._kernel.settings.backing_serial),
+            disk_serial=self._kernel.backing_serial,
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
@@ -206,9 +207,9 @@ class SimHost:
         if disk.registered and disk.superblock == backing.cache_set:
             raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
         self._require_not_the_last_cache(disk)
-        if disk.superblock is None:
-            return self._kernel.format(serial)
-        return disk.superblock
+        if disk.registered and disk.superblock is not None:
+            return disk.superblock
+        return self._kernel.format(serial)
 
     def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         disk = self._kernel.disk(serial)
@@ -219,41 +220,60 @@ class SimHost:
 
     def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         disk = self._kernel.disk(serial)
-        if disk.superblock != cache_set:
-            raise NotOursError(f"disk {disk.name} does not carry cache set {cache_set}")
         bcache = self._backing_device()
-        if not bcache.running:
-            raise HostError("the backing device waits for its own cache set and does not run")
-        bcache.pace = Pace.IDLE
-        self._kernel.set_mode(CacheMode.WRITEBACK)
+        if not disk.registered or disk.superblock != cache_set:
+            raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
+        if bcache.cache_set not in (None, cache_set):
+            raise NotOursError(f"cache set {bcache.cache_set} is attached already")
+        self._require_not_the_last_cache(disk)
+        if bcache.cache is None:
+            bcache.pace = Pace.IDLE
+            self._kernel.set_mode(CacheMode.WRITEBACK)
+        self._require_absorbing(bcache)
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
+        bcache.tuned = True  # what is queued already, the attach still waits for
 
     def _phase1(self, *, flush_mb_s: float | None) -> None:
         bcache = self._attached_device()
+        self._require_absorbing(bcache)
+        bcache.set_background(flush_mb_s)
+
+    def _require_absorbing(self, bcache: Bcache) -> None:
         if bcache.mode is not CacheMode.WRITEBACK:
             raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode}): it has to be detached")
-        bcache.set_background(flush_mb_s)
 
     def _phase2(self) -> None:
         bcache = self._attached_device()
         bcache.pace, bcache.writeback_running = Pace.FULL, True
 
     def _bypass(self) -> None:
-        bcache = self._attached_device()
-        if bcache.state is not CacheState.CLEAN or bcache.dirty_bytes:
-            self._kernel.hold_writes(HOLD_S)
-            raise DeviceBusyError("the device is still dirty: writes do not bypass its cache yet")
-        self._kernel.set_mode(CacheMode.NONE)
-        bcache.write_limit_mb_s = None
+        """The real one looks at `state`, and lets pass what only the index calls dirty if it is little."""
+        kernel, bcache = self._kernel, self._attached_device()
+        if bcache.mode is CacheMode.NONE:
+            return
+        little = HOLD_S * kernel.settings.backing_mb_s * MB
+        if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
+            raise DeviceBusyError("the index has dirty data that nobody flushes: not bypassed")
+        bcache.write_limit_mb_s = None  # whoever holds requests back ends with taking every limit back
+        kernel.hold(HOLD_S, reads=True)
+        if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
+            raise DeviceBusyError("the device is still dirty, or in use: writes do not bypass its cache yet")
+        kernel.fsync()
+        kernel.set_mode(CacheMode.NONE)
+        kernel.let_go()
 
     def _wake_writeback(self) -> None:
         bcache = self._attached_device()
-        if bcache.mode is not CacheMode.WRITEBACK:
-            raise DeviceBusyError(f"writes bypass the cache (mode {bcache.mode}): it has to be detached")
+        self._require_absorbing(bcache)
+        if not bcache.running:
+            raise HostError("the device does not run")
+        if self._kernel.settings.in_use:
+            raise DeviceBusyError("the device is in use: its first block was not rewritten")
         bcache.sb_dirty = True
 
     def _limit_writes(self, mb_s: float | None) -> None:
-        self._backing_device().write_limit_mb_s = mb_s
+        bcache = self._backing_device()
+        bcache.write_limit_mb_s = mb_s if bcache.running else None
 
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)
@@ -267,6 +287,8 @@ class SimHost:
         if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
             raise DeviceBusyError(f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach")
         self._kernel.fsync()
+        bcache.write_limit_mb_s = None
+        self._kernel.hold(HOLD_S, reads=True)  # what the index calls dirty is flushed before a write can bypass it
         self._kernel.detach()
 
     def _help_detach(self) -> None:
@@ -275,20 +297,27 @@ class SimHost:
         self._kernel.hold_back(self._times.help)
 
     def _start_without_cache(self) -> None:
-        if self._backing_device().cache_set is not None:
+        bcache = self._backing_device()
+        if bcache.cache_set is not None:
             raise DeviceBusyError("a cache set is attached: the device was not started by force")
+        if not bcache.running and bcache.state not in (CacheState.CLEAN, CacheState.DIRTY):
+            raise HostError(f"the backing device is {bcache.state} and waits for no cache: not started by force")
         self._kernel.force_run()
 
     def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
-        disk = self._kernel.disks.get(serial)
-        if disk is not None:
-            disk.check_free(size_bytes)
-        if disk is None or disk.superblock is None:
+        disk, backing = self._kernel.disks.get(serial), self._backing_device()
+        if disk is None:
             self._kernel.fsync()
             return
-        if cache_set is not None and disk.superblock != cache_set:
+        disk.check_free(size_bytes)
+        if disk.registered and disk.superblock == backing.cache_set:
+            raise DeviceBusyError(f"cache set {disk.superblock} still serves the backing device")
+        if None not in (cache_set, disk.superblock) and disk.superblock != cache_set:
             raise NotOursError(f"disk {disk.name} carries cache set {disk.superblock}, not {cache_set}")
         self._require_not_the_last_cache(disk)
+        if disk.superblock is None:
+            self._kernel.fsync()
+            return
         self._kernel.fsync()
         self._kernel.unregister(serial)
         if fault is None or fault.kind is not Kind.HALF:

@@ -5,73 +5,25 @@ from __future__ import annotations
 import itertools
 import string
 import sys
-import uuid
-from dataclasses import dataclass
-from random import Random
 
 from elastio.errors import DeviceBusyError, HostError
-from elastio.model import CacheMode, CacheSetUuid, Serial
-from elastio.sim.bcache import Bcache, Pace
-from elastio.sim.clock import SimClock
+from elastio.model import CacheSetUuid, Serial
+from elastio.sim.bcache import Pace
 from elastio.sim.content import CacheContent
 from elastio.sim.disk import SimDisk
-from elastio.sim.flows import Budget, FlushFlow, Load, ReadFlow, Traffic, Traffics, WriteFlow
-from elastio.sim.timers import Timers
-from elastio.units import GB, MB, MIB
+from elastio.sim.flows import Budget, Load, Traffic
+from elastio.sim.link import SMOOTHING_S, KernelSettings, Link
+from elastio.sim.loss import BackingDisk, content_of
+from elastio.units import MB
 
-# Share of a disk's cap in use above which its queue is full (a smoothed value can only come near 1).
-SATURATED = 0.8
-# How fast the smoothed use follows: after a second of saturation the queue is full.
-SMOOTHING_S = 0.5
+COPY_SERIAL = Serial("vol0backingcopy0001")
+UDEV_S = 1.2  # after a superblock was written
 
-
-@dataclass(frozen=True, slots=True)
-class KernelSettings:
-    """Defaults are the values measured in guests with Debian's kernels 6.1 and 6.12."""
-
-    backing_mb_s: float = 33.0
-    backing_bytes: int = 50 * GB
-    backing_uuid: str = "5f0e1d2c-0000-4000-8000-000000000001"
-    backing_serial: str = "vol0backing0000001"
-    machine: str = "i-00000000000000001"
-    cutoff: float = 0.70  # bch_cutoff_writeback; the kernel takes no more than 0.90
-    block_bytes: int = MIB
-    cache_efficiency: float = 0.94  # the rest goes to bcache's index and journal
-    superblock_s: float = 0.05
-    superblock_loaded_s: float = 0.4  # behind the queue of a saturated backing disk whose queue is bounded
-    superblock_untuned_s: float = 12.0  # behind the default queue of 256 requests of up to 1.3 MB
-    unlink_s: float = 0.25  # from "no cache" to the end of a detach, at the least
-
-    def __post_init__(self) -> None:
-        if not 0 < self.cutoff <= 0.90:
-            raise ValueError(f"bcache takes cutoffs up to 0.90, not {self.cutoff}")
+__all__ = ["KernelSettings", "SimKernel"]
 
 
-class SimKernel:
+class SimKernel(Link):
     """The machine. Calls act at once or, like the real kernel's, some time later: `look` at the attributes."""
-
-    def __init__(self, clock: SimClock, settings: KernelSettings, seed: int = 0) -> None:
-        self.clock = clock
-        self.settings = settings
-        self.random = Random(seed)
-        self.bcache = Bcache(cutoff=settings.cutoff, block_bytes=settings.block_bytes)
-        self.traffic = Traffics()
-        self.disks: dict[Serial, SimDisk] = {}
-        self.away: dict[Serial, SimDisk] = {}
-        self.always_busy = False
-        self.registered = True
-        self._held_back_until = self._writes_held_until = 0.0
-        self.boots = 0
-        self.boot_id = self.new_uuid()
-        self._backing_use = 0.0
-        self._superblock_free_at = 0.0
-        self._attaching: tuple[CacheSetUuid, float] | None = None
-        self._unlink_at: float | None = None
-        self.timers = Timers(clock)
-        self._write = WriteFlow(self.bcache, self.traffic)
-        self._read = ReadFlow(self.bcache, self.traffic)
-        self._flush = FlushFlow(self.bcache, self.traffic)
-        self._fractions = [0.0, 0.0]
 
     # --- time ------------------------------------------------------------------------------------------------
 
@@ -88,10 +40,15 @@ class SimKernel:
         had = budget.backing
         if self.bcache.running and self.registered:
             load.begin(seconds)
-            self._write.begin(seconds, held=self._holds_writes)
+            self._write.begin(seconds, held=self.holds_writes)
+            self._read.begin(held=self._holds_reads)
             self._flush.begin(seconds)
+            bypassed = self.bcache.bypassed_bytes
             self._share(load, budget)
             self.bcache.settle()
+            self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
+            if self.bcache.sb_set is None and self.bcache.bypassed_bytes != bypassed:
+                self.fsync()  # applications sync what they write there, and with it all that was before
             self._finish_detach()
         use = 1 - budget.backing / had if had else 0.0
         weight = min(1.0, seconds / SMOOTHING_S)
@@ -107,6 +64,8 @@ class SimKernel:
             return now
         if bcache.sb_dirty and bcache.cache is not None and not bcache.cache.dirty:
             return now  # the writeback thread has yet to see that it is clean
+        if bcache.superblock != self._superblock.newest:
+            return now  # it has yet to be told to the disk
         lives = bcache.running and self.registered
         return min(self.timers.next_at, now + load.idle_s()) if lives else self.timers.next_at
 
@@ -117,7 +76,7 @@ class SimKernel:
         if self.bcache.running and self.registered:
             load.rest(steps, seconds)
             for _ in range(steps if self.bcache.write_limit_mb_s is not None else 1):
-                self._write.begin(seconds, held=self._holds_writes)
+                self._write.begin(seconds, held=self.holds_writes)
             self._flush.rest(steps, seconds)
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
@@ -172,13 +131,14 @@ class SimKernel:
         self.away[serial] = disk
         attached = disk.superblock is not None and disk.superblock == self.bcache.cache_set
         if attached:
-            dirty = self.bcache.sb_dirty
+            is_known, is_dirty = self.bcache.sb_dirty, self.bcache.dirty_bytes > 0
             self._drop_in_flight()
             self.bcache.unlink()
             self._unlink_at = None
-            if dirty:
+            if is_known:
                 self.bcache.running = False
-            # else the device goes on, and its superblock keeps the name of the set
+            # Else the device goes on, also where only the index knew of dirt, and its superblock keeps the set's name.
+            self.bcache.is_forgiven = is_dirty
         if self._attaching is not None and self._attaching[0] == disk.superblock:
             self._attaching = None
         disk.registered = False
@@ -197,12 +157,15 @@ class SimKernel:
         self.boots += 1
         self.boot_id = self.new_uuid()
         self.timers.forget()
-        cached = self._recoverable(None)  # a cache disk that is away keeps its content too
+        bcache = self.bcache
+        bcache.sb_set, bcache.sb_dirty, bcache.stale, bcache.mode = self._superblock.found(self.clock.elapsed())
+        cached = self._recoverable(None, bcache.sb_set)  # a cache disk that is away keeps its content too
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
         self.bcache.unlink()
         self.bcache.overflow_bytes = 0
-        self.bcache.write_limit_mb_s, self._writes_held_until = None, 0.0
+        self.bcache.write_limit_mb_s = None
+        self.let_go()
         self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
@@ -223,7 +186,13 @@ class SimKernel:
         cache_set = CacheSetUuid(self.new_uuid())
         disk.superblock, disk.signature = cache_set, None
         disk.content = CacheContent(disk.size_bytes, self.settings.block_bytes)
+        self.timers.later(UDEV_S, lambda: self._registered_by_udev(serial, cache_set))
         return cache_set
+
+    def _registered_by_udev(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+        disk = self.disks.get(serial)
+        if disk is not None and disk.superblock == cache_set and not disk.registered:
+            self._register(disk)
 
     def register(self, serial: Serial) -> None:
         """Register a formatted disk. Raises HostError for one without a superblock."""
@@ -231,48 +200,6 @@ class SimKernel:
         if disk.superblock is None:
             raise HostError(f"disk {serial} carries no bcache superblock")
         self._register(disk)
-
-    def attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> float:
-        """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
-        now = self.clock.elapsed()
-        if self.bcache.cache_set == cache_set and not self.bcache.detaching:
-            self.bcache.set_background(flush_mb_s)
-            return 0.0
-        if self._attaching is not None and self._attaching[0] == cache_set:
-            return max(0.0, self._attaching[1] - now)
-        if self.bcache.cache_set is not None or self._attaching is not None:
-            raise HostError("a cache set is attached already, or is still detaching")
-        if self.bcache.sb_dirty and self.bcache.sb_set != cache_set:
-            raise HostError("the backing device waits for another cache set")
-        if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):
-            raise HostError(f"no cache set {cache_set} is registered")
-        done_at = self._write_superblock()
-        self._attaching = (cache_set, done_at)
-        self.timers.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
-        return done_at - now
-
-    def set_mode(self, mode: CacheMode) -> None:
-        """In force at once; the superblock follows, unwaited for, and delays the next one."""
-        if self.bcache.mode is not mode:
-            self.bcache.mode = mode
-            self._write_superblock()
-
-    def detach(self) -> None:
-        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight."""
-        if self.bcache.cache is not None:
-            self.bcache.detaching = True
-
-    def hold_back(self, seconds: float) -> None:
-        """Let no request of the application be in flight for a moment."""
-        self._held_back_until = self.clock.elapsed() + seconds
-
-    def hold_writes(self, seconds: float) -> None:
-        """Let no write of the application begin for a moment."""
-        self._writes_held_until = self.clock.elapsed() + seconds
-
-    @property
-    def _holds_writes(self) -> bool:
-        return self.clock.elapsed() < self._writes_held_until
 
     def drop_backing(self) -> None:
         """The last close of a device whose cache died: bcache lets go of the backing device too."""
@@ -292,7 +219,8 @@ class SimKernel:
         if not self.bcache.running:
             self.bcache.sb_set, self.bcache.sb_dirty, self.bcache.stale = None, False, True
             self.bcache.passed = None
-            self.bcache.running = True
+            self.bcache.running, self.bcache.is_forgiven = True, True
+            self._superblock.put(self.bcache.superblock)
 
     def unregister(self, serial: Serial) -> None:
         """Free the cache set on this disk. Raises DeviceBusyError while it is attached."""
@@ -302,9 +230,32 @@ class SimKernel:
             raise DeviceBusyError(f"cache set {disk.superblock} is attached")
         disk.registered = False
 
-    def fsync(self) -> None:
-        """Make what is on the backing disk survive a power cut."""
-        self.bcache.fsync()
+    def swap_backing(self) -> None:
+        """Somebody stops bcache by hand and puts an older copy of the backing disk there, which names no cache.
+
+        The cache set stays registered. What only it and the right disk hold together counts until `swap_back`.
+        """
+        if self.original is not None:
+            return
+        self._drop_in_flight()
+        self.bcache.unlink()
+        self._attaching, self._unlink_at = None, None
+        self.original = BackingDisk.of(self.bcache, self.backing_serial)
+        self._put(self.original.older_copy(COPY_SERIAL))
+        self.registered = True
+
+    def swap_back(self) -> None:
+        """The machine is off, and gets its own disk back; power comes with `power_cut`."""
+        if self.original is not None:
+            self._drop_in_flight()
+            self.bcache.unlink()
+            self._put(self.original)
+            self.original = None
+
+    def _put(self, disk: BackingDisk) -> None:
+        disk.put_into(self.bcache)
+        self.backing_serial = disk.serial
+        self._superblock.put(disk.superblock)
 
     # --- what can be seen ------------------------------------------------------------------------------------
 
@@ -325,66 +276,24 @@ class SimKernel:
 
         `without` asks what would be gone if that disk vanished now; `power_cut` what would be after one as well.
         """
-        acked, durable = self.bcache.acked, self.bcache.backing.durable
-        shown = {} if power_cut else self.bcache.backing.volatile
-        cached = self._recoverable(without)
-        dirty, clean = (cached.dirty, cached.clean) if cached else ({}, {})
-        gone = self.bcache.unsettled
-        for place in (dirty, clean, shown, durable):
-            gone = {block for block in gone if place.get(block) != acked[block]}
-        return frozenset(gone)
+        disks = [BackingDisk.of(self.bcache, self.backing_serial)]
+        disks += [self.original] if self.original else []
+        found = (d.lost(self._recoverable(without, d.superblock.cache_set), power_cut=power_cut) for d in disks)
+        return frozenset().union(*found)
 
-    def _recoverable(self, without: Serial | None) -> CacheContent | None:
-        """The content of the set that the backing superblock names, if its disk still exists anywhere."""
-        if self.bcache.sb_set is None:
-            return None
-        for disk in itertools.chain(self.disks.values(), self.away.values()):
-            if disk.superblock == self.bcache.sb_set and disk.serial != without:
-                return disk.content
-        return None
+    def would_wait(self) -> bool:
+        """A power cut would leave a superblock that names a set which is off, and whose disk is no more."""
+        named = self._superblock.named_set
+        return named is not None and named != self.bcache.sb_set and self._recoverable(None, named) is None
 
-    def new_uuid(self) -> str:
-        """A UUID that follows from the seed."""
-        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+    def _recoverable(self, without: Serial | None, named: CacheSetUuid | None) -> CacheContent | None:
+        return content_of(named, itertools.chain(self.disks.values(), self.away.values()), without)
 
     def cache_traffic(self) -> Traffic:
         """The counters of the cache disk; zeros while there is none."""
         return self.traffic.cache if self.cache_disk() else Traffic()
 
     # --- inside ----------------------------------------------------------------------------------------------
-
-    def _write_superblock(self) -> float:
-        """When a superblock write that is asked for now is done: they queue up behind each other."""
-        wait = self.settings.superblock_s
-        if self._backing_use > SATURATED:
-            tuned = self.bcache.tuned
-            wait = self.settings.superblock_loaded_s if tuned else self.settings.superblock_untuned_s
-        self._superblock_free_at = max(self._superblock_free_at, self.clock.elapsed()) + wait
-        return self._superblock_free_at
-
-    def _end_attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> None:
-        if self._attaching is None or self._attaching[0] != cache_set:
-            return
-        self._attaching = None
-        disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
-        if disk is None or not disk.registered or disk.content is None:
-            return
-        self.traffic.cache.read = self.traffic.cache.written = 0
-        self.bcache.link(cache_set, disk.content)
-        self.bcache.set_background(flush_mb_s)
-
-    def _finish_detach(self) -> None:
-        if not self.bcache.detach_written:
-            self._unlink_at = None
-            return
-        now = self.clock.elapsed()
-        if self._unlink_at is None:
-            self._unlink_at = now + self.settings.unlink_s
-        in_flight = self._write.block is not None or self._read.block is not None or self.always_busy
-        in_flight = in_flight and now > self._held_back_until
-        if now >= self._unlink_at and not in_flight:
-            self.bcache.unlink()
-            self._unlink_at = None
 
     def _register(self, disk: SimDisk) -> None:
         disk.registered = True

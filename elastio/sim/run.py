@@ -53,11 +53,11 @@ class Moment:
 class PointedJournal:
     """A journal with a point before and after every record; its disk may be full."""
 
-    def __init__(self, journal: Journal, point: Point, faults: FaultPlan) -> None:
-        self._journal, self._point, self._faults = journal, point, faults
+    def __init__(self, journal: Journal, point: Point, faults: FaultPlan, is_full: Callable[[], bool]) -> None:
+        self._journal, self._point, self._faults, self._is_full = journal, point, faults, is_full
 
     def _require_space(self) -> None:
-        if self._faults.take("journal") is not None:
+        if self._faults.take("journal") is not None or self._is_full():
             raise JournalError("cannot write the journal: No space left on device (simulated)")
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
@@ -78,6 +78,8 @@ class PointedJournal:
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
         """See `journal.Journal`."""
+        if self._is_full():
+            raise JournalError("cannot write the journal: No space left on device (simulated)")
         self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
@@ -117,7 +119,7 @@ class Simulation:
         self._recorded_at = 0.0
         self._moved: tuple[int, ...] = (0, 0, 0)
         self._boots = world.kernel.boots
-        self._stopped_until = self._restart_at = float("-inf")
+        self._stopped_until = self._restart_at = self._full_until = float("-inf")
         world.on_agent = self.happen
         self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
         self.agent: Agent | None = None
@@ -147,7 +149,7 @@ class Simulation:
             self.policy,
             memory.state(learned_size_bytes=self.books.learned_size()),
             lanes=self._open_lanes(),
-            journal=PointedJournal(self.journal, self._pass, self.world.faults),
+            journal=PointedJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
             books=self.books,
             clock=clock,
             counters=self.world.counters,
@@ -178,9 +180,14 @@ class Simulation:
         elif accident.kind is Kind.KILL:
             self.kill_agent()
             self._restart_at = until
+        elif accident.kind is Kind.DISK_FULL:
+            self._full_until = until
         elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
             for lane in self._lanes:
                 lane.lose()
+
+    def _is_disk_full(self) -> bool:
+        return self.world.clock.elapsed() < self._full_until
 
     def power_cut(self) -> None:
         """The machine boots anew, and an agent starts on it."""

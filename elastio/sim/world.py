@@ -21,6 +21,14 @@ from elastio.units import GIB, agbs
 
 # Bytes move on this grid whatever the step of `advance`, so that results do not depend on who asks how often.
 GRID_HZ = 20
+# So long at most a wrong disk is in the place of the backing disk.
+SWAPPED_MOST_S = 120.0
+UNCACHED: frozenset[str] = frozenset()
+STATES_OF = {
+    (is_dirty, is_limited): frozenset({"dirty" if is_dirty else "clean", *(["limited"] if is_limited else [])})
+    for is_dirty in (True, False)
+    for is_limited in (True, False)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ class SimWorld:
         now = self.clock.elapsed()
         quiet = self.kernel.quiet_until(self.workload)
         if quiet > now:
-            quiet = min(quiet, self.provider.quiet_until(), self.faults.next_at(self._cache()))
+            quiet = min(quiet, self.provider.quiet_until(), self.faults.next_at(self._states()))
         if quiet <= now:
             return False
         # The last tick before an event is made, lest rounding passes over it.
@@ -107,23 +115,31 @@ class SimWorld:
     def _tick(self) -> None:
         self.provider.tick()
         self.kernel.step(1 / GRID_HZ, self.workload)
-        for accident in self.faults.due(self.clock.elapsed(), self._cache()):
-            self.happened.append((self.clock.elapsed(), accident))
-            self._happen(accident)
+        for accident in self.faults.due(self.clock.elapsed(), self._states()):
+            self.happen(accident)
 
-    def _cache(self) -> str | None:
+    def _states(self) -> frozenset[str]:
         bcache = self.kernel.bcache
         if bcache.cache is None:
-            return None
-        return "dirty" if bcache.sb_dirty else "clean"
+            return UNCACHED
+        return STATES_OF[bcache.sb_dirty, bcache.write_limit_mb_s is not None]
 
-    def _happen(self, accident: Accident) -> None:
+    def happen(self, accident: Accident) -> None:
+        """Now, whatever its `when` says."""
+        self.happened.append((self.clock.elapsed(), accident))
         if accident.kind is Kind.POWER_CUT:
             self.power_cut()
         elif accident.kind is Kind.WALL_JUMP:
             self.clock.jump_wall(accident.seconds)
         elif accident.kind is Kind.VANISH:
             self.vanish()
+        elif accident.kind is Kind.SWAP:
+            self.swap_backing(accident.seconds)
+        elif accident.kind is Kind.SWAP_BACK:
+            self.kernel.swap_back()
+            self.power_cut()
+        elif accident.kind is Kind.DETACH_BY_HAND:
+            self.kernel.detach(by_hand=True)
         else:
             self.on_agent(accident)
 
@@ -139,6 +155,14 @@ class SimWorld:
         disk = self.kernel.cache_disk()
         if disk is not None:
             self.provider.vanish(VolumeId(disk.serial.replace("vol", "vol-", 1)))
+
+    def swap_backing(self, seconds: float) -> None:
+        """An older copy of the backing disk, until the machine is switched off to get its own back. Needs a cache."""
+        bcache = self.kernel.bcache
+        if bcache.cache is not None and not bcache.detaching and self.kernel.original is None:
+            self.kernel.swap_backing()
+            back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
+            self.faults.then(Accident(f"{back_at:.3f}", Kind.SWAP_BACK))
 
     # --- questions -------------------------------------------------------------------------------------------
 
@@ -156,6 +180,13 @@ class SimWorld:
     def lost(self, *, without: Serial | None = None, power_cut: bool = False) -> frozenset[int]:
         """See `SimKernel.lost`."""
         return self.kernel.lost(without=without, power_cut=power_cut)
+
+    def has_let_go_of_the_only_copy(self) -> bool:
+        """The cache that another backing disk needs, and which nobody tore off, is not in its slot any more."""
+        original = self.kernel.original
+        if original is None or not original.lost(None) or any(a.kind is Kind.VANISH for _, a in self.happened):
+            return False
+        return not any(d.superblock == original.superblock.cache_set for d in self.kernel.disks.values())
 
     def volumes_left(self) -> int:
         """Volumes of the agent that are still paid for."""

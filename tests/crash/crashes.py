@@ -30,9 +30,14 @@ POLICY = Policy(
 )
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
 QUIET = Stretch(1e9, 0)
+# Below the threshold, so that the cache is flushed and leaves under it.
+MURMUR = Stretch(25, 3)
+MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
 LIMIT_S = 900.0
 DOWN_S = 20.0
 OVER_S = 40.0
+# Writes are limited for no longer than a flush of a full cache takes, and not at all soon after the end.
+LIMITED_S, LET_GO_S = 300.0, 5.0
 # Bills are looked for up to here, whatever was done to the time of day.
 TOMORROW_S = 86_400.0
 
@@ -64,7 +69,7 @@ class Story:
     """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
 
     A scenario that comes later (a resize, a stripe) is one more entry of STORIES; `volumes` is how many may be there
-    at once, `policy` what it is run with.
+    at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     """
 
     load: tuple[Stretch, ...]
@@ -72,6 +77,7 @@ class Story:
     orphan: bool = False
     volumes: int = 1
     policy: Policy = POLICY
+    blocks: int = MANY_BLOCKS
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
@@ -125,21 +131,58 @@ BURST = (Stretch(2, 0), Stretch(9, 60), QUIET)
 STORIES = {
     "boost": Story(BURST),
     "boost again": Story((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
+    "written again": Story((Stretch(2, 0), Stretch(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
     "operator": Story(
         (Stretch(20, 2), QUIET),
         ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
+        blocks=FEW_BLOCKS,
     ),
     "pause": Story(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
-    "stop while boosting": Story(BURST, ((has_boosted, stop_service),)),
-    "stop while flushing": Story(BURST, ((is_flushing, stop_service),)),
-    "shutdown": Story(BURST, ((has_boosted, shut_down),)),
+    "stop while boosting": Story(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
+    "stop while flushing": Story((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
+    "shutdown": Story((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
     "orphan": Story((QUIET,), orphan=True),
 }
 
 
+def is_at_rest(sim: Simulation) -> bool:
+    """The agent is idle, has asked the cloud, and the world knows of no volume: nobody's own word is taken for it."""
+    state = sim.state
+    is_idle = sim.agent is not None and state.recovered and state.phase is Phase.IDLE and state.cycle is None
+    return is_idle and state.listed_at is not None and sim.world.volumes_left() == 0
+
+
+def is_held_back(sim: Simulation) -> bool:
+    """Applications may not do what they want."""
+    kernel = sim.world.kernel
+    return kernel.bcache.write_limit_mb_s is not None or kernel.holds_writes
+
+
+class LimitWatch:
+    """How long writes have been limited while an agent lives."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._since: float | None = None
+
+    def seconds(self) -> float:
+        """Asked after every step."""
+        now = self._sim.world.clock.elapsed()
+        if self._sim.world.kernel.bcache.write_limit_mb_s is None or self._sim.agent is None:
+            self._since = None
+            return 0.0
+        self._since = now if self._since is None else self._since
+        return now - self._since
+
+
 def is_left_to_a_human(sim: Simulation) -> bool:
-    """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer."""
+    """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
+
+    Or somebody took the cache off by hand, and the agent keeps it.
+    """
     cycle, kernel = sim.state.cycle, sim.world.kernel
+    if kernel.was_detached_by_hand and sim.phase is Phase.FAULTED and sim.world.volumes_left() == 1:
+        return True
     waits = not kernel.bcache.running and not kernel.bcache.sb_dirty
     in_doubt = sim.phase is Phase.FAULTED and cycle is not None and (cycle.is_disputed or waits)
     return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
@@ -150,7 +193,8 @@ class Play:
 
     def __init__(self, story: Story, tripwire: Tripwire, books: Path) -> None:
         self.story, self.acts, self.tripwire = story, list(story.acts), tripwire
-        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), Trace(story.load, block_bytes=KERNEL.block_bytes))
+        load = Trace(story.load, story.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
+        self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), load)
         if story.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
@@ -158,6 +202,7 @@ class Play:
         self.sim = Simulation(
             self.world, story.policy, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire
         )
+        self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
         self.may_fault = False
@@ -169,14 +214,19 @@ class Play:
         self.ledger.close()
 
     def check(self) -> None:
-        assert not self.world.lost(), self.sim.standing()
-        assert not self.world.kernel.bcache.stale_links, f"an outlived cache was put in front: {self.sim.standing()}"
+        assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self.sim.standing()}"
+        harm = self.world.kernel.bcache.harm()
+        assert not harm, f"{harm}: {self.sim.standing()}"
+        assert not self.sim.state.stopped, f"a decision broke a rule: {self.sim.standing()}"
+        assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
+        assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
         assert self.most_volumes <= self.story.volumes, self.sim.standing()
         assert self.may_fault or self.sim.phase is not Phase.FAULTED, self.sim.standing()
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self.sim.standing()}"
+            assert not self.world.kernel.would_wait(), f"its superblock was not durable: {self.sim.standing()}"
 
     def run(self, die: Callable[[], None]) -> None:
         """To the end of the story; `die` is called when the tripwire is hit."""
@@ -199,11 +249,13 @@ class Play:
             act(self.sim)
         ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at, LIMIT_S)
-        self.sim.run_until_settled(LIMIT_S)
+        self.sim.run_until(lambda: is_at_rest(self.sim), LIMIT_S)
+        self.sim.run_for(LET_GO_S)
 
     def check_at_rest(self, late_s: float, *, is_clock_known: bool = True) -> None:
         """Nothing is left, nothing is lost, and the bill is known: too late by at most `late_s`, never too small."""
         assert self.world.volumes_left() == 0
+        assert not is_held_back(self.sim), "applications are held back at rest"
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
         assert self.world.kernel.bcache.sb_set in (None, self.sim.state.outlived)
         wall = self.world.clock.wall()

@@ -12,6 +12,8 @@ from .crashes import Play
 SEEN_S = 2.0
 CLOUD_TIMEOUT_S = 60.0
 HOST_TIMEOUT_S = 60.0
+SWAPPED_S = 60.0
+FULL_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,8 @@ class Woe:
         play.may_fault = play.may_fault or self.may_fault
         if self.ops:
             play.world.faults.arm(self.kind, self.ops, self.seconds)
-        elif self.kind is Kind.VANISH:
-            play.world.vanish()
-        elif self.kind is Kind.WALL_JUMP:
-            play.world.clock.jump_wall(self.seconds)
         else:
-            play.sim.happen(Accident("0", self.kind, self.seconds))
+            play.world.happen(Accident("0", self.kind, self.seconds))
 
 
 CLOUD, HOST, JOURNAL = tuple(PROVIDER_KINDS), tuple(HOST_OP_KINDS), tuple(AGENT_KINDS)
@@ -55,6 +53,7 @@ WOES = {
     "the quota is reached": Woe(Kind.QUOTA, CLOUD, late_s=5.0),
     "the credentials have expired": Woe(Kind.EXPIRED, CLOUD, late_s=5.0),
     "the journal's disk is full": Woe(Kind.NO_SPACE, JOURNAL, late_s=5.0),
+    "the journal's disk stays full": Woe(Kind.DISK_FULL, seconds=FULL_S, late_s=FULL_S + 70.0),
     "sysfs refuses a write": Woe(Kind.REFUSE, HOST, late_s=5.0),
     "a device is busy": Woe(Kind.BUSY, HOST, late_s=5.0),
     "the kernel hangs": Woe(Kind.HANG, HOST, late_s=HOST_TIMEOUT_S + 10.0),
@@ -63,6 +62,8 @@ WOES = {
     "the cache disk vanishes": Woe(Kind.VANISH, late_s=5.0, may_fault=True),
     "the clock jumps ahead": Woe(Kind.WALL_JUMP, seconds=7200.0, late_s=5.0),
     "the clock jumps back": Woe(Kind.WALL_JUMP, seconds=-7200.0, late_s=5.0),
+    "the backing disk is swapped": Woe(Kind.SWAP, seconds=SWAPPED_S, late_s=SWAPPED_S + 15.0, may_fault=True),
+    "somebody detaches the cache": Woe(Kind.DETACH_BY_HAND, late_s=15.0, may_fault=True),
     "the agent stands still": Woe(Kind.STOP, seconds=90.0, late_s=95.0),
     "a lane's child is killed": Woe(Kind.KILL_CHILD, late_s=5.0),
 }

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from elastio.books import LedgerBooks
 from elastio.ledger import Ledger
-from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, Accident, Fault, FaultPlan
+from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
 
 from .schedule import HAPPENINGS, Happening, Schedule
@@ -49,11 +49,10 @@ def faults(draw: st.DrawFn) -> Fault:
     return Fault(op, kind, draw(st.integers(1, 4)), calls, draw(seconds(1, 40)))
 
 
-ACCIDENTS = st.builds(
-    Accident,
-    st.one_of(st.sampled_from(("dirty", "clean")), st.integers(1, int(LONGEST_S)).map(str)),
-    st.sampled_from(ACCIDENT_KINDS),
-    seconds(1, 120),
+WHEN = st.one_of(st.sampled_from(STATES), st.integers(1, int(LONGEST_S)).map(str))
+ACCIDENTS = st.one_of(
+    st.builds(Accident, WHEN, st.sampled_from(ACCIDENT_KINDS), seconds(1, 120)),
+    st.builds(Accident, WHEN, st.sampled_from((Kind.SWAP, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
 )
 STRETCHES = st.builds(
     Stretch, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))
@@ -68,7 +67,8 @@ def schedules(draw: st.DrawFn) -> Schedule:
     plan = FaultPlan(draw(st.lists(faults(), max_size=5)), draw(st.lists(ACCIDENTS, max_size=2)))
     happens = draw(st.lists(st.builds(Happening, seconds(0, 80), st.sampled_from(HAPPENINGS)), max_size=4))
     ordered = tuple(sorted(happens, key=lambda h: h.at_s))
-    return Schedule(draw(st.integers(0, 9999)), load, plan.story(), ordered, draw(st.booleans()))
+    kinds = {"wild": draw(st.booleans()), "rewrites": draw(st.booleans())}
+    return Schedule(draw(st.integers(0, 9999)), load, plan.story(), ordered, **kinds)
 
 
 def search(examples: int, shard: int) -> dict[str, int]:

@@ -28,13 +28,17 @@ class Happening:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`load` ends with quiet by itself; `faults` is a story of `elastio.sim.faults`; `wild`: forecasts are wrong."""
+    """`load` ends with quiet by itself; `faults` is a story of `elastio.sim.faults`; `wild`: forecasts are wrong.
+
+    `rewrites`: the load writes the same few blocks again and again.
+    """
 
     seed: int
     load: tuple[Stretch, ...]
     faults: str = "nothing"
     happenings: tuple[Happening, ...] = ()
     wild: bool = False
+    rewrites: bool = False
 
     @property
     def horizon_s(self) -> float:
@@ -44,18 +48,19 @@ class Schedule:
     def __str__(self) -> str:
         load = " ".join(f"{s.seconds:g}s:{s.write_mb_s:g}:{s.read_mb_s:g}" for s in self.load)
         happenings = " ".join(str(h) for h in self.happenings) or "nobody"
-        return f"{self.seed}{' wild' * self.wild} | {load} | {self.faults} | {happenings}"
+        return f"{self.seed}{' wild' * self.wild}{' rewrites' * self.rewrites} | {load} | {self.faults} | {happenings}"
 
     @classmethod
     def parse(cls, line: str) -> Schedule:
         """The inverse of `str`. Raises ValueError for a line that is no schedule."""
         try:
             head, load, faults, happenings = (part.strip() for part in line.split("|"))
-            number, *wild = head.split()
+            number, *kinds = head.split()
             stretches = tuple(Stretch(*(float(n.rstrip("s")) for n in word.split(":"))) for word in load.split())
             words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
             done = tuple(Happening(float(at), kind) for kind, at in words)
-            return cls(int(number), stretches, FaultPlan.parse(faults).story(), done, wild == ["wild"])
+            story = FaultPlan.parse(faults).story()
+            return cls(int(number), stretches, story, done, wild="wild" in kinds, rewrites="rewrites" in kinds)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{line!r} is no schedule: {error}") from error
 
@@ -69,7 +74,7 @@ class Schedule:
             (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
             key=lambda h: h.at_s,
         )
-        return cls(seed, load, plan.story(), tuple(happens), wild)
+        return cls(seed, load, plan.story(), tuple(happens), wild, rewrites=draw.random() < 0.6)
 
 
 def _draw_load(draw: Random) -> tuple[Stretch, ...]:

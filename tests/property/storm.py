@@ -6,7 +6,6 @@ import math
 from random import Random
 
 from elastio.ledger import Ledger
-from elastio.machine import TRANSITIONS
 from elastio.model import Forecast, RequestKind, VolumeState
 from elastio.policy import Policy
 from elastio.sim.clock import SimClock
@@ -17,7 +16,7 @@ from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Phase
 from elastio.units import GIB, MIB
-from tests.crash.crashes import is_left_to_a_human
+from tests.crash.crashes import LIMITED_S, LimitWatch, is_at_rest, is_held_back, is_left_to_a_human
 
 from .schedule import Schedule
 
@@ -36,14 +35,33 @@ POLICY = Policy(
 CALM_S = 3000.0
 HOLD_S = 30.0
 DOWN_S = 20.0
-ALLOWED = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
+# Written down here once more: what is checked is not asked.
+ALLOWED = frozenset(
+    {
+        *((phase, Phase.FAULTED) for phase in Phase if phase is not Phase.FAULTED),
+        (Phase.IDLE, Phase.ATTACHING),
+        (Phase.IDLE, Phase.DETACHING),
+        (Phase.ATTACHING, Phase.BOOSTING),
+        (Phase.ATTACHING, Phase.IDLE),
+        (Phase.ATTACHING, Phase.DETACHING),
+        (Phase.BOOSTING, Phase.FLUSHING),
+        (Phase.BOOSTING, Phase.DETACHING),
+        (Phase.FLUSHING, Phase.BOOSTING),
+        (Phase.FLUSHING, Phase.DETACHING),
+        (Phase.DETACHING, Phase.FLUSHING),
+        (Phase.DETACHING, Phase.IDLE),
+    }
+)
 # A bill's end is seen within two looks of a second, unless what the schedule tells delays the look: a call without
 # an answer until its time-out, another failure until it is asked again, nobody there.
 SEEN_S = 2.0
 MUTE_S = 75.0
 FAILED_S = 10.0
 MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
+AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, Kind.SWAP})
 FOREVER_S = 1e9
+# A database, or a file of checkpoints, writes the same blocks again and again; a log never does.
+FEW_BLOCKS, MANY_BLOCKS = 24, 12_000
 
 
 class Wild:
@@ -66,21 +84,28 @@ class Storm:
     def __init__(self, schedule: Schedule, books: KeptBooks | None = None) -> None:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
-        load = Trace((*schedule.load, Stretch(FOREVER_S, 0)), block_bytes=KERNEL.block_bytes)
+        span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
+        load = Trace((*schedule.load, Stretch(FOREVER_S, 0)), span, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         self.sim = Simulation(self.world, POLICY, books=books, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
+        self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
         self.sim.on_step = self.check
 
     def check(self) -> None:
         """What must never happen, after every step."""
         left = self.world.volumes_left()
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
-        assert not self.world.kernel.bcache.stale_links, f"an outlived cache was put in front: {self._where()}"
+        harm = self.world.kernel.bcache.harm()
+        assert not harm, f"{harm}: {self._where()}"
+        assert not self.sim.state.stopped, f"a decision broke a rule: {self._where()}"
+        assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
+        assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"
+            assert not self.world.kernel.would_wait(), f"released before its superblock was durable: {self._where()}"
         self._check_transition()
 
     def _where(self) -> str:
@@ -128,12 +153,13 @@ class Storm:
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""
         try:
-            self.sim.run_until_settled(CALM_S + self.away_s())
+            self.sim.run_until(lambda: is_at_rest(self.sim), CALM_S + self.away_s())
         except TimeoutError as error:
             if self.needs_a_human():
                 return
             raise AssertionError(f"{self.schedule} # {error}") from error
-        self.world.advance(60)
+        self.sim.run_for(60)
+        assert not is_held_back(self.sim), f"applications are held back at rest: {self._where()}"
         assert self.world.volumes_left() == 0, self._where()
         assert not self.world.lost(power_cut=True), self._where()
 
@@ -158,7 +184,11 @@ class Storm:
 
     def away_s(self) -> float:
         """How long accidents keep the agent from its work."""
-        return sum(a.seconds for a in self.plan.accidents if a.kind in (Kind.STOP, Kind.KILL))
+        return sum(a.seconds for a in self.plan.accidents if a.kind in AWAY)
+
+    def full_s(self) -> float:
+        """How long nothing can be written down."""
+        return sum(a.seconds for a in self.plan.accidents if a.kind is Kind.DISK_FULL)
 
     def late_s(self) -> float:
         """By how much the end of a bill may be seen too late."""

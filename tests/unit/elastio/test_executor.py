@@ -211,6 +211,7 @@ def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
 def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
     volume, _ = machine.boosted()
     machine.world.kernel.step(1.0, Writes(20))
+    machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()
     assert_kept(machine, volume, "the backing device is dirty and its cache is missing: this may be it")

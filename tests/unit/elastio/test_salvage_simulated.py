@@ -99,10 +99,10 @@ def dirty_and_quiet() -> Simulation:
 def swap_backing(sim: Simulation, superblock: tuple[Any, bool] = (None, False)) -> tuple[Any, bool]:
     """Put a copy of the backing volume with this superblock in the place of the one that is there."""
     bcache = sim.world.kernel.bcache
-    bcache.fsync()
     before = (bcache.sb_set, bcache.sb_dirty)
     bcache.sb_set, bcache.sb_dirty = superblock
     bcache.running = superblock[0] is None
+    sim.world.kernel.fsync()  # both are on the disk
     return before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -51,11 +52,10 @@ class Queue:
 class Machine:
     """A kernel, its host port, and an application."""
 
-    def __init__(self, faults: str = "nothing", cutoff: float = 0.70) -> None:
+    def __init__(self, faults: str = "nothing", cutoff: float = 0.70, **kernel: Any) -> None:
         self.clock = SimClock()
-        settings = KernelSettings(
-            backing_mb_s=4.0, backing_bytes=512 * MIB, block_bytes=BLOCK, cutoff=cutoff, cache_efficiency=1.0
-        )
+        usual = {"backing_mb_s": 4.0, "backing_bytes": 512 * MIB, "block_bytes": BLOCK, "cache_efficiency": 1.0}
+        settings = KernelSettings(cutoff=cutoff, **{**usual, **kernel})
         self.kernel = SimKernel(self.clock, settings)
         self.host = SimHost(self.kernel, FaultPlan.parse(faults))
         self.counters = SimCounters(self.kernel)
@@ -92,10 +92,13 @@ class Machine:
         self.run(10.0)
         self.host.bypass_cache()
 
-    def leave(self, cache_set: CacheSetUuid) -> None:
+    def take_off(self, cache_set: CacheSetUuid) -> None:
         self.drain()
         self.host.detach_cache_set(cache_set)
         self.run(1.0)
+
+    def leave(self, cache_set: CacheSetUuid) -> None:
+        self.take_off(cache_set)
         self.host.release_cache_disk(CACHE, 16 * MIB, cache_set)
 
 

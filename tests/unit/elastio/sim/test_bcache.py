@@ -51,11 +51,50 @@ def test_a_write_over_a_block_that_is_being_flushed_goes_to_the_cache_once_more(
 
 def test_a_bypassed_write_invalidates_what_the_cache_holds() -> None:
     bcache = attached()
-    bcache.written(1, 1, Route.ABSORB)
-    bcache.written(1, 2, Route.BYPASS)
+    bcache.written(1, 1, Route.THROUGH)
+    bcache.begin_bypass(1)
     assert bcache.cache is not None
-    assert not bcache.cache.holds(1)
+    assert not bcache.cache.holds(1), "it goes when the write begins"
+    bcache.written(1, 2, Route.BYPASS)
     assert bcache.backing.version(1) == 2
+    assert bcache.harm() == ""
+
+
+def test_a_bypassed_write_over_dirty_data_bares_what_was_there_before_both() -> None:
+    bcache = attached()
+    bcache.written(1, 1, Route.ABSORB)
+    bcache.begin_bypass(1)
+    assert bcache.read(1) == (False, 0)
+    assert (bcache.bared_blocks, bcache.stale_reads) == (1, 1)
+
+
+def test_a_read_that_began_during_a_bypassed_write_leaves_what_was_there_before_for_good() -> None:
+    bcache = attached(CacheMode.WRITEAROUND)
+    bcache.begin_bypass(1)
+    bcache.missed(1, bcache.read(1)[1])
+    bcache.written(1, 1, Route.BYPASS)
+    assert bcache.stale_copies == 1
+    bcache.read(1)
+    assert bcache.stale_reads == 1
+
+
+def test_a_read_that_began_before_a_bypassed_write_leaves_nothing() -> None:
+    bcache = attached(CacheMode.WRITEAROUND)
+    _, version = bcache.read(1)
+    bcache.begin_bypass(1)
+    bcache.missed(1, version)
+    bcache.written(1, 1, Route.BYPASS)
+    assert bcache.harm() == ""
+
+
+def test_the_writeback_thread_sees_only_what_the_superblock_calls_dirty() -> None:
+    bcache = attached()
+    bcache.written(1, 1, Route.ABSORB)
+    bcache.sb_dirty = False
+    assert (bcache.state, bcache.dirty_bytes) == (CacheState.CLEAN, MIB)
+    assert not bcache.may_flush()
+    bcache.written(2, 2, Route.ABSORB)
+    assert bcache.may_flush()
 
 
 def test_only_what_was_not_absorbed_in_writeback_mode_is_overflow() -> None:
@@ -81,9 +120,9 @@ def test_a_detach_is_not_written_while_a_write_to_the_cache_is_in_flight() -> No
 
 def test_reads_fill_the_cache_except_in_mode_none() -> None:
     bcache = attached()
-    bcache.missed(1)
+    bcache.missed(1, bcache.read(1)[1])
     bcache.mode = CacheMode.NONE
-    bcache.missed(2)
+    bcache.missed(2, bcache.read(2)[1])
     assert bcache.cache is not None
     assert (bcache.cache.holds(1), bcache.cache.holds(2)) == (True, False)
 

@@ -59,10 +59,10 @@ def test_a_wrong_word_is_named(story: str) -> None:
 
 def test_an_accident_happens_once_when_its_time_or_state_comes() -> None:
     plan = FaultPlan.parse("@10=power_cut @dirty=vanish")
-    assert plan.due(5.0, None) == ()
-    assert [a.kind for a in plan.due(10.0, "clean")] == [Kind.POWER_CUT]
-    assert [a.kind for a in plan.due(11.0, "dirty")] == [Kind.VANISH]
-    assert plan.due(12.0, "dirty") == ()
+    assert plan.due(5.0, frozenset()) == ()
+    assert [a.kind for a in plan.due(10.0, frozenset({"clean"}))] == [Kind.POWER_CUT]
+    assert [a.kind for a in plan.due(11.0, frozenset({"dirty"}))] == [Kind.VANISH]
+    assert plan.due(12.0, frozenset({"dirty"})) == ()
 
 
 def test_what_is_armed_strikes_the_next_call_that_can_fail_so_and_no_other() -> None:

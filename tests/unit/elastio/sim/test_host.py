@@ -25,9 +25,12 @@ def test_a_blank_disk_of_the_right_size_becomes_a_registered_cache(machine: Any)
     assert (disk.cache_set, disk.superblock, disk.held) == (cache_set, cache_set, True)
 
 
-def test_formatting_twice_gives_the_same_set(machine: Any) -> None:
+def test_formatting_twice_gives_the_same_set_once_it_is_registered(machine: Any) -> None:
     machine.plug()
-    assert machine.host.format_cache(CACHE, SIZE) == machine.host.format_cache(CACHE, SIZE)
+    first, second = (machine.host.format_cache(CACHE, SIZE) for _ in range(2))
+    assert first != second, "what nobody has registered is taken for what somebody left there"
+    machine.run(1.3)  # udev registers what was written
+    assert machine.host.format_cache(CACHE, SIZE) == second
 
 
 @pytest.mark.parametrize(
@@ -286,6 +289,7 @@ def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_kee
     disk = machine.host.look((CACHE,)).disk(CACHE)
     assert disk.superblock is not None
     assert disk.cache_set is None
+    machine.run(1.3)
     assert make_cache(machine.host, CACHE, SIZE) == disk.superblock
     assert machine.host.look((CACHE,)).disk(CACHE).cache_set == disk.superblock
 
@@ -323,3 +327,16 @@ def test_counters_of_the_cache_are_zero_without_one(machine: Any) -> None:
     machine.write(range(10), 1.0)
     assert machine.counters.read()["cache"] == (0, 0)
     assert machine.counters.read()["adaptive"] == machine.counters.read()["backing"]
+
+
+def test_writes_do_not_bypass_the_cache_while_a_request_is_in_flight(machine: Any) -> None:
+    machine.boost()
+    machine.app.reads.extend(range(400))
+    machine.run(0.5)
+    assert not machine.kernel.is_quiet
+    with pytest.raises(DeviceBusyError):
+        machine.host.bypass_cache()
+    machine.run(0.5)
+    assert machine.kernel.is_quiet, "it holds requests back, so that the next try finds none"
+    machine.host.bypass_cache()
+    assert machine.kernel.bcache.mode is CacheMode.NONE

@@ -221,7 +221,8 @@ def test_deleting_a_dirty_volume_loses_its_blocks(machine: Any) -> None:
 def test_flushed_blocks_need_an_fsync_before_the_cache_may_go(machine: Any) -> None:
     machine.boost()
     machine.write(range(30), 1.0)
-    machine.drain()
+    machine.host.enter_phase2()
+    machine.run(6.0)
     assert machine.kernel.lost(without=CACHE) == frozenset()
     assert machine.kernel.lost(without=CACHE, power_cut=True) == frozenset(range(30))
     machine.kernel.fsync()
@@ -232,6 +233,7 @@ def test_a_power_cut_keeps_dirty_data_and_the_mode_and_forgets_every_other_knob(
     cache_set = machine.boost()
     machine.write(range(30), 1.0)
     boot_id = machine.kernel.boot_id
+    machine.run(10.0)
     machine.kernel.power_cut()
     backing = machine.host.look(()).backing
     assert machine.kernel.lost() == frozenset()
@@ -250,12 +252,85 @@ def test_an_attached_backing_device_does_not_start_without_its_cache(machine: An
     machine.write(range(30), 1.0)
     if not dirty:
         machine.drain()
+    machine.run(10.0)
     machine.kernel.disks.pop(CACHE)
     machine.kernel.power_cut()
     backing = machine.host.look(()).backing
     assert (backing.running, backing.cache_set) == (False, None)
     assert backing.state is (CacheState.DIRTY if dirty else CacheState.CLEAN)
     assert machine.kernel.bcache.sb_set == cache_set
+
+
+def test_a_power_cut_soon_after_the_first_dirty_block_finds_a_superblock_that_says_clean(machine: Any) -> None:
+    machine.boost()
+    machine.write(range(30), 1.0)
+    assert machine.kernel.bcache.state is CacheState.DIRTY
+    machine.kernel.power_cut()
+    backing = machine.host.look(()).backing
+    assert (backing.running, backing.state) == (True, CacheState.CLEAN)
+    assert backing.dirty_bytes > 0
+    machine.host.enter_phase2()
+    machine.run(20.0)
+    assert machine.host.look(()).backing.dirty_bytes == backing.dirty_bytes, "the thread sees no work"
+    machine.host.wake_writeback()
+    machine.run(20.0)
+    assert machine.host.look(()).backing.dirty_bytes == 0
+    assert machine.kernel.lost() == frozenset()
+
+
+def test_a_detach_flushes_what_only_the_index_calls_dirty(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(30), 1.0)
+    machine.kernel.power_cut()
+    machine.host.bypass_cache()
+    machine.host.detach_cache_set(cache_set)
+    machine.run(20.0)
+    assert machine.host.look(()).backing.cache_set is None
+    machine.kernel.fsync()
+    assert machine.kernel.lost(without=CACHE, power_cut=True) == frozenset()
+
+
+def test_a_cache_that_is_torn_off_while_only_its_index_is_dirty_leaves_the_device_running(machine: Any) -> None:
+    machine.boost()
+    machine.write(range(30), 1.0)
+    machine.kernel.power_cut()
+    machine.kernel.pull(CACHE)
+    backing = machine.host.look(()).backing
+    assert (backing.running, backing.state) == (True, CacheState.CLEAN)
+    assert machine.kernel.lost() == frozenset(), "the disk still has it"
+    assert machine.kernel.lost(without=CACHE) == frozenset(range(30))
+
+
+def test_the_superblock_of_a_detach_is_safe_only_after_an_fsync(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.take_off(cache_set)
+    assert machine.kernel.bcache.cache_set is None
+    machine.kernel.destroy(CACHE)
+    assert machine.kernel.would_wait()
+    machine.kernel.fsync()
+    assert not machine.kernel.would_wait()
+
+
+def test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for(
+    make_machine: Any,
+) -> None:
+    harm = {}
+    for holds_back in (True, False):
+        machine = make_machine(holds_back=holds_back, backing_mb_s=0.05)
+        machine.host.tune_backing()
+        machine.plug()
+        cache_set = make_cache(machine.host, CACHE, machine.kernel.disk(CACHE).size_bytes)
+        machine.run(2.0)
+        machine.write([0], 0.2)
+        machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+        machine.run(0.5)
+        assert (machine.kernel.bcache.cache_set is None) is holds_back
+        machine.app.reads.extend([0] * 4)
+        machine.run(20.0)
+        assert machine.kernel.bcache.cache_set == cache_set
+        harm[holds_back] = machine.kernel.bcache.harm()
+    assert harm[True] == ""
+    assert "older" in harm[False]
 
 
 def test_a_device_without_its_cache_serves_nothing(machine: Any) -> None:

@@ -1,0 +1,200 @@
+"""How a cache comes in front of the simulated device and leaves it, and who is held back meanwhile."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from random import Random
+
+from elastio.errors import HostError
+from elastio.model import CacheMode, CacheSetUuid, Serial
+from elastio.sim.bcache import Bcache
+from elastio.sim.clock import SimClock
+from elastio.sim.disk import SimDisk
+from elastio.sim.flows import FlushFlow, ReadFlow, Traffics, WriteFlow
+from elastio.sim.loss import BackingDisk
+from elastio.sim.superblock import SuperblockOnDisk
+from elastio.sim.timers import Timers
+from elastio.units import GB, MIB
+
+# Share of a disk's cap in use above which its queue is full (a smoothed value can only come near 1).
+SATURATED = 0.8
+# How fast the smoothed use follows: after a second of saturation the queue is full.
+SMOOTHING_S = 0.5
+# An attach waits so long for writes in flight, and looks so often whether they are done.
+SETTLE_S, ATTACH_AGAIN_S = 5.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSettings:
+    """Defaults are the values measured in guests with Debian's kernels 6.1 and 6.12."""
+
+    backing_mb_s: float = 33.0
+    backing_bytes: int = 50 * GB
+    backing_uuid: str = "5f0e1d2c-0000-4000-8000-000000000001"
+    backing_serial: str = "vol0backing0000001"
+    machine: str = "i-00000000000000001"
+    cutoff: float = 0.70  # bch_cutoff_writeback; the kernel takes no more than 0.90
+    block_bytes: int = MIB
+    cache_efficiency: float = 0.94  # the rest goes to bcache's index and journal
+    superblock_s: float = 0.05
+    superblock_loaded_s: float = 0.4  # behind the queue of a saturated backing disk whose queue is bounded
+    superblock_untuned_s: float = 12.0  # behind the default queue of 256 requests of up to 1.3 MB
+    unlink_s: float = 0.25  # from "no cache" to the end of a detach, at the least
+    holds_back: bool = True  # False: no cgroup can be limited, or the device lies below LUKS or md
+    in_use: bool = False  # mounted, mapped or stacked: nobody else can open it exclusively
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cutoff <= 0.90:
+            raise ValueError(f"bcache takes cutoffs up to 0.90, not {self.cutoff}")
+
+
+class Link:
+    """The part of a `SimKernel` that links a cache set to the backing device. Calls act at once, or some time later."""
+
+    def __init__(self, clock: SimClock, settings: KernelSettings, seed: int = 0) -> None:
+        self.clock = clock
+        self.settings = settings
+        self.random = Random(seed)
+        self.bcache = Bcache(cutoff=settings.cutoff, block_bytes=settings.block_bytes)
+        self.traffic = Traffics()
+        self.disks: dict[Serial, SimDisk] = {}
+        self.away: dict[Serial, SimDisk] = {}
+        self.always_busy = False
+        self.registered = True
+        self.backing_serial = Serial(settings.backing_serial)
+        self.original: BackingDisk | None = None
+        self.was_detached_by_hand = False
+        self._superblock = SuperblockOnDisk(seed)
+        self._held_back_until = self._writes_held_until = self._reads_held_until = 0.0
+        self.boots = 0
+        self.boot_id = self.new_uuid()
+        self._backing_use = 0.0
+        self._superblock_free_at = 0.0
+        self._attaching: tuple[CacheSetUuid, float] | None = None
+        self._unlink_at: float | None = None
+        self.timers = Timers(clock)
+        self._write = WriteFlow(self.bcache, self.traffic)
+        self._read = ReadFlow(self.bcache, self.traffic)
+        self._flush = FlushFlow(self.bcache, self.traffic)
+        self._fractions = [0.0, 0.0]
+
+    def new_uuid(self) -> str:
+        """A UUID that follows from the seed."""
+        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+
+    def attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> float:
+        """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
+        now = self.clock.elapsed()
+        if self.bcache.cache_set == cache_set and not self.bcache.detaching:
+            self.bcache.set_background(flush_mb_s)
+            return 0.0
+        if self._attaching is not None and self._attaching[0] == cache_set:
+            return max(0.0, self._attaching[1] - now)
+        if self.bcache.cache_set is not None or self._attaching is not None:
+            raise HostError("a cache set is attached already, or is still detaching")
+        if self.bcache.sb_dirty and self.bcache.sb_set != cache_set:
+            raise HostError("the backing device waits for another cache set")
+        if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):
+            raise HostError(f"no cache set {cache_set} is registered")
+        done_at = self._write_superblock()
+        self._attaching = (cache_set, done_at)
+        self.hold(done_at - now + SETTLE_S)
+        self.timers.later(done_at - now, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
+        return done_at - now
+
+    def set_mode(self, mode: CacheMode) -> None:
+        """In force at once; the superblock follows, unwaited for, and delays the next one."""
+        if self.bcache.mode is not mode:
+            self.bcache.mode = mode
+            self._write_superblock()
+
+    def detach(self, *, by_hand: bool = False) -> None:
+        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight.
+
+        Meanwhile writes bypass the cache, also what is dirty there. `by_hand`: that is not the agent's doing.
+        """
+        if self.bcache.cache is not None:
+            self.bcache.detaching = True
+            self.bcache.is_forgiven |= by_hand
+            self.was_detached_by_hand |= by_hand
+
+    def hold_back(self, seconds: float) -> None:
+        """Let no request of the application be in flight for a moment."""
+        self._held_back_until = self.clock.elapsed() + seconds
+
+    def hold(self, seconds: float, *, reads: bool = False) -> None:
+        """Let no write of the application begin for a moment, and no read where `reads` says so."""
+        if self.settings.holds_back:
+            self._writes_held_until = self.clock.elapsed() + seconds
+            self._reads_held_until = self._writes_held_until if reads else 0.0
+
+    def let_go(self) -> None:
+        """Whatever was held back may begin."""
+        self._writes_held_until = self._reads_held_until = 0.0
+
+    @property
+    def holds_writes(self) -> bool:
+        """Writes of the application do not begin now."""
+        return self.clock.elapsed() < self._writes_held_until
+
+    @property
+    def _holds_reads(self) -> bool:
+        return self.clock.elapsed() < self._reads_held_until
+
+    @property
+    def is_quiet(self) -> bool:
+        """No request of the application is in flight."""
+        return self._write.block is None and self._read.block is None
+
+    def fsync(self) -> None:
+        """Make what is on the backing disk survive a power cut, its superblock too."""
+        self.bcache.fsync()
+        self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
+        self._superblock.flush()
+
+    # --- inside ------------------------------------------------------------------------------------------------
+
+    def _write_superblock(self) -> float:
+        """When a superblock write that is asked for now is done: they queue up behind each other."""
+        wait = self.settings.superblock_s
+        if self._backing_use > SATURATED:
+            tuned = self.bcache.tuned
+            wait = self.settings.superblock_loaded_s if tuned else self.settings.superblock_untuned_s
+        self._superblock_free_at = max(self._superblock_free_at, self.clock.elapsed()) + wait
+        return self._superblock_free_at
+
+    def _end_attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> None:
+        if self._attaching is None or self._attaching[0] != cache_set:
+            return
+        in_flight = self._write.block is not None and self.settings.holds_back
+        if in_flight and self.holds_writes:  # it knows nothing of the cache, whatever a read puts there meanwhile
+            self.timers.later(ATTACH_AGAIN_S, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
+            return
+        self._attaching = None
+        self.let_go()
+        if in_flight:
+            return
+        disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
+        if disk is None or not disk.registered or disk.content is None:
+            return
+        self.traffic.cache.read = self.traffic.cache.written = 0
+        self.bcache.link(cache_set, disk.content)
+        self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
+        self.bcache.set_background(flush_mb_s)
+
+    def _finish_detach(self) -> None:
+        if not self.bcache.detach_written:
+            self._unlink_at = None
+            return
+        now = self.clock.elapsed()
+        if self._unlink_at is None:
+            self._unlink_at = now + self.settings.unlink_s
+        in_flight = self._write.block is not None or self._read.block is not None or self.always_busy
+        in_flight = in_flight and now > self._held_back_until
+        if now >= self._unlink_at and not in_flight:
+            if self.bcache.is_forgiven:
+                self.fsync()  # nobody else does, and a disk writes its own cache back within seconds
+            self.bcache.unlink()
+            self._unlink_at = None
+            self.let_go()

@@ -1,0 +1,226 @@
+"""The rules that keep data and money, and how each is broken.
+
+Where a decision, the invariants and the host check the same rule, breaking one of them is noticed as a decision that
+was thrown away; the mutants "everywhere" break all of them.
+"""
+
+from __future__ import annotations
+
+from .mutant import Mutant, Patch
+
+STEPS, EVENTS, INVARIANTS, STATE = "elastio/steps.py", "elastio/events.py", "elastio/invariants.py", "elastio/state.py"
+FACTS, RECOVERY, MACHINE, LOOP = "elastio/facts.py", "elastio/recovery.py", "elastio/machine.py", "elastio/loop.py"
+JOURNAL, ACTIONS = "elastio/journal.py", "elastio/actions.py"
+HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
+
+EARLY = Patch(STEPS, "LAST_S, LOOK_S = 0.5,", "LAST_S, LOOK_S = 1e9,")
+ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")
+HOST_BYPASSES = Patch(HOST, "if bcache.state is not CacheState.CLEAN or (kernel", "if False and (kernel")
+ASLEEP = Patch(STEPS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:", "if False:")
+ASLEEP_ALLOWED = Patch(INVARIANTS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes:", "if False:")
+HOST_ASLEEP = Patch(HOST, "if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:", "if False:")
+CLEAN_IS_DRAINED = Patch(
+    EVENTS,
+    "return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE",
+    "return backing.state is CacheState.CLEAN",
+)
+NOT_BYPASSED = Patch(
+    EVENTS,
+    "return backing is not None and backing.cache_set is not None and backing.cache_mode is not CacheMode.WRITEBACK",
+    "return False",
+)
+ANY_DISK = Patch(
+    STATE, "return None in (self.backing_serial, backing.disk_serial) or self.backing_serial ==", "return True or 0 =="
+)
+ANY_LEAVE = Patch(STATE, "return self.marks.boosted is None or any(at is not None for at in gone)", "return True")
+NO_DISPUTE = Patch(RECOVERY, "_is_disputed(state, cycle, obs, backing):", "False:")
+NOT_RELEASED = Patch(STEPS, "if disk is not None and is_in_use(disk) and not is_gone:", "if False and disk:")
+LET_GO = Patch(
+    INVARIANTS,
+    'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n',
+    'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n    return ""\n',
+)
+OUTLIVED_ANYWAY = Patch(
+    EVENTS,
+    "return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back",
+    "return backing.waits_for_cache or (waits_for_it and is_disputed and is_back)",
+)
+NEW_TOKEN = Patch(STEPS, "CreateVolume(cycle.token, cycle", "CreateVolume(f'{cycle.token}{obs.now}', cycle")
+ANY_TOKEN = Patch(INVARIANTS, "if cycle is None or action.token != cycle.token:", "if cycle is None:")
+
+
+def one(name: str, breaks: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, breaks, (Patch(file, old, new),))
+
+
+def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant:
+    return Mutant(name, breaks, (patch,), test, why)
+
+
+DRAINING = (
+    Mutant("bypass early", "requests are held back for a moment only", (EARLY,)),
+    Mutant("bypass early everywhere", "no write bypasses dirty data", (EARLY, ANY_TIME, HOST_BYPASSES)),
+    Mutant("dirty index bypassed", "the kernel must know of the dirt", (ASLEEP,)),
+    Mutant(
+        "dirty index bypassed everywhere",
+        "the same: whatever `state` calls clean is bypassed at once",
+        (
+            ASLEEP,
+            Patch(STEPS, "if left_s <= LAST_S:", "if left_s <= LAST_S or backing.state is CacheState.CLEAN:"),
+            ASLEEP_ALLOWED,
+            ANY_TIME,
+            HOST_ASLEEP,
+        ),
+    ),
+    Mutant("drained while absorbing", "a cache is drained in mode none only", (CLEAN_IS_DRAINED,)),
+    by_test(
+        "back from none",
+        "nothing leads back from none",
+        NOT_BYPASSED,
+        "tests/unit/elastio/test_flushing.py::test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_load",
+        "the load has to return within the tenths of a second between the bypass and the detach",
+    ),
+    by_test(
+        "bypass with requests in flight",
+        "a bypass waits for quiet",
+        Patch(HOST, "and not kernel.is_quiet)", "and False)"),
+        "tests/unit/elastio/sim/test_host.py::test_writes_do_not_bypass_the_cache_while_a_request_is_in_flight",
+        "the one block in flight has to be written a second time before it is flushed",
+    ),
+    one(
+        "bypass without a flush of the disk",
+        "the clean copy goes with the first write: what was flushed is durable by then",
+        HOST,
+        "kernel.fsync()\n        kernel.set_mode(CacheMode.NONE)",
+        "kernel.set_mode(CacheMode.NONE)",
+    ),
+    by_test(
+        "attach with writes in flight",
+        "a cache comes when no write is in flight",
+        Patch(KERNEL, "in_flight = self._write.block is not None and self.settings.holds_back", "in_flight = False"),
+        "tests/unit/elastio/sim/test_kernel.py"
+        "::test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for",
+        "the block in flight has to be read before its write ends, and again after it",
+    ),
+)
+LETTING_GO = (
+    one(
+        "release before the detach",
+        "inside out: the cache set leaves first",
+        STEPS,
+        "if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:",
+        "if False and cycle.cache_set is not None:",
+    ),
+    Mutant("detach a disk with its superblock", "the disk is wiped before it leaves", (NOT_RELEASED,)),
+    Mutant("detach a disk with its superblock everywhere", "the same", (NOT_RELEASED, LET_GO)),
+    one(
+        "delete before the detach",
+        "a volume is detached before it is deleted",
+        STEPS,
+        "action: Action = DetachVolume(volume_id, serial)",
+        "action: Action = DeleteVolume(volume_id, serial)",
+    ),
+    one("let go before durable", "the backing device is made durable", STEPS, "if cycle.needs_sync:", "if False:"),
+    one("no fsync at all", "fsync reaches the disk", KERNEL, "        self.bcache.fsync()\n", "        return\n"),
+    one(
+        "release without fsync",
+        "no cache is on the disk before the cache goes",
+        HOST,
+        "self._kernel.fsync()\n        self._kernel.unregister(serial)",
+        "self._kernel.unregister(serial)",
+    ),
+    Mutant("any disk, any leave", "a cycle belongs to one disk, and is let go by its agent", (ANY_DISK, ANY_LEAVE)),
+    Mutant("any leave is believed", "no cache is believed after the agent's own detach only", (ANY_LEAVE,)),
+    Mutant("any disk is believed", "a cycle belongs to one disk", (ANY_DISK,)),
+    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,)),
+    one(
+        "danger is overlooked",
+        "a missing or foreign cache is for people",
+        MACHINE,
+        "danger = None if state.phase is Phase.FAULTED else events.danger(state, obs)",
+        "danger = None",
+    ),
+    Mutant("started without its cache", "nothing is started without what it needs", (OUTLIVED_ANYWAY,)),
+    Mutant(
+        "started without its cache everywhere",
+        "the same",
+        (
+            OUTLIVED_ANYWAY,
+            Patch(
+                INVARIANTS,
+                "if not outlived and not (state.is_loss_accepted and action.given_up == state.accepted):",
+                "if not outlived and False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "an outlived cache comes back",
+        "what has missed writes is not put in front again",
+        (
+            Patch(STEPS, "if backing.may_have_gone_on and not cycle.is_vouched_for:", "if False:"),
+            Patch(
+                INVARIANTS,
+                'return "what is on it may be older than the backing device" if in_doubt else ""',
+                'return ""',
+            ),
+        ),
+    ),
+)
+BUYING = (
+    Mutant("another token at each try", "a purchase has one name", (NEW_TOKEN,)),
+    Mutant("another token everywhere", "the same", (NEW_TOKEN, ANY_TOKEN)),
+    one("a token buys twice", "a token buys one volume", CLOUD, "if volume.token == token:", "if False:"),
+    one(
+        "orphans stay",
+        "what no cycle knows is released",
+        EVENTS,
+        "return tuple(v for v in state.owned or () if v.state not in left_alone",
+        "return tuple(v for v in () if v.state not in left_alone",
+    ),
+    one("unseen is gone", "a new volume may not show yet", FACTS, "VISIBLE_WITHIN_S = 60.0", "VISIBLE_WITHIN_S = 0.0"),
+    one(
+        "installed before it is marked",
+        "dirty is written on it first",
+        STEPS,
+        "if mark.waiting_for:\n        return mark",
+        "if False:\n        return mark",
+    ),
+    one(
+        "the bill goes on",
+        "a bill ends with its volume",
+        FACTS,
+        "return cycle.bill_closed(obs.now).marked(deleted=obs.now)",
+        "return cycle.marked(deleted=obs.now)",
+    ),
+)
+WRITING_DOWN = (
+    one(
+        "intents may be lost",
+        "an intent is on the disk before its effect",
+        JOURNAL,
+        'self._append("intent", body, now, wall, durable=True)',
+        'self._append("intent", body, now, wall, durable=False)',
+    ),
+    one(
+        "decisions may be lost",
+        "a decision is on the disk",
+        JOURNAL,
+        'self._append("decision", body, now, wall, durable=True)',
+        'self._append("decision", body, now, wall, durable=False)',
+    ),
+    one(
+        "no intents",
+        "an intent is written before its effect",
+        LOOP,
+        "if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):",
+        "if False:",
+    ),
+    one(
+        "limits stay",
+        "applications are let go",
+        STEPS,
+        'obs, "applications to be let go") if free else Plan()',
+        'obs, "applications to be let go") if False else Plan()',
+    ),
+)
+MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN)

@@ -1,0 +1,103 @@
+"""What people and disks do to the simulated machine, and what must hold then whatever the agent does."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.errors import JournalError
+from elastio.model import CacheState
+from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.run import Simulation
+from elastio.sim.workload import Stretch
+from elastio.state import Phase
+from tests.unit.elastio.simulated import QUIET, in_phase, machine
+
+
+def dirty(*load: Stretch) -> Simulation:
+    sim = machine((Stretch(2, 0), Stretch(12, 60), *load, QUIET), inactivity_delay_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.kernel.bcache.dirty_bytes > 0, 60)
+    return sim
+
+
+def test_an_older_copy_shows_the_same_device_on_another_disk_without_a_cache() -> None:
+    sim = dirty()
+    kernel = sim.world.kernel
+    before = sim.world.host.look(()).backing
+    sim.world.swap_backing(20.0)
+    view = sim.world.host.look(())
+    assert before is not None
+    assert view.backing is not None
+    assert (view.backing.state, view.backing.running) == (CacheState.NO_CACHE, True)
+    assert view.backing.disk_serial != before.disk_serial
+    assert view.cache_sets == (kernel.original.superblock.cache_set,) if kernel.original else False
+    assert not sim.world.lost(), "the right disk and its cache hold everything"
+
+
+def test_whoever_wipes_the_cache_of_a_swapped_disk_loses_what_only_it_held() -> None:
+    sim = dirty()
+    sim.kill_agent()
+    sim.world.swap_backing(1e6)
+    (cache,) = (d for d in sim.world.kernel.disks.values() if d.superblock)
+    assert not sim.world.has_let_go_of_the_only_copy()
+    sim.world.kernel.pull(cache.serial)
+    assert sim.world.has_let_go_of_the_only_copy()
+    cache.wipe()
+    assert sim.world.lost()
+
+
+def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
+    sim = dirty()
+    boots = sim.world.kernel.boots
+    sim.kill_agent()
+    sim.world.happen(Accident("0", Kind.SWAP, 20.0))
+    sim.world.advance(30.0)
+    assert sim.world.kernel.boots == boots + 1
+    assert sim.world.kernel.original is None
+    assert sim.world.kernel.bcache.cache is not None
+    assert not sim.world.lost()
+
+
+def test_nothing_is_swapped_while_no_cache_is_there() -> None:
+    sim = machine((QUIET,))
+    sim.world.swap_backing(20.0)
+    assert sim.world.kernel.original is None
+
+
+def test_a_detach_by_hand_flushes_all_and_is_not_held_against_the_agent() -> None:
+    sim = dirty(Stretch(60, 15))
+    sim.kill_agent()
+    sim.world.happen(Accident("0", Kind.DETACH_BY_HAND))
+    sim.world.advance(120.0)
+    assert sim.world.kernel.bcache.cache_set is None
+    assert sim.world.kernel.bcache.harm() == ""
+    assert not sim.world.lost(power_cut=True)
+
+
+def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
+    sim = machine((Stretch(2, 0), Stretch(60, 60), QUIET))
+    sim.run_for(1.0)
+    lines = len(sim.lines)
+    sim.happen(Accident("0", Kind.DISK_FULL, 30.0))
+    sim.run_for(29.0)
+    assert len(sim.lines) == lines
+    assert sim.phase is not Phase.BOOSTING
+    in_phase(sim, Phase.BOOSTING)
+
+
+def test_an_accident_may_wait_until_writes_are_limited() -> None:
+    plan = FaultPlan.parse("@limited=disk_full:600")
+    assert plan.story() == "@limited=disk_full:600"
+    assert plan.due(5.0, frozenset({"dirty"})) == ()
+    assert plan.next_at(frozenset({"dirty"})) == float("inf")
+    (accident,) = plan.due(6.0, frozenset({"dirty", "limited"}))
+    assert (accident.kind, accident.seconds) == (Kind.DISK_FULL, 600.0)
+
+
+def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
+    sim = dirty()
+    sim.happen(Accident("0", Kind.DISK_FULL, 30.0))
+    journal = sim.agent._journal if sim.agent else None  # the loop's own, with its faults
+    assert journal is not None
+    with pytest.raises(JournalError):
+        journal.note(sim.state, now=0.0, wall=0.0)
