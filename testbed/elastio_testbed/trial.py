@@ -45,7 +45,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK.
+    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK; `suite` the Debian of
+    the guests, as `build_guest_image` takes it.
 
     `fixed_cache_gb`, as published: every cache gets this size, whatever the agent learns.
     """
@@ -60,6 +61,7 @@ class Plan:
     side_by_side: bool = False
     cloud: str = EC2
     fixed_cache_gb: float | None = None
+    suite: str | None = None
 
     def scaled(self) -> Scaled:
         published = EXPERIMENTS[self.experiment]
