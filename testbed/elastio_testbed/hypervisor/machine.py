@@ -111,6 +111,11 @@ class VirtualMachine:
         with self._lock:
             return {serial: disk.path for serial, (disk, _) in self._plugged.items()}
 
+    def limits(self) -> dict[str, int | None]:
+        """Bytes per second of the disks plugged, by serial; None where there is no cap."""
+        with self._lock:
+            return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
+
     def start(self, timeout_s: float) -> None:
         """Power on and wait until the guest agent answers.
 
