@@ -1,8 +1,9 @@
 """Do reads ever return what was true before? `consistency.py SPEC` runs until the pace file says `stop`.
 
 SPEC, a JSON file: `device`, `pace` and `report` (files), `seed`, and `regions`: each with `offset` (bytes), `blocks`
-(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`. A region is read and written by its
-own processes only: mixing direct and buffered I/O on the same bytes is not defined, whatever lies below.
+(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`, and if other than usual
+`write_blocks` (of every write) and `slow_pause_s`. A region is read and written by its own processes only: mixing
+direct and buffered I/O on the same bytes is not defined, whatever lies below.
 
 Every block has a version. A writer, alone in its part of a region, notes the version it begins, writes, and notes that
 it has completed. A reader notes what had completed before it reads, and what had begun after: each sector it gets must
@@ -75,7 +76,7 @@ class Device:
         self.is_direct = region["direct"]
         self.offset = region["offset"]
         self.descriptor = os.open(spec["device"], os.O_RDWR | (os.O_DIRECT if self.is_direct else 0))
-        self.buffer = mmap.mmap(-1, MOST_BLOCKS * BLOCK)
+        self.buffer = mmap.mmap(-1, max(MOST_BLOCKS, region.get("write_blocks", 0)) * BLOCK)
 
     def read(self, first: int, count: int) -> bytes:
         at = self.offset + first * BLOCK
@@ -104,7 +105,7 @@ class Worker:
 
     def write_step(self) -> None:
         part = self.region["blocks"] // self.region["writers"]
-        count = self.rng.randint(1, min(MOST_BLOCKS, part))
+        count = self.region.get("write_blocks") or self.rng.randint(1, min(MOST_BLOCKS, part))
         first = self.number * part + self.rng.randrange(part - count + 1)
         shared, blocks = self.shared, range(first, first + count)
         shared.hot[self.number] = first
@@ -165,7 +166,7 @@ class Worker:
                 if found is not None and self.shared.wrong[self.number] <= EXAMPLES:
                     add_line(self.spec["report"], {"t": time.time(), "direct": self.device.is_direct, **found})
             if pace.value == SLOW:
-                time.sleep(SLOW_PAUSE_S)
+                time.sleep(self.region.get("slow_pause_s", SLOW_PAUSE_S))
 
 
 def add_line(path: str, line: dict[str, Any]) -> None:

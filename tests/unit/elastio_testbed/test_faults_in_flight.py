@@ -1,0 +1,35 @@
+"""Writes in flight, read off the kernel's trace."""
+
+import pytest
+
+from elastio_testbed.faults.in_flight import Store, stores
+from elastio_testbed.hypervisor import GuestError
+
+TRACE = r"""# tracer: nop
+#
+#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
+         python3-812     [001] .....    12.000001: block_bio_queue: 252,0 WS 131072 + 2048 [python3]
+         python3-813     [000] .....    12.000002: block_bio_queue: 252,0 WS 133120 + 2048 [python3]
+           <...>-900     [000] .....    12.000003: block_bio_queue: 252,0 FWS 0 + 0 [kworker/0:1]
+  elastiod-700  [001] ..... 12.000004: store: (bch_cached_dev_store+0x0/0x90) attribute="attach" value="aa-bb"
+          <idle>-0       [000] d.s1.    12.000005: block_bio_complete: 252,0 WS 131072 + 2048 [0]
+          <idle>-0       [000] d.s1.    12.000006: block_bio_complete: 252,0 WS 133120 + 2048 [0]
+  elastiod-700  [001] ..... 12.000007: store: (bch_cached_dev_store+0x0/0x90) attribute="cache_mode" value="none
+"
+"""
+
+
+def test_each_switch_is_told_with_what_was_in_flight() -> None:
+    found = list(stores(TRACE))
+    assert found == [Store("attach", "aa-bb", 2), Store("cache_mode", "none", 0)]
+    assert all(store.is_switch for store in found)
+
+
+def test_other_attributes_and_modes_are_no_switch() -> None:
+    assert not Store("cache_mode", "writeback", 3).is_switch
+    assert not Store("writeback_rate", "0", 3).is_switch
+
+
+def test_a_trace_with_a_gap_is_no_proof() -> None:
+    with pytest.raises(GuestError):
+        list(stores(TRACE + "CPU:1 [LOST 42 EVENTS]\n"))
