@@ -12,6 +12,7 @@ import click
 
 from elastio.cli.numbers import ABOVE_0, Finite
 from elastio.errors import ElastioError
+from elastio_testbed.cuts.command import cuts
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
 from elastio_testbed.faults.command import faults
@@ -40,6 +41,7 @@ def main() -> None:
 
 main.add_command(faults)
 main.add_command(consistency)
+main.add_command(cuts)
 
 
 @main.command(name="run")
@@ -58,6 +60,7 @@ main.add_command(consistency)
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
 @click.option("--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True)
 @suite_option
+@click.option("--disturb", type=click.IntRange(1, 100), help="Have the disks slow for 10 s in this burst (adaptive).")
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Repetitions.")
 @click.option("--side-by-side", is_flag=True, help="All set-ups at once, started so that their dumps do not meet.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
