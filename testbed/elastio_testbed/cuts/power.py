@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from elastio_testbed.cuts import nbd
 from elastio_testbed.cuts.contents import Contents
 from elastio_testbed.hypervisor.channel import in_background
+from elastio_testbed.hypervisor.errors import HypervisorError
 
 _CALL_S, _CUT_S = 60.0, 300.0
 # A write is answered no sooner: a flush that is asked for meanwhile must not find it done.
@@ -43,8 +45,14 @@ class PowerStrip:
         self._sockets.cleanup()
 
     def plug(self, path: Path) -> Path:
-        """Serve the raw file at `path`, which is durable as it is, and return the socket; again: the same one."""
-        return in_background(self._serve(path), _CALL_S)
+        """Serve the raw file at `path`, which is durable as it is, and return the socket; again: the same one.
+
+        Raises HypervisorError for a file that cannot be served.
+        """
+        try:
+            return in_background(self._serve(path), _CALL_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise HypervisorError(f"{path} cannot be served: {error}") from error
 
     def unplug(self, path: Path) -> None:
         """Serve it no more; nothing happens when it was not."""

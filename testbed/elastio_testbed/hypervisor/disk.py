@@ -22,7 +22,7 @@ class Power(Protocol):
     """Serves disks in the place of their files, and may lose what the guest did not flush."""
 
     def plug(self, path: Path) -> Path:
-        """The socket, speaking NBD, that serves the raw file from now on."""
+        """The socket, speaking NBD, that serves the raw file from now on. Raises HypervisorError."""
 
     def unplug(self, path: Path) -> None:
         """Serve it no more; nothing happens when it was not served."""

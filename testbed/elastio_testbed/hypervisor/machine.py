@@ -177,8 +177,9 @@ class VirtualMachine:
                     raise HypervisorError(f"disk {serial} is plugged with {self._plugged[serial][0].path}")
                 return
             port = self._free_port()
-            disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
             with contextlib.ExitStack() as undo:
+                disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
+                undo.callback(self._serve_no_more, disk)
                 qemu.command("object-add", disk.throttle_group())
                 undo.callback(qemu.command, "object-del", {"id": disk.group_id})
                 qemu.command("blockdev-add", disk.block_node())
@@ -202,8 +203,7 @@ class VirtualMachine:
         if self.alive:
             self._remove_device(disk, timeout_s)
             self._remove_backend(disk)
-        if self._power is not None:
-            self._power.unplug(disk.path)
+        self._serve_no_more(disk)
         with self._lock:
             del self._plugged[serial]
 
@@ -282,6 +282,10 @@ class VirtualMachine:
 
     def _served(self, disk: Disk) -> Disk:
         return disk if self._power is None else dataclasses.replace(disk, socket=self._power.plug(disk.path))
+
+    def _serve_no_more(self, disk: Disk) -> None:
+        if self._power is not None:
+            self._power.unplug(disk.path)
 
     def _disk(self, serial: str) -> Disk:
         with self._lock:
