@@ -29,13 +29,13 @@ WRITECACHE = Assembly(
     make=f"""
 disk() {{ basename $(dirname $(grep -lx $1 /sys/block/*/serial)); }}
 modprobe -a dm-mod dm-writecache
-dmsetup create control --table \\
+dmsetup create front --table \\
   "0 {SLOW_BYTES // 512} writecache s /dev/$(disk slow) /dev/$(disk fast) {BLOCK} 0"
-echo /dev/mapper/control
+echo /dev/mapper/front
 """,
-    undo="dmsetup remove control",
+    undo="dmsetup remove front",
 )
-EMPTY = ("dmsetup", "message", "control", "0", "flush")
+EMPTY = ("dmsetup", "message", "front", "0", "flush")
 
 
 def stories(
