@@ -60,8 +60,8 @@ def test_no_write_is_in_flight_when_a_cache_is_attached_or_bypassed_under_forty_
     """This one keeps the guest: its filesystem gives way to the writers."""
     lab = patient.lab
     checker = Checker(lab, SEED, [HEAVY])
-    checker.start()
     in_flight.start(lab)
+    checker.start()
     checker.pace("full")
     patient.wait_for(lambda status: status["phase"] == "boosting", "a boost", 300)
     dwell(checker, READS, READS_S)

@@ -1,7 +1,8 @@
 """How many writes a bcache device had in flight when its cache was attached or bypassed, told by the guest's kernel.
 
-A probe on the function that takes what is written to the attributes of a backing device, and the block layer's own
-events of the device. Polling from outside would see neither instant.
+Probes on the functions by which bcache has its requests counted, and on the one that takes what is written to the
+attributes of a backing device. Polling from outside would see neither instant. Nothing else in the guest has its
+requests counted that way: no other driver there takes whole requests (bios).
 """
 
 from __future__ import annotations
@@ -15,28 +16,27 @@ from elastio_testbed.hypervisor import GuestError
 
 # Enough for some minutes of requests, of which only the writes are kept.
 BUFFER_KB = 8192
+# A bio begins with two pointers and then the operation, odd if it writes; an attribute begins with its name.
 _START = f"""
 cd /sys/kernel/tracing
 echo {BUFFER_KB} > buffer_size_kb
 echo mono > trace_clock
-echo 'p:elastio/store bch_cached_dev_store attribute=+0(+0(%si)):string value=+0(%dx):string' > kprobe_events
-number=$(cat /sys/block/$0/dev)
-for event in block_bio_queue block_bio_complete; do
-    echo "dev == $(( (${{number%:*}} << 20) | ${{number#*:}} )) && rwbs ~ \\"*W*\\"" > events/block/$event/filter
-    echo 1 > events/block/$event/enable
-done
-echo 1 > events/elastio/store/enable
+echo 'p:elastio/begun bio_start_io_acct operation=+16(%di):u32
+p:elastio/ended bio_end_io_acct_remapped operation=+16(%di):u32
+p:elastio/store bch_cached_dev_store attribute=+0(+0(%si)):string value=+0(%dx):string' > kprobe_events
+for event in begun ended; do echo 'operation & 1' > events/elastio/$event/filter; done
 echo > trace
+echo 1 > events/elastio/enable
 """
 _STOP = """
 cd /sys/kernel/tracing
+echo 0 > events/elastio/enable
 cat trace
-for event in block/block_bio_queue block/block_bio_complete elastio/store; do echo 0 > events/$event/enable; done
 echo > kprobe_events
 echo > trace
 """
 _CALL_S = 120.0
-_BLOCK = re.compile(r"block_bio_(queue|complete): \d+,\d+ (\w+) \d+ \+ (\d+) ")
+_COUNTED = re.compile(r": (begun|ended): \(")
 _STORE = re.compile(r'store: \(.*\) attribute="(\w+)" value="([^"\\\n]*)')
 _LOST = "LOST"
 
@@ -57,7 +57,7 @@ class Store:
 
 def start(lab: Lab) -> None:
     """From now on, with no write in flight. Raises GuestError."""
-    lab.guest.check(["sh", "-ec", _START, lab.device()], timeout_s=_CALL_S)
+    lab.guest.check(["sh", "-ec", _START], timeout_s=_CALL_S)
 
 
 def stop(lab: Lab) -> tuple[Store, ...]:
@@ -66,12 +66,12 @@ def stop(lab: Lab) -> tuple[Store, ...]:
 
 
 def stores(trace: str) -> Iterator[Store]:
-    """Read off the kernel's text. A flush without data is no write."""
+    """Read off the kernel's text."""
     writes = 0
     for line in trace.splitlines():
         if line.startswith("CPU:") and _LOST in line:
             raise GuestError(f"the kernel's trace is not whole: {line}")
-        if (event := _BLOCK.search(line)) and int(event[3]):
-            writes += 1 if event[1] == "queue" else -1
+        if event := _COUNTED.search(line):
+            writes += 1 if event[1] == "begun" else -1
         elif told := _STORE.search(line):
             yield Store(told[1], told[2], writes)

@@ -8,12 +8,11 @@ from elastio_testbed.hypervisor import GuestError
 TRACE = r"""# tracer: nop
 #
 #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION
-         python3-812     [001] .....    12.000001: block_bio_queue: 252,0 WS 131072 + 2048 [python3]
-         python3-813     [000] .....    12.000002: block_bio_queue: 252,0 WS 133120 + 2048 [python3]
-           <...>-900     [000] .....    12.000003: block_bio_queue: 252,0 FWS 0 + 0 [kworker/0:1]
+         python3-812     [001] .....    12.000001: begun: (bio_start_io_acct+0x0/0x40) operation=34817
+         python3-813     [000] .....    12.000002: begun: (bio_start_io_acct+0x0/0x40) operation=34817
   elastiod-700  [001] ..... 12.000004: store: (bch_cached_dev_store+0x0/0x90) attribute="attach" value="aa-bb"
-          <idle>-0       [000] d.s1.    12.000005: block_bio_complete: 252,0 WS 131072 + 2048 [0]
-          <idle>-0       [000] d.s1.    12.000006: block_bio_complete: 252,0 WS 133120 + 2048 [0]
+          <idle>-0       [000] d.s1.    12.000005: ended: (bio_end_io_acct_remapped+0x0/0x70) operation=34817
+          <idle>-0       [000] d.s1.    12.000006: ended: (bio_end_io_acct_remapped+0x0/0x70) operation=34817
   elastiod-700  [001] ..... 12.000007: store: (bch_cached_dev_store+0x0/0x90) attribute="cache_mode" value="none
 "
 """
