@@ -19,7 +19,7 @@ from elastio_testbed.image import GuestImage
 
 PHASE_S = 300.0
 ATTACHED = Moment("outcome", "AttachCacheSet")
-# Of the cache's size: the kernel lets 0.70 be dirty.
+# Of the cache's size. The kernel lets 0.70 of its buckets be in use, and not every one is full.
 NEAR = 0.55
 # In published GB: some 320 MB here, which a burst or two fill up to the cutoff.
 CACHE_GB = 5.0
