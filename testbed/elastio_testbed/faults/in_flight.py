@@ -8,7 +8,6 @@ requests counted that way: no other driver there takes whole requests (bios).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from elastio_testbed.faults.lab import Lab
@@ -55,23 +54,34 @@ class Store:
         return self.attribute == "attach" or (self.attribute, self.value) == ("cache_mode", "none")
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything written to the attributes, in its order, and the most writes that ever were in flight."""
+
+    stores: tuple[Store, ...]
+    most_writes: int
+
+
 def start(lab: Lab) -> None:
     """From now on, with no write in flight. Raises GuestError."""
     lab.guest.check(["sh", "-ec", _START], timeout_s=_CALL_S)
 
 
-def stop(lab: Lab) -> tuple[Store, ...]:
-    """Everything written to the attributes since `start`. Raises GuestError when the kernel could not keep it all."""
-    return tuple(stores(lab.guest.check(["sh", "-ec", _STOP], timeout_s=_CALL_S)))
+def stop(lab: Lab) -> Seen:
+    """What was seen since `start`. Raises GuestError when the kernel could not keep it all."""
+    return seen(lab.guest.check(["sh", "-ec", _STOP], timeout_s=_CALL_S))
 
 
-def stores(trace: str) -> Iterator[Store]:
-    """Read off the kernel's text."""
-    writes = 0
+def seen(trace: str) -> Seen:
+    """Read off the kernel's text. Raises GuestError for one with a gap."""
+    writes = most = 0
+    stores = []
     for line in trace.splitlines():
         if line.startswith("CPU:") and _LOST in line:
             raise GuestError(f"the kernel's trace is not whole: {line}")
         if event := _COUNTED.search(line):
             writes += 1 if event[1] == "begun" else -1
+            most = max(most, writes)
         elif told := _STORE.search(line):
-            yield Store(told[1], told[2], writes)
+            stores.append(Store(told[1], told[2], writes))
+    return Seen(tuple(stores), most)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from elastio_testbed.faults.in_flight import Store, stores
+from elastio_testbed.faults.in_flight import Store, seen
 from elastio_testbed.hypervisor import GuestError
 
 TRACE = r"""# tracer: nop
@@ -19,9 +19,10 @@ TRACE = r"""# tracer: nop
 
 
 def test_each_switch_is_told_with_what_was_in_flight() -> None:
-    found = list(stores(TRACE))
-    assert found == [Store("attach", "aa-bb", 2), Store("cache_mode", "none", 0)]
-    assert all(store.is_switch for store in found)
+    found = seen(TRACE)
+    assert found.stores == (Store("attach", "aa-bb", 2), Store("cache_mode", "none", 0))
+    assert all(store.is_switch for store in found.stores)
+    assert found.most_writes == 2
 
 
 def test_other_attributes_and_modes_are_no_switch() -> None:
@@ -31,4 +32,4 @@ def test_other_attributes_and_modes_are_no_switch() -> None:
 
 def test_a_trace_with_a_gap_is_no_proof() -> None:
     with pytest.raises(GuestError):
-        list(stores(TRACE + "CPU:1 [LOST 42 EVENTS]\n"))
+        seen(TRACE + "CPU:1 [LOST 42 EVENTS]\n")
