@@ -80,7 +80,11 @@ def trial(
         folder = Path(name)
         every = {
             "control": control.stories(
-                image, plan.control(control_runs, seed), seed, filesystem, folder / "control", say
+                build_guest_image(suite=control.SUITE),
+                plan.control(control_runs, seed),
+                seed,
+                folder / "control",
+                say,
             ),
             "agent": adaptive.stories(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
         }

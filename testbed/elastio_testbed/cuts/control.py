@@ -3,6 +3,8 @@
 On an SSD it ignores FUA (writecache_map_write in drivers/md/dm-writecache.c): a filesystem's commit record, written
 with FUA after the flush, is on the cache volume, and that the cache has it is not. The next flush, or a second, cures
 it. Only a block that the cache does not hold yet is lost; hence `EMPTY`, or mkfs would have left the journal in it.
+It is seen with ext4 on Debian 12; with xfs on Debian 13 nothing was lost. The control is there to show that the harness
+sees a loss, so it is the same whatever is tried beside it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from elastio_testbed.machine import DATA, MAKE_FILESYSTEM
 SLOW_BYTES, FAST_BYTES = 1 << 30, 1 << 28
 BLOCK = 4096
 NAME = "control"
+SUITE, FILESYSTEM = "bookworm", "ext4"
 # The same for its making and for finding it again: an empty cache volume gets its superblock, another one is read.
 WRITECACHE = Assembly(
     make=f"""
@@ -38,10 +41,8 @@ echo /dev/mapper/front
 EMPTY = ("dmsetup", "message", "front", "0", "flush")
 
 
-def stories(
-    image: GuestImage, cuts: Sequence[PlannedCut], seed: int, filesystem: str, folder: Path, say: Say
-) -> Iterator[Story]:
-    """The story of each cut. Raises HypervisorError."""
+def stories(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[Story]:
+    """The story of each cut, in guests of an image of SUITE. Raises HypervisorError."""
     records = folder / "records.port"
     disks = [_disk(folder, "slow", SLOW_BYTES), _disk(folder, "fast", FAST_BYTES)]
     with (
@@ -52,7 +53,7 @@ def stories(
         say("booting the control")
         vm.start(BOOT_S)
         device = vm.agent.check(["sh", "-ec", WRITECACHE.make], timeout_s=CALL_S).split("\n")[-1]
-        vm.agent.check([*MAKE_FILESYSTEM[filesystem], device], timeout_s=CALL_S)
+        vm.agent.check([*MAKE_FILESYSTEM[FILESYSTEM], device], timeout_s=CALL_S)
         vm.agent.check(["mkdir", "-p", DATA], timeout_s=CALL_S)
         vm.agent.check(["mount", device, DATA], timeout_s=CALL_S)
         vm.agent.check(["sync"], timeout_s=CALL_S)
