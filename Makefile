@@ -82,7 +82,7 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
-faults-short: setup ## Faults, the ways back, stale reads, a flaw of the kernel: in guests (half an hour)
+faults-short: setup ## Faults, the ways back, stale reads, cuts, a flaw of the kernel: in guests (three quarters of an hour)
 	$(BIN)/pytest -q tests/faults
 
 # Services of the real cloud run only as long as the target does.

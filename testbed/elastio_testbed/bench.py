@@ -19,18 +19,19 @@ from elastio_testbed.trial import Plan, open_endpoint
 SETTLE_S = 30
 
 
-def footprint(seconds: float) -> dict[str, Any]:
+def footprint(seconds: float, suite: str | None = None) -> dict[str, Any]:
     """Percent of one processor and MiB of memory over `seconds` at rest.
 
     Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` divides by how much
     slower the same Python loop ran there. It is an estimate, and marked as one by `slowdown`.
     """
+    image = build_guest_image(suite=suite)
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)
     scaled = plan.scaled()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(scratch_folder("elastio-bench-")))
         endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(build_guest_image(), folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
+        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
         stack.enter_context(guest.vm)
         guest.prepare(endpoint)
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()

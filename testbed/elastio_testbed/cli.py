@@ -12,6 +12,7 @@ import click
 
 from elastio.cli.numbers import ABOVE_0, Finite
 from elastio.errors import ElastioError
+from elastio_testbed.cuts.command import cuts
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Setup
 from elastio_testbed.faults.command import faults
@@ -22,6 +23,7 @@ from elastio_testbed.image import ImageError, build_cloud_image, build_guest_ima
 from elastio_testbed.markdown import MarkError, fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.options import suite_option
 from elastio_testbed.page import page
 from elastio_testbed.run import Plan, Progress, run
 from elastio_testbed.series import from_json, shown
@@ -39,6 +41,7 @@ def main() -> None:
 
 main.add_command(faults)
 main.add_command(consistency)
+main.add_command(cuts)
 
 
 @main.command(name="run")
@@ -56,6 +59,8 @@ main.add_command(consistency)
 @click.option("--bandwidth", type=FACTOR, help="Of bandwidth and data; 1 with KVM, else 0.5.")
 @click.option("--vms", type=click.IntRange(1, 8), default=1, show_default=True)
 @click.option("--cloud", type=click.Choice([EC2, OPENSTACK]), default=EC2, show_default=True)
+@suite_option
+@click.option("--disturb", type=click.IntRange(1, 100), help="Have the disks slow for 10 s in this burst (adaptive).")
 @click.option("--repeat", type=click.IntRange(1, 100), default=1, show_default=True, help="Repetitions.")
 @click.option("--side-by-side", is_flag=True, help="All set-ups at once, started so that their dumps do not meet.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
@@ -221,6 +226,7 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
     type=ABOVE_0,
     help="Also run the size planned for this deadline, in the guest's seconds.",
 )
+@suite_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path, dir_okay=False), help="Write the result here.")
 @click.option(
     "--profile",
@@ -235,6 +241,7 @@ def predict_command(
     bandwidth: float | None,
     repeats: int,
     max_time_s: float | None,
+    suite: str | None,
     json_path: Path | None,
     profile_path: Path | None,
     side_by_side: bool,
@@ -255,7 +262,7 @@ def predict_command(
 
     try:
         found = prediction.predict(
-            Plan(experiment, PUBLISHED, scale, factor),
+            Plan(experiment, PUBLISHED, scale, factor, suite=suite),
             prediction.Asked(repeats, max_time_s, profile_path, side_by_side),
             keep,
             lambda text: click.echo(f"[{time.monotonic() - began:6.1f} s] {text}", err=True),
@@ -269,13 +276,14 @@ def predict_command(
 
 @main.command()
 @click.option("--seconds", type=Finite(10, 3600), default=120, show_default=True)
+@suite_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
-def bench(seconds: float, json_path: Path | None) -> None:
+def bench(seconds: float, suite: str | None, json_path: Path | None) -> None:
     """Measure what the daemon costs at rest, at 1 s sampling."""
     from elastio_testbed.bench import footprint  # noqa: PLC0415
 
     try:
-        found = footprint(seconds)
+        found = footprint(seconds, suite)
     except (HypervisorError, ImageError) as error:
         raise click.ClickException(str(error)) from error
     if json_path is not None:
@@ -286,14 +294,15 @@ def bench(seconds: float, json_path: Path | None) -> None:
 
 @main.command()
 @click.option("--scale", type=FACTOR, default=0.25, show_default=True, help="Of time and data.")
+@suite_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
-def sizing(scale: float, json_path: Path | None) -> None:
+def sizing(scale: float, suite: str | None, json_path: Path | None) -> None:
     """Measure how near the size that is learned for a burst comes to the smallest that does not spill."""
     from elastio_testbed.sizing import measure  # noqa: PLC0415
 
     plan = Plan("cm1", (Setup.ADAPTIVE,), scale=scale, bandwidth=1.0 if accelerator() == "kvm" else UNDER_EMULATION)
     try:
-        found = measure(plan, build_guest_image(), lambda text: click.echo(text, err=True)).as_dict()
+        found = measure(plan, build_guest_image(suite=suite), lambda text: click.echo(text, err=True)).as_dict()
     except (HypervisorError, ImageError) as error:
         raise click.ClickException(str(error)) from error
     if json_path is not None:
@@ -303,13 +312,14 @@ def sizing(scale: float, json_path: Path | None) -> None:
 
 @main.command()
 @click.option("--cloud", "cloud_path", type=click.Path(path_type=Path), help="Also leave a bootable qcow2 here.")
-def image(cloud_path: Path | None) -> None:
+@suite_option
+def image(cloud_path: Path | None, suite: str | None) -> None:
     """Build the guest image, unless it is there already."""
     try:
-        built = build_guest_image()
+        built = build_guest_image(suite=suite)
         click.echo(f"guest image {built.digest}: {built.root}")
         if cloud_path is not None:
-            build_cloud_image(cloud_path)
+            build_cloud_image(cloud_path, suite=suite)
             click.echo(f"cloud image: {cloud_path}")
     except ImageError as error:
         raise click.ClickException(str(error)) from error

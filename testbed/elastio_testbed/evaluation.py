@@ -82,6 +82,7 @@ class Evaluation:
             "cloud": plan.cloud,
             "side_by_side": plan.side_by_side,
             "repeat": plan.repeat,
+            "disturb": plan.disturb,
             **self.conditions.to_json(),
             **medians,
             "shown": self.shown,

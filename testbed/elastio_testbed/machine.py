@@ -11,7 +11,7 @@ from typing import Any
 
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.hypervisor import Disk, GuestError, VirtualMachine
+from elastio_testbed.hypervisor import Disk, GuestError, Power, VirtualMachine
 from elastio_testbed.image import GuestImage
 from elastio_testbed.lvmcache import FAST_SERIAL, LvmCache
 
@@ -28,6 +28,11 @@ SETTLE_S = 2.0
 INSTANCE_TYPE = "m5.4xlarge"
 # With so little memory for a page cache a burst of some hundred MiB is on the device soon after it begins.
 SMALL_MIB = 768
+# Without any writing in the background during the experiment.
+MAKE_FILESYSTEM = {
+    "ext4": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"),
+    "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
+}
 
 
 class Guest:
@@ -44,11 +49,13 @@ class Guest:
         sample_interval_s: float | None = None,
         ports: Mapping[str, Path] | None = None,
         memory_mib: int | None = None,
+        power: Power | None = None,
     ) -> None:
         """Describe the guest; nothing runs yet. What is not told, pace of samples and memory, is that of `scaled`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
+        self.filesystem = "ext4"  # until `prepare`
         self.serial = f"{name}backing"[:20]
         # Without a cap while the filesystem is made: that is not part of any experiment.
         disks = [_new_disk(folder, self.serial, scaled.backing_bytes)]
@@ -57,7 +64,7 @@ class Guest:
             disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
         self.own_disks = len(disks)
         memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
-        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports)
+        self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
         self.instance_id = ""
         self.backing_uuid = ""
 
@@ -72,8 +79,7 @@ class Guest:
             device = self._make_adaptive(device)
         if self.lvmcache:
             device = self.lvmcache.make(self, device)
-        options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"  # no background writing during the experiment
-        self.check(["mkfs.ext4", "-q", "-E", options, device], timeout_s=120)
+        self.check([*MAKE_FILESYSTEM[self.filesystem], device], timeout_s=120)
         self.check(["mkdir", "-p", DATA])
         self.check(["mount", device, DATA])
         if self.setup is Setup.ADAPTIVE:

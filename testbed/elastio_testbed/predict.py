@@ -166,7 +166,7 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     application = application_of(scaled)
     # Guests that compute disturb each other; those that sleep do not, where there are processors for all their dumps.
     plan = replace(plan, side_by_side=asked.side_by_side and not plan.needs_tools)
-    image = build_guest_image(tools=plan.needs_tools)
+    image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
     began = processor_time()
     predictor = Predictor(_profile(plan, asked, image, say), scaled.backing_bytes)
     calibrated = processor_time()

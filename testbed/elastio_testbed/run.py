@@ -42,7 +42,7 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
     Raises HypervisorError, ImageError or LabError; guests and volumes are gone then, too.
     """
     kind = trials_of(plan)
-    image = build_guest_image(tools=plan.needs_tools)
+    image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
     conditions = observe("")
     results: tuple[Result, ...] = ()
     records: tuple[dict[Setup, Evidence], ...] = ()

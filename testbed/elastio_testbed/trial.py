@@ -16,6 +16,7 @@ from typing import Any, Self
 from elastio.units import GB, agbs
 from elastio_testbed.account import Account, Bought
 from elastio_testbed.bound import Bandwidths, dumped_by_phase, least_agbs
+from elastio_testbed.disturbance import Disturbance
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
 from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
 from elastio_testbed.governed import Governed, governed, intervals_of
@@ -45,7 +46,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK.
+    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK; `suite` the Debian of
+    the guests, as `build_guest_image` takes it; `disturb` the burst of the adaptive set-up that is to be disturbed.
 
     `fixed_cache_gb`, as published: every cache gets this size, whatever the agent learns.
     """
@@ -60,6 +62,8 @@ class Plan:
     side_by_side: bool = False
     cloud: str = EC2
     fixed_cache_gb: float | None = None
+    suite: str | None = None
+    disturb: int | None = None
 
     def scaled(self) -> Scaled:
         published = EXPERIMENTS[self.experiment]
@@ -175,7 +179,10 @@ class Trial:
         seconds = patience_s(self.scaled)
         end = time.monotonic() + seconds
         waiting = list(self.guests)
+        disturbances = self._disturbances()
         while waiting:
+            for guest, disturbance in disturbances:
+                disturbance.look(len(guest.dumps()), time.monotonic())
             for guest in list(waiting):
                 state = guest.workload_state()
                 if state == "done":
@@ -187,6 +194,16 @@ class Trial:
                 raise GuestError(f"{waiting[0].name}: the workload is not done after {seconds:.0f} s")
             if waiting and cancelled.wait(POLL_S):
                 raise CancelledError
+        for guest, disturbance in disturbances:
+            disturbance.end()
+            if not disturbance.has_struck:
+                raise GuestError(f"{guest.name}: burst {self.plan.disturb} was over before it could be disturbed")
+
+    def _disturbances(self) -> list[tuple[Guest, Disturbance]]:
+        burst = self.plan.disturb if self.setup is Setup.ADAPTIVE else None
+        if burst is None:
+            return []
+        return [(guest, Disturbance(guest.vm, burst, self.scaled.compute_each_s)) for guest in self.guests]
 
     def kernel(self) -> str:
         """The kernel's release in the first guest."""

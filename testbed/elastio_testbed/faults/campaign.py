@@ -21,6 +21,7 @@ def carry_out(
     *,
     guests: int = 1,
     keep: Callable[[Sequence[Story]], None] = lambda _: None,
+    suite: str | None = None,
 ) -> Sequence[Story]:
     """The stories of all runs in the order of their numbers; `keep` is given those known so far after each run.
 
@@ -28,7 +29,7 @@ def carry_out(
     ImageError when there is none to be booted.
     """
     stories: list[Story] = []
-    image, adding = build_guest_image(), Lock()
+    image, adding = build_guest_image(suite=suite), Lock()
 
     def take(runs: Sequence[PlannedRun]) -> None:
         with Runner(image, seed, evidence, say) as runner:

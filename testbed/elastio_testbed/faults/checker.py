@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -17,6 +18,10 @@ FIO_PASSES, FIO_FAILED = "/var/tmp/fio.passes", "/var/tmp/fio.failed"
 MIB = 1 << 20
 # Each in a place of its own on the device.
 DIRECT_AT, BUFFERED_AT, FIO_AT, BURST_AT_MIB = 64 * MIB, 128 * MIB, 256 * MIB, 512
+REGIONS = (
+    {"offset": DIRECT_AT, "blocks": 2048, "direct": True, "writers": 2, "readers": 3},
+    {"offset": BUFFERED_AT, "blocks": 1024, "direct": False, "writers": 1, "readers": 1},
+)
 FILL_S, STOP_S, BURST_MIB = 180.0, 300.0, 180
 # A pass writes 2 MiB at random and reads it back: too little in a second to be a load by itself.
 FIO = (
@@ -29,8 +34,8 @@ FIO = (
 class Checker:
     """Checker and fio in the guest of `lab`, whose filesystem gives way to them."""
 
-    def __init__(self, lab: Lab, seed: int) -> None:
-        self.lab, self.seed = lab, seed
+    def __init__(self, lab: Lab, seed: int, regions: Sequence[Mapping[str, Any]] = REGIONS) -> None:
+        self.lab, self.seed, self.regions = lab, seed, regions
 
     def start(self) -> None:
         """Unmount, put the programs in place, wait until the regions are filled and the first reads are done."""
@@ -47,9 +52,8 @@ class Checker:
         self._run("fio-verify", f"while {fio}; do echo pass >> {FIO_PASSES}; done; echo failed > {FIO_FAILED}")
 
     def _spec(self, device: str) -> dict[str, Any]:
-        direct = {"offset": DIRECT_AT, "blocks": 2048, "direct": True, "writers": 2, "readers": 3}
-        buffered = {"offset": BUFFERED_AT, "blocks": 1024, "direct": False, "writers": 1, "readers": 1}
-        return {"device": device, "pace": PACE, "report": REPORT, "seed": self.seed, "regions": [direct, buffered]}
+        regions = list(self.regions)
+        return {"device": device, "pace": PACE, "report": REPORT, "seed": self.seed, "regions": regions}
 
     def _run(self, unit: str, script: str) -> None:
         self.lab.guest.check(["systemd-run", "--collect", f"--unit={unit}", "sh", "-c", script], timeout_s=CALL_S)

@@ -11,6 +11,7 @@ import click
 
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import ImageError, build_guest_image
+from elastio_testbed.options import suite_option
 
 
 @click.command()
@@ -20,8 +21,9 @@ from elastio_testbed.image import ImageError, build_guest_image
     type=click.Choice(["none", "writearound"]),
     help="Set this cache mode by hand for phase 2 instead of letting the agent go through its phases.",
 )
+@suite_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here.")
-def consistency(seed: int, mode: str | None, json_path: Path | None) -> None:
+def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path | None) -> None:
     """Read and write the same blocks in every phase; exit code 1 when a read returned what was true before.
 
     With `--mode writearound` that is what has to happen.
@@ -35,7 +37,7 @@ def consistency(seed: int, mode: str | None, json_path: Path | None) -> None:
         click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
 
     try:
-        with driver.checked_guest(build_guest_image(), seed) as (lab, checker):
+        with driver.checked_guest(build_guest_image(suite=suite), seed) as (lab, checker):
             if mode is not None:
                 wrong = driver.by_hand(lab, checker, mode, say)
                 document: dict[str, object] = {"mode": mode, "wrong": wrong, "consistent": not wrong}

@@ -10,7 +10,7 @@ from typing import Self
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.subject import CALL_S, DEADLINE_S, MOMENTS_PORT, RECORDS_PORT, Subject
-from elastio_testbed.hypervisor import GuestError, HypervisorError
+from elastio_testbed.hypervisor import GuestError, HypervisorError, Power
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, SMALL_MIB, Guest
 from elastio_testbed.trial import Plan, open_endpoint
@@ -21,11 +21,20 @@ BOOT_S = 300.0
 class Lab(Subject):
     """One guest and its cloud, replaced together."""
 
-    def __init__(self, image: GuestImage, folder: Path, seed: int) -> None:
-        """Describe it; `prepare` boots."""
+    def __init__(
+        self,
+        image: GuestImage,
+        folder: Path,
+        seed: int,
+        *,
+        power: Power | None = None,
+        filesystem: str = "ext4",
+        fixed_cache_gb: float | None = None,
+    ) -> None:
+        """Describe it; `prepare` boots. `fixed_cache_gb` as in `Plan`."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12, seed=seed)
+        self.plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12, seed=seed, fixed_cache_gb=fixed_cache_gb)
         self.scaled = self.plan.scaled()
         self._stack = ExitStack()
         self.cloud: Ec2Endpoint = open_endpoint(self.plan, self.scaled, folder / "cloud")
@@ -39,7 +48,9 @@ class Lab(Subject):
             sample_interval_s=1.0,
             ports={RECORDS_PORT: records, MOMENTS_PORT: moments},
             memory_mib=SMALL_MIB,
+            power=power,
         )
+        guest.filesystem = filesystem
         super().__init__(guest, records, moments)
 
     def __enter__(self) -> Self:

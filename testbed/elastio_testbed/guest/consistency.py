@@ -1,8 +1,9 @@
 """Do reads ever return what was true before? `consistency.py SPEC` runs until the pace file says `stop`.
 
 SPEC, a JSON file: `device`, `pace` and `report` (files), `seed`, and `regions`: each with `offset` (bytes), `blocks`
-(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`. A region is read and written by its
-own processes only: mixing direct and buffered I/O on the same bytes is not defined, whatever lies below.
+(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`, and if other than usual
+`write_blocks` (of every write) and `slow_pause_s`. A region is read and written by its own processes only: mixing
+direct and buffered I/O on the same bytes is not defined, whatever lies below.
 
 Every block has a version. A writer, alone in its part of a region, notes the version it begins, writes, and notes that
 it has completed. A reader notes what had completed before it reads, and what had begun after: each sector it gets must
@@ -27,6 +28,7 @@ from typing import Any
 BLOCK, SECTOR = 4096, 512
 MOST_BLOCKS = 16  # in one request: 64 KiB
 STAMP = struct.Struct("<8sQQII")  # magic, block, version, sector in the block, seed
+VERSION_AT = 16  # in a stamp
 MAGIC = b"elastver"
 STOP, SLOW, FULL = 0, 1, 2
 PACES = {"stop": STOP, "slow": SLOW, "full": FULL}
@@ -39,6 +41,13 @@ EXAMPLES = 20
 def block_of(index: int, version: int, seed: int) -> bytes:
     fill = bytes(SECTOR - STAMP.size)
     return b"".join(STAMP.pack(MAGIC, index, version, n, seed) + fill for n in range(BLOCK // SECTOR))
+
+
+def restamp(data: bytearray, version: int) -> None:
+    """Another version of whole blocks, made much sooner than anew: an emulated processor is slower than the device."""
+    sectors = len(data) // SECTOR
+    for at, byte in enumerate(version.to_bytes(8, "little"), start=VERSION_AT):
+        data[at::SECTOR] = bytes([byte]) * sectors
 
 
 def judge(data: bytes, first: int, low: list[int], high: list[int], seed: int) -> dict[str, Any] | None:
@@ -75,7 +84,7 @@ class Device:
         self.is_direct = region["direct"]
         self.offset = region["offset"]
         self.descriptor = os.open(spec["device"], os.O_RDWR | (os.O_DIRECT if self.is_direct else 0))
-        self.buffer = mmap.mmap(-1, MOST_BLOCKS * BLOCK)
+        self.buffer = mmap.mmap(-1, max(MOST_BLOCKS, region.get("write_blocks", 0)) * BLOCK)
 
     def read(self, first: int, count: int) -> bytes:
         at = self.offset + first * BLOCK
@@ -84,7 +93,7 @@ class Device:
         got = os.preadv(self.descriptor, [memoryview(self.buffer)[: count * BLOCK]], at)
         return self.buffer[:got]
 
-    def write(self, first: int, data: bytes) -> None:
+    def write(self, first: int, data: bytes | bytearray) -> None:
         self.buffer[: len(data)] = data
         at = self.offset + first * BLOCK
         if os.pwritev(self.descriptor, [memoryview(self.buffer)[: len(data)]], at) != len(data):
@@ -101,23 +110,32 @@ class Worker:
         self.spec, self.region, self.shared, self.number = spec, region, shared, number
         self.rng = random.Random(f"{spec['seed']} {region['offset']} {number}")
         self.device = Device(spec, region)
+        self.large = bytearray()  # what was written last, where every write is of the same blocks
 
     def write_step(self) -> None:
         part = self.region["blocks"] // self.region["writers"]
-        count = self.rng.randint(1, min(MOST_BLOCKS, part))
+        count = self.region.get("write_blocks") or self.rng.randint(1, min(MOST_BLOCKS, part))
         first = self.number * part + self.rng.randrange(part - count + 1)
         shared, blocks = self.shared, range(first, first + count)
         shared.hot[self.number] = first
         versions = [shared.begun[b] + 1 for b in blocks]
         for block, version in zip(blocks, versions, strict=True):
             shared.begun[block] = version
-        seed = self.spec["seed"]
-        self.device.write(first, b"".join(block_of(b, v, seed) for b, v in zip(blocks, versions, strict=True)))
+        self.device.write(first, self.content(blocks, versions))
         for block, version in zip(blocks, versions, strict=True):
             shared.completed[block] = version
         if not self.device.is_direct and self.rng.random() < SYNCED:
             self.device.sync()
         shared.done[self.number] += 1
+
+    def content(self, blocks: range, versions: list[int]) -> bytes | bytearray:
+        if self.large:
+            restamp(self.large, versions[0])
+            return self.large
+        data = b"".join(block_of(b, v, self.spec["seed"]) for b, v in zip(blocks, versions, strict=True))
+        if self.region.get("write_blocks") == self.region["blocks"] // self.region["writers"]:
+            self.large = bytearray(data)
+        return data
 
     def read_step(self) -> dict[str, Any] | None:
         count = self.rng.randint(1, MOST_BLOCKS)
@@ -165,7 +183,7 @@ class Worker:
                 if found is not None and self.shared.wrong[self.number] <= EXAMPLES:
                     add_line(self.spec["report"], {"t": time.time(), "direct": self.device.is_direct, **found})
             if pace.value == SLOW:
-                time.sleep(SLOW_PAUSE_S)
+                time.sleep(self.region.get("slow_pause_s", SLOW_PAUSE_S))
 
 
 def add_line(path: str, line: dict[str, Any]) -> None:

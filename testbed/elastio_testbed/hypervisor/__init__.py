@@ -1,7 +1,7 @@
 """The laboratory's hypervisor: QEMU guests whose throttled disks come and go while they run."""
 
 from elastio_testbed.hypervisor.agent import Completed, GuestAgent
-from elastio_testbed.hypervisor.disk import Disk, Driver
+from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestError, GuestHoldsDisk, GuestTimeout, HypervisorError
 from elastio_testbed.hypervisor.machine import VirtualMachine
 
@@ -14,5 +14,6 @@ __all__ = [
     "GuestHoldsDisk",
     "GuestTimeout",
     "HypervisorError",
+    "Power",
     "VirtualMachine",
 ]

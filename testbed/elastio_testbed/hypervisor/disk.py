@@ -7,7 +7,7 @@ reads and writes together, and a device on a hot-plug port.
 import errno
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Driver = Literal["virtio-blk", "nvme"]
 # What a virtio-blk serial can hold; NVMe's could be longer, but one rule is enough.
@@ -15,13 +15,25 @@ MAX_SERIAL_CHARACTERS = 20
 _DEVICES: dict[Driver, str] = {"virtio-blk": "virtio-blk-pci", "nvme": "nvme"}
 # fsync reaches the host's page cache and no further. That outlives QEMU, which is all a power cut here is.
 CACHE = {"direct": False, "no-flush": True}
+FLUSHED = {"direct": False, "no-flush": False}
+
+
+class Power(Protocol):
+    """Serves disks in the place of their files, and may lose what the guest did not flush."""
+
+    def plug(self, path: Path) -> Path:
+        """The socket, speaking NBD, that serves the raw file from now on. Raises HypervisorError."""
+
+    def unplug(self, path: Path) -> None:
+        """Serve it no more; nothing happens when it was not served."""
 
 
 @dataclass(frozen=True)
 class Disk:
     """A disk as the cloud describes it: a raw file, and caps that count reads and writes together.
 
-    `bytes_per_second` and `iops` are None where there is no cap. `serial` is how the guest finds it.
+    `bytes_per_second` and `iops` are None where there is no cap. `serial` is how the guest finds it. `socket` serves
+    the file, where it is not opened itself.
     """
 
     serial: str
@@ -29,6 +41,7 @@ class Disk:
     bytes_per_second: int | None
     iops: int | None = None
     driver: Driver = "virtio-blk"
+    socket: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.serial.isalnum() or len(self.serial) > MAX_SERIAL_CHARACTERS:
@@ -59,15 +72,19 @@ class Disk:
         return {"qom-type": "throttle-group", "id": self.group_id, "limits": self.limits()}
 
     def block_node(self) -> dict[str, Any]:
-        file = {"driver": "file", "filename": str(self.path), "discard": "unmap", "cache": CACHE}
         return {
             "driver": "throttle",
             "node-name": self.node_name,
             "throttle-group": self.group_id,
             "discard": "unmap",
-            "cache": CACHE,
-            "file": file,
+            "cache": CACHE if self.socket is None else FLUSHED,
+            "file": self._file_node(),
         }
+
+    def _file_node(self) -> dict[str, Any]:
+        if self.socket is None:
+            return {"driver": "file", "filename": str(self.path), "discard": "unmap", "cache": CACHE}
+        return {"driver": "nbd", "server": {"type": "unix", "path": str(self.socket)}, "cache": FLUSHED}
 
     def dead_node(self, size_bytes: int) -> dict[str, Any]:
         """A node as large as the disk, on which every request fails with EIO."""

@@ -15,7 +15,7 @@ from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.channel import ChannelClosed, ChannelTimeout, CommandRefused
 from elastio_testbed.hypervisor.command import AGENT_CHARDEV, PORTS, Hardware
-from elastio_testbed.hypervisor.disk import Disk, Driver
+from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestHoldsDisk, HypervisorError
 from elastio_testbed.hypervisor.process import Qemu, launch
 from elastio_testbed.image import GuestImage
@@ -45,16 +45,19 @@ class VirtualMachine:
         cpus: int = 2,
         accel: str | None = None,
         ports: Mapping[str, Path] | None = None,
+        power: Power | None = None,
     ) -> None:
         """Describe a machine; nothing runs yet.
 
         `disks` are there at boot. What the guest writes to /dev/virtio-ports/NAME is appended to the file that
         `ports` has for NAME. `directory` keeps overlay, console and QEMU's log; without one they are
         temporary and go with `close`. `accel` is QEMU's name, else $ELASTIO_ACCEL, else the best that works.
+        `power` serves all disks, if there is one.
         """
         self._image = image
         self._hardware = Hardware(accelerator(accel), cpus, memory_mib)
         self._ports = dict(ports or {})
+        self._power = power
         self._temporary = directory is None
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
@@ -64,7 +67,7 @@ class VirtualMachine:
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
         for disk in disks:
-            self._plugged[disk.serial] = (disk, self._free_port())
+            self._plugged[disk.serial] = (self._served(disk), self._free_port())
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +105,16 @@ class VirtualMachine:
         """Serials of the disks plugged, in order of plugging; known while the machine is off, too."""
         with self._lock:
             return tuple(self._plugged)
+
+    def files(self) -> dict[str, Path]:
+        """The files behind the disks plugged, by serial."""
+        with self._lock:
+            return {serial: disk.path for serial, (disk, _) in self._plugged.items()}
+
+    def limits(self) -> dict[str, int | None]:
+        """Bytes per second of the disks plugged, by serial; None where there is no cap."""
+        with self._lock:
+            return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
 
     def start(self, timeout_s: float) -> None:
         """Power on and wait until the guest agent answers.
@@ -157,7 +170,6 @@ class VirtualMachine:
         Nothing happens when that serial is plugged with that path. Raises HypervisorError when the serial
         is taken by another path, no port is free, or QEMU refuses; nothing is left behind then.
         """
-        disk = Disk(serial, path, bytes_per_second, iops, driver)
         qemu = self._running()
         with self._lock:
             if serial in self._plugged:
@@ -166,6 +178,8 @@ class VirtualMachine:
                 return
             port = self._free_port()
             with contextlib.ExitStack() as undo:
+                disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
+                undo.callback(self._serve_no_more, disk)
                 qemu.command("object-add", disk.throttle_group())
                 undo.callback(qemu.command, "object-del", {"id": disk.group_id})
                 qemu.command("blockdev-add", disk.block_node())
@@ -189,6 +203,7 @@ class VirtualMachine:
         if self.alive:
             self._remove_device(disk, timeout_s)
             self._remove_backend(disk)
+        self._serve_no_more(disk)
         with self._lock:
             del self._plugged[serial]
 
@@ -264,6 +279,13 @@ class VirtualMachine:
         if self._qemu is None or not self._qemu.alive:
             raise HypervisorError(f"the machine is not running\n{self.console_tail()}")
         return self._qemu
+
+    def _served(self, disk: Disk) -> Disk:
+        return disk if self._power is None else dataclasses.replace(disk, socket=self._power.plug(disk.path))
+
+    def _serve_no_more(self, disk: Disk) -> None:
+        if self._power is not None:
+            self._power.unplug(disk.path)
 
     def _disk(self, serial: str) -> Disk:
         with self._lock:

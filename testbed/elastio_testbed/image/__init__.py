@@ -1,4 +1,4 @@
-"""The guest image of the laboratory: a Debian 12 root with elastio installed, built without booting anything.
+"""The guest image of the laboratory: a Debian root with elastio installed, built without booting anything.
 
 Two layers, each kept in a cache under the digest of what went into it: the Debian root, which changes when
 the package list does, and the image proper, which changes with the checkout. Each also exists with the

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from elastio_testbed.image.bootloader import make_bootloader
 from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
-from elastio_testbed.image.debian import debian_root
+from elastio_testbed.image.debian import Suite, chosen_suite, debian_root
 from elastio_testbed.image.install import install
 from elastio_testbed.image.tools import run
 
@@ -37,17 +37,22 @@ class GuestImage:
     digest: str
 
 
-def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False) -> GuestImage:
+def build_guest_image(
+    checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False, suite: str | None = None
+) -> GuestImage:
     """Return the image of `checkout`, building what the cache lacks; needs root, and the network once.
 
+    `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12.
     `tools`: with the applications of the larger experiments; an image of its own, the everyday one does not grow.
     Raises ImageError when a step fails; the cache then keeps only the finished layers.
     """
     cache = cache or cache_directory()
-    debian = debian_root(cache, tools=tools)
+    debian_suite = chosen_suite(suite)
+    debian = debian_root(cache, debian_suite, tools=tools)
     sources = [checkout / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
-    directory = cached(cache / f"guest-{digest}", lambda unfinished: _build(unfinished, debian, checkout, cache))
+    entry = cache / f"guest-{debian_suite.name}-{digest}"
+    directory = cached(entry, lambda unfinished: _build(unfinished, debian, checkout, cache, debian_suite))
     prune(cache, "guest-*", keep=_KEPT_IMAGES)
     return GuestImage(
         root=directory / "root.ext4",
@@ -58,13 +63,13 @@ def build_guest_image(checkout: Path = _CHECKOUT, cache: Path | None = None, *, 
     )
 
 
-def _build(directory: Path, debian: Path, checkout: Path, cache: Path) -> None:
+def _build(directory: Path, debian: Path, checkout: Path, cache: Path, suite: Suite) -> None:
     with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
         root = Path(unpacked)
         root.chmod(0o755)
         unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
         run(unpack, timeout_s=_TIMEOUT_S)
-        install(root, checkout, cache)
+        install(root, checkout, cache, suite)
         shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")

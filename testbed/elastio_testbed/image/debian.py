@@ -1,12 +1,25 @@
 """Layer 1: the Debian root, as one tar file."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from elastio_testbed.image.cache import cached, digest_of
-from elastio_testbed.image.tools import run
+from elastio_testbed.image.tools import ImageError, run
 
-SUITE = "bookworm"
+
+@dataclass(frozen=True)
+class Suite:
+    """A release of Debian that guests are made of, with the version of its Python."""
+
+    name: str
+    python: str
+
+
+# Kernel 6.1, and kernel 6.12.
+SUITES = {suite.name: suite for suite in (Suite("bookworm", "3.11"), Suite("trixie", "3.13"))}
+DEFAULT_SUITE = "bookworm"
 PACKAGES = (
     "linux-image-cloud-amd64",
     "systemd-sysv",
@@ -16,6 +29,8 @@ PACKAGES = (
     "initramfs-tools",
     "kmod",
     "e2fsprogs",
+    "xfsprogs",
+    "dmsetup",
     "util-linux",
     "iproute2",
     "bcache-tools",
@@ -41,14 +56,23 @@ _ANONYMOUS = 'rm -f "$1"/etc/ssh/ssh_host_* && : > "$1/etc/machine-id"'
 _TIMEOUT_S = 1800
 
 
-def debian_root(cache: Path, *, tools: bool = False) -> Path:
+def chosen_suite(wanted: str | None = None) -> Suite:
+    """The suite of that name, else that of $ELASTIO_SUITE, else Debian 12. Raises ImageError for an unknown name."""
+    name = wanted or os.environ.get("ELASTIO_SUITE") or DEFAULT_SUITE
+    if name not in SUITES:
+        raise ImageError(f"no guest is made of the suite {name!r}; known are {', '.join(SUITES)}")
+    return SUITES[name]
+
+
+def debian_root(cache: Path, suite: Suite, *, tools: bool = False) -> Path:
     """Path of the Debian root's tar file, with or without TOOLS; built with mmdebstrap when the cache has none."""
     packages = (*PACKAGES, *TOOLS) if tools else PACKAGES
-    digest = digest_of([SUITE, str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
-    return cached(cache / f"debian-{digest}", lambda unfinished: _bootstrap(unfinished, packages)) / "root.tar"
+    digest = digest_of([str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
+    entry = cache / f"debian-{suite.name}-{digest}"
+    return cached(entry, lambda unfinished: _bootstrap(unfinished, suite, packages)) / "root.tar"
 
 
-def _bootstrap(directory: Path, packages: Sequence[str]) -> None:
+def _bootstrap(directory: Path, suite: Suite, packages: Sequence[str]) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _EXCLUDED]
     options = ["--variant=minbase", f"--include={','.join(packages)}", *excluded, f"--customize-hook={_ANONYMOUS}"]
-    run(["mmdebstrap", *options, SUITE, str(directory / "root.tar")], timeout_s=_TIMEOUT_S)
+    run(["mmdebstrap", *options, suite.name, str(directory / "root.tar")], timeout_s=_TIMEOUT_S)

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from elastio_testbed.image.debian import Suite
 from elastio_testbed.image.tools import chroot
 from elastio_testbed.image.wheels import dependency_wheels, project_wheel
 
@@ -18,11 +19,11 @@ _TIMEOUT_S = 300
 _SDK_DATA = "/var/cache/elastio/botocore"
 
 
-def install(root: Path, checkout: Path, cache: Path) -> None:
+def install(root: Path, checkout: Path, cache: Path, suite: Suite) -> None:
     """Turn the Debian root at `root` into the guest's: files, venv, units, initramfs."""
     shutil.copytree(_OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
     (root / "boot/efi").mkdir(exist_ok=True)
-    _install_venv(root, checkout, cache)
+    _install_venv(root, checkout, dependency_wheels(checkout, cache, suite))
     _install_systemd(root, checkout / "systemd")
     # Last: the initramfs takes a copy of modprobe.d.
     chroot(root, ["update-initramfs", "-u"], timeout_s=_TIMEOUT_S)
@@ -48,8 +49,7 @@ def destination(source: Path) -> Path | None:
     return next((Path(f"usr/lib/{kind}.d") / source.name for kind in _CONF_KINDS if kind in named), None)
 
 
-def _install_venv(root: Path, checkout: Path, cache: Path) -> None:
-    wheels = dependency_wheels(checkout, cache)
+def _install_venv(root: Path, checkout: Path, wheels: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="wheels-", dir=root / "opt") as staging:
         for wheel in wheels.iterdir():
             shutil.copy(wheel, staging)

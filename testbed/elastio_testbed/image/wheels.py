@@ -5,22 +5,27 @@ import tomllib
 from pathlib import Path
 
 from elastio_testbed.image.cache import cached, digest_of
+from elastio_testbed.image.debian import Suite
 from elastio_testbed.image.tools import run
 
-# Debian 12's interpreter, and the oldest C library its wheels may ask for.
-_GUEST = ("--python-version=3.11", "--implementation=cp", "--platform=manylinux2014_x86_64", "--platform=any")
+# The oldest C library that a guest's wheels may ask for.
+_GUEST = ("--implementation=cp", "--platform=manylinux2014_x86_64", "--platform=any")
 _PINS = Path("requirements/guest.txt")
 _TIMEOUT_S = 600
 
 
-def dependency_wheels(checkout: Path, cache: Path) -> Path:
-    """Directory with a wheel for each run-time dependency: as pinned, or the newest without pins."""
+def dependency_wheels(checkout: Path, cache: Path, suite: Suite) -> Path:
+    """Directory with a wheel for each run-time dependency: as pinned, or the newest without pins.
+
+    The pins are resolved for the oldest Python; a newer one may lack a need for some of them, and has none of its own.
+    """
     pins = checkout / _PINS
     wanted = ["-r", str(pins)] if pins.is_file() else _dependencies(checkout)
-    entry = cache / f"wheels-{digest_of([*_GUEST, *wanted], [pins])}"
+    guest = (f"--python-version={suite.python}", *_GUEST)
+    entry = cache / f"wheels-{suite.name}-{digest_of([*guest, *wanted], [pins])}"
 
     def download(directory: Path) -> None:
-        options = ["--dest", str(directory), "--only-binary=:all:", *_GUEST]
+        options = ["--dest", str(directory), "--only-binary=:all:", *guest]
         _pip("download", *options, *wanted)
 
     return cached(entry, download)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from elastio_testbed.options import suite_option
+
 MIB = 2**20
 
 
@@ -68,8 +70,9 @@ def status() -> None:
 @click.option("--kind", "names", multiple=True, help="Only these; else all. May be given more than once.")
 @click.option("--list", "is_list", is_flag=True, help="Print the kinds and run nothing.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of the records.")
+@suite_option
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every run.")
-def faults(names: tuple[str, ...], is_list: bool, seed: int, json_path: Path | None) -> None:
+def faults(names: tuple[str, ...], is_list: bool, seed: int, suite: str | None, json_path: Path | None) -> None:
     """Take services, credential and quota away from a guest that boosts, and count what was lost and left.
 
     Starts what does not run. Exit code 1 when anything was lost or left, or did not happen as planned.
@@ -84,13 +87,13 @@ def faults(names: tuple[str, ...], is_list: bool, seed: int, json_path: Path | N
             click.echo(f"{kind.name}: at {kind.moment}")
         return
     with _told():
-        document = _carried_out(names or tuple(KINDS), seed, json_path)
+        document = _carried_out(names or tuple(KINDS), seed, suite, json_path)
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
     if not document["sound"]:
         sys.exit(1)
 
 
-def _carried_out(names: tuple[str, ...], seed: int, json_path: Path | None) -> dict[str, object]:
+def _carried_out(names: tuple[str, ...], seed: int, suite: str | None, json_path: Path | None) -> dict[str, object]:
     """The document of these runs. What is done is on the disk before the next run begins."""
     from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
     from elastio_testbed.image import build_guest_image  # noqa: PLC0415
@@ -105,7 +108,7 @@ def _carried_out(names: tuple[str, ...], seed: int, json_path: Path | None) -> d
     lab = open_lab(say)
     lab.up(say)
     stories: list[Story] = []
-    with Runner(lab, build_guest_image(), seed, say) as runner:
+    with Runner(lab, build_guest_image(suite=suite), seed, say) as runner:
         for story in runner.carry_out([KINDS[name] for name in names]):
             stories.append(story)
             if json_path is not None:

@@ -49,6 +49,8 @@ def check(plan: Plan) -> None:
     """Raises LabError, before anything is made, for a plan that this cloud cannot run."""
     if plan.vms != 1 or plan.side_by_side:
         raise LabError("the laboratory's OpenStack runs one guest at a time; --vms and --side-by-side are for EC2")
+    if plan.disturb is not None:
+        raise LabError("libvirt keeps the caps of the laboratory's OpenStack; --disturb is for EC2")
     if plan.needs_tools:
         raise LabError("the laboratory's OpenStack has no room for applications or lvmcache: run demo or cm1")
     scaled = plan.scaled()

@@ -10,7 +10,7 @@ import pytest
 
 from elastio_testbed.faults.consistency import TRANSITIONS, Consistency
 from elastio_testbed.guest import consistency as checker
-from elastio_testbed.guest.consistency import BLOCK, Shared, Worker, block_of, judge
+from elastio_testbed.guest.consistency import BLOCK, Shared, Worker, block_of, judge, restamp
 
 SEED = 3
 
@@ -123,3 +123,10 @@ def test_a_run_that_left_something_out_is_not_complete() -> None:
     assert seen().is_complete
     for gap in ({"boosts": 1}, {"fio_passes": 0}, {"transitions": tuple(sorted(TRANSITIONS))[1:]}):
         assert not seen(**gap).is_complete
+
+
+def test_another_version_of_the_same_blocks_is_what_would_be_made_anew() -> None:
+    for version in (2, 255, 256, 70_000):
+        data = bytearray(b"".join(block_of(index, 1, SEED) for index in range(3)))
+        restamp(data, version)
+        assert data == b"".join(block_of(index, version, SEED) for index in range(3))

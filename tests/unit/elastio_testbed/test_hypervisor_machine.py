@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.hypervisor import Disk, GuestHoldsDisk, GuestTimeout, HypervisorError, VirtualMachine
 from elastio_testbed.image import GuestImage
 
@@ -94,6 +95,25 @@ def test_a_refused_plug_leaves_nothing_behind(vm: VirtualMachine, volume: Path, 
     assert vm.disks() == ()
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     assert vm.disks() == (SERIAL,)
+
+
+def test_a_machine_on_a_power_strip_takes_its_disks_from_there(image: GuestImage, volume: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with PowerStrip() as strip, VirtualMachine(image, disks=[Disk(OTHER, volume, None)], power=strip) as vm:
+        with pytest.raises(GuestTimeout):
+            vm.start(0.3)
+        with pytest.raises(HypervisorError, match="cannot be served"):
+            vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
+        make_volume(missing)
+        vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
+        assert vm.files() == {OTHER: volume, SERIAL: missing}
+        assert vm.limits() == {OTHER: None, SERIAL: 64_000_000}
+        strip.cut({path: tmp_path / f"{path.name}.cut" for path in (volume, missing)}, survival=1, seed=1)
+        vm.kill()
+        vm.unplug(SERIAL, 1)
+        with pytest.raises(KeyError):
+            strip.cut({missing: tmp_path / "again"}, survival=1, seed=1)
+    assert (tmp_path / "volume.cut").stat().st_size == volume.stat().st_size
 
 
 def test_there_are_as_many_disks_as_ports(vm: VirtualMachine, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def test_each_cloud_has_trials_of_its_own() -> None:
         ({"setups": (Setup.LVMCACHE,)}, "run demo or cm1"),
         ({"experiment": "lammps"}, "run demo or cm1"),
         ({"bandwidth": 1.0}, "use --bandwidth 0.5"),
+        ({"disturb": 1}, "--disturb is for EC2"),
     ],
 )
 def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_is_made(

@@ -1,0 +1,101 @@
+"""Cuts in every phase of the agent's cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from elastio.units import GIB
+from elastio_testbed.cuts.cutter import Cutter, Taken, read_back
+from elastio_testbed.cuts.plan import Phase, PlannedCut, of_phase
+from elastio_testbed.cuts.power import PowerStrip
+from elastio_testbed.cuts.reader import ADAPTIVE, Reader
+from elastio_testbed.cuts.story import Story
+from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.lab import Lab
+from elastio_testbed.hypervisor import GuestTimeout
+from elastio_testbed.image import GuestImage
+
+PHASE_S = 300.0
+ATTACHED = Moment("outcome", "AttachCacheSet")
+# Of the cache's size. The kernel lets 0.70 of its buckets be in use, and not every one is full.
+NEAR = 0.55
+# In published GB: some 320 MB here, which a burst or two fill up to the cutoff.
+CACHE_GB = 5.0
+# So much slower is the backing volume while there is something to cut: dirty data stays dirty for minutes.
+SLOWER = 8
+
+Say = Callable[[str], None]
+
+
+class Adaptive:
+    """A guest with its agent on a power strip, cut again and again. Use `prepared`."""
+
+    def __init__(self, lab: Lab, cutter: Cutter, say: Say) -> None:
+        self._lab, self._cutter, self._say = lab, cutter, say
+
+    def cycle(self, cuts: Sequence[PlannedCut], name: str) -> list[Taken]:
+        """One cycle of the agent, from rest to rest, with its cuts. Raises GuestError where a phase does not come."""
+        lab, guest = self._lab, self._lab.guest
+        guest.check(["elastio", "resume"], timeout_s=90)
+        self._cutter.start_writer(name)
+        seen = lab.arm(ATTACHED, kill=False)
+        lab.burst()
+        if not lab.wait_for_moment(seen, PHASE_S):
+            raise GuestTimeout(f"no cache was attached within {PHASE_S:.0f} s; {guest.agent_log()}")
+        taken = self._take(cuts, Phase.ATTACHED, name)
+        guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
+        self._load_until(lambda status: status["phase"] == "boosting" and _dirty(status) > 0)
+        taken += self._take(cuts, Phase.BOOSTING, name)
+        if of_phase(cuts, Phase.CUTOFF):
+            near = round(NEAR * lab.scaled.initial_cache_gib * GIB)
+            self._load_until(lambda status: _dirty(status) > near)
+            taken += self._take(cuts, Phase.CUTOFF, name)
+        lab.stop("burst")
+        if of_phase(cuts, Phase.FLUSHING):
+            guest.wait_for(lambda status: status["phase"] == "flushing", PHASE_S, "phase flushing")
+            taken += self._take(cuts, Phase.FLUSHING, name)
+        guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
+        self._cutter.stop_writer()
+        guest.check(["elastio", "pause"], timeout_s=90)
+        lab.wait_for_rest()
+        return taken
+
+    def _take(self, cuts: Sequence[PlannedCut], phase: Phase, name: str) -> list[Taken]:
+        wanted = of_phase(cuts, phase)
+        for cut in wanted:
+            self._say(str(cut))
+        return [self._cutter.take(cut, name) for cut in wanted]
+
+    def _load_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        """Keep the burst up until the agent's status is as wanted."""
+
+        def is_so() -> bool:
+            if not self._lab.burst_runs():
+                self._lab.burst()
+            return condition(self._lab.guest.status())
+
+        self._lab.wait_until(is_so, PHASE_S, "as much dirty data as is wanted")
+
+
+def _dirty(status: dict[str, Any]) -> int:
+    return int(status["backing"]["dirty_bytes"]) if status["backing"] else 0
+
+
+def stories(
+    image: GuestImage, cycles: Sequence[Sequence[PlannedCut]], seed: int, filesystem: str, folder: Path, say: Say
+) -> Iterator[Story]:
+    """The story of each cut, after each cycle. Raises HypervisorError."""
+    with (
+        PowerStrip() as strip,
+        Reader(image, folder / "reader") as reader,
+        Lab(image, folder / "lab", seed, power=strip, filesystem=filesystem, fixed_cache_gb=CACHE_GB) as lab,
+    ):
+        say("booting")
+        lab.prepare()
+        cutter = Cutter(lab.guest.vm, strip, lab.records, folder / "copies", seed)
+        adaptive = Adaptive(lab, cutter, say)
+        for number, cuts in enumerate(cycles, start=1):
+            for taken in adaptive.cycle(cuts, f"cycle{number}"):
+                yield read_back(reader, taken, ADAPTIVE, seed)

@@ -1,0 +1,84 @@
+"""Cuts the power of a machine's disks right after an acknowledgement, while the machine itself goes on."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio_testbed.cuts import writer
+from elastio_testbed.cuts.plan import PlannedCut
+from elastio_testbed.cuts.power import PowerStrip
+from elastio_testbed.cuts.reader import Assembly, Reader
+from elastio_testbed.cuts.story import Story
+from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
+
+ACK_S, POLL_S = 120.0, 0.002
+# Between two records: long enough for a cut to find the writer idle, and too little load for a boost.
+PAUSE_S = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The copies of one cut, by the serials of the disks that were there, and what had been acknowledged before."""
+
+    planned: PlannedCut
+    name: str
+    acknowledged: int
+    folder: Path
+    images: Mapping[str, Path]
+    taken_bytes: int
+
+
+class Cutter:
+    """`records` is the host's end of the writer's port; copies lie in `folder` until they are read."""
+
+    def __init__(self, vm: VirtualMachine, strip: PowerStrip, records: Path, folder: Path, seed: int) -> None:
+        self._vm, self._strip, self._records, self._folder, self._seed = vm, strip, records, folder, seed
+
+    def start_writer(self, name: str) -> None:
+        """Appends under a new name. Raises GuestTimeout when none is acknowledged."""
+        writer.install(self._vm.agent)
+        writer.start(self._vm.agent, name, self._seed, PAUSE_S)
+        self._next_ack(name)
+
+    def stop_writer(self) -> None:
+        writer.stop(self._vm.agent)
+
+    def take(self, planned: PlannedCut, name: str) -> Taken:
+        """Cut after the next acknowledgement. Raises GuestTimeout when none comes."""
+        folder = self._folder / f"{planned.phase.name.lower()}{planned.number}"
+        folder.mkdir(parents=True)
+        known = self._next_ack(name)
+        files = self._vm.files()
+        images = {serial: folder / f"{serial}.img" for serial in files}
+        targets = {files[serial]: image for serial, image in images.items()}
+        taken_bytes = self._strip.cut(targets, planned.survival, planned.seed)
+        return Taken(planned, name, known, folder, images, taken_bytes)
+
+    def _next_ack(self, name: str) -> int:
+        before, deadline = writer.acknowledged(self._records, name), time.monotonic() + ACK_S
+        while (known := writer.acknowledged(self._records, name)) == before:
+            if time.monotonic() > deadline:
+                raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
+            time.sleep(POLL_S)
+        return known
+
+
+def read_back(reader: Reader, taken: Taken, assembly: Assembly, seed: int) -> Story:
+    """What the copies hold; they go."""
+    spec = {"name": taken.name, "seed": seed, "acknowledged": taken.acknowledged}
+    found = reader.read(taken.images, assembly, spec)
+    shutil.rmtree(taken.folder)
+    failure = str(found.get("failure", ""))
+    return Story(
+        taken.planned,
+        acknowledged=taken.acknowledged,
+        lost=tuple(range(1, taken.acknowledged + 1)) if failure else tuple(found["lost"]),
+        taken_bytes=taken.taken_bytes,
+        disks=len(taken.images),
+        state=str(found.get("state", "")),
+        failure=failure,
+    )

@@ -1,0 +1,64 @@
+"""Records appended once and fsynced once: `appends write SPEC` until it is ended, `appends verify SPEC`.
+
+SPEC as in `records`. Nothing but the one fsync makes a record durable before the host is told, and the writer then
+pauses: whoever cuts the power meanwhile sees what that fsync was worth. A record is in one place only; a second write
+with an fsync of its own would make the first durable as well.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from elastio_testbed.guest.records import MOST_RECORDS, RECORD, Reader, ack_line, content, noise, sync_directory
+
+
+def path(spec: dict[str, Any]) -> str:
+    return os.path.join(spec["directory"], f"{spec['name']}.appends")
+
+
+def write(spec: dict[str, Any]) -> None:
+    os.makedirs(spec["directory"], exist_ok=True)
+    log = os.open(path(spec), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+    os.fsync(log)
+    sync_directory(spec["directory"])
+    port = os.open(spec["port"], os.O_WRONLY)
+    base = noise(spec["seed"])
+    for number in range(1, MOST_RECORDS + 1):
+        append(log, content(spec["name"], spec["seed"], number, base))
+        os.write(port, ack_line(spec["name"], number, time.monotonic()))
+        time.sleep(spec["pause_s"])
+
+
+def append(log: int, record: bytes) -> None:
+    """Durable when it returns, if the device keeps its word."""
+    if os.write(log, record) != RECORD:
+        raise OSError("short write")
+    os.fsync(log)
+
+
+def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
+    """Read every acknowledged record and compare all of it; `lost` are the numbers of those that are not there."""
+    base = noise(spec["seed"])
+    acknowledged = int(spec["acknowledged"])
+    with Reader(path(spec), flags) as log:
+        lost = [
+            number
+            for number in range(1, acknowledged + 1)
+            if log.record(number - 1) != content(spec["name"], spec["seed"], number, base)
+        ]
+    return {"checked": acknowledged, "lost": lost}
+
+
+def main() -> None:
+    with open(sys.argv[2]) as file:
+        spec = json.load(file)
+    if sys.argv[1] == "write":
+        write(spec)
+    else:
+        print(json.dumps(verify(spec)))
+
+
+if __name__ == "__main__":
+    main()

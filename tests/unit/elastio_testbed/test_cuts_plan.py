@@ -1,0 +1,70 @@
+"""Which cuts are made, and what they amount to."""
+
+from dataclasses import replace
+
+import pytest
+
+from elastio_testbed.cuts.plan import PER_VISIT, PHASES, SURVIVALS, Phase, PlannedCut, control, plan
+from elastio_testbed.cuts.story import Story, summary
+
+
+def flat(cycles: tuple[tuple[PlannedCut, ...], ...]) -> list[PlannedCut]:
+    return [cut for cycle in cycles for cut in cycle]
+
+
+def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
+    assert plan(24, 1) == plan(24, 1)
+    assert plan(24, 1) != plan(24, 2)
+
+
+@pytest.mark.parametrize("runs", [1, 4, 11, 12, 25, 60])
+def test_every_phase_has_its_share_and_no_cycle_too_many(runs: int) -> None:
+    cycles = plan(runs, 3)
+    assert sorted(cut.number for cut in flat(cycles)) == list(range(1, runs + 1))
+    shares = [sum(cut.phase is phase for cut in flat(cycles)) for phase in PHASES]
+    assert max(shares) - min(shares) <= 1
+    for cycle in cycles:
+        assert [PHASES.index(cut.phase) for cut in cycle] == sorted(PHASES.index(cut.phase) for cut in cycle)
+        assert all(sum(cut.phase is phase for cut in cycle) <= PER_VISIT for phase in PHASES)
+
+
+def test_each_phase_is_cut_with_every_survival() -> None:
+    found = {(cut.phase, cut.survival) for cut in flat(plan(12, 5))}
+    assert found == {(phase, survival) for phase in PHASES for survival in SURVIVALS}
+
+
+def cut(phase: Phase) -> PlannedCut:
+    return PlannedCut(1, phase, 0.0, 1)
+
+
+KEPT = [Story(cut(phase), acknowledged=10, lost=()) for phase in PHASES]
+LOSING = [Story(each, acknowledged=5, lost=(5,)) for each in control(3, 1)]
+
+
+def test_nothing_lost_where_the_control_loses_is_sound() -> None:
+    found = summary(KEPT, LOSING)
+    assert found["sound"]
+    assert found["phases"]["boosting"] == {"cuts": 1, "losing_cuts": 0, "acknowledged": 10, "lost": 0}
+    assert found["control"] == {"dm-writecache": {"cuts": 3, "losing_cuts": 3, "acknowledged": 15, "lost": 3}}
+
+
+@pytest.mark.parametrize("phase", range(len(PHASES)))
+def test_one_lost_record_is_not_sound(phase: int) -> None:
+    stories = [replace(story, lost=(10,)) if n == phase else story for n, story in enumerate(KEPT)]
+    found = summary(stories, LOSING)
+    assert not found["sound"]
+    assert found["lost"] == 1
+
+
+def test_a_control_that_loses_nothing_shows_nothing() -> None:
+    assert not summary(KEPT, [replace(story, lost=()) for story in LOSING])["sound"]
+    assert not summary(KEPT, [])["sound"]
+
+
+def test_a_control_that_could_not_be_read_shows_nothing() -> None:
+    assert not summary(KEPT, [replace(story, failure="no device") for story in LOSING])["sound"]
+
+
+def test_a_trial_that_missed_a_phase_is_not_sound() -> None:
+    assert not summary(KEPT[:3] * 2, LOSING)["sound"]
+    assert not summary([], LOSING)["sound"]

@@ -1,0 +1,43 @@
+"""Records of one fsync each: what the check takes for lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio_testbed.guest.appends import path, verify
+from elastio_testbed.guest.records import RECORD, content, noise
+
+SEED, COUNT = 7, 5
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> dict[str, Any]:
+    """Five whole records in a file."""
+    spec = {"directory": str(tmp_path), "name": "life", "seed": SEED, "acknowledged": COUNT}
+    base = noise(SEED)
+    Path(path(spec)).write_bytes(b"".join(content("life", SEED, n, base) for n in range(1, COUNT + 1)))
+    return spec
+
+
+def test_whole_records_are_not_lost(spec: dict[str, Any]) -> None:
+    assert verify(spec, flags=0) == {"checked": COUNT, "lost": []}
+
+
+def test_a_record_that_is_cut_off_is_lost(spec: dict[str, Any]) -> None:
+    with Path(path(spec)).open("r+b") as file:
+        file.truncate((COUNT - 1) * RECORD + 1)
+    assert verify(spec, flags=0)["lost"] == [COUNT]
+
+
+def test_a_changed_byte_and_a_record_in_anothers_place_are_lost(spec: dict[str, Any]) -> None:
+    file = Path(path(spec))
+    whole = file.read_bytes()
+    first, rest = whole[:RECORD], whole[RECORD:]
+    file.write_bytes(first + first + rest[RECORD:-1] + b"?")
+    assert verify(spec, flags=0)["lost"] == [2, COUNT]
+
+
+def test_of_a_file_that_is_gone_all_are_lost(spec: dict[str, Any]) -> None:
+    Path(path(spec)).unlink()
+    assert verify(spec, flags=0)["lost"] == [1, 2, 3, 4, 5]

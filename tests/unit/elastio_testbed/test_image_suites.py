@@ -1,0 +1,51 @@
+"""Which Debian a guest is made of."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from elastio_testbed.cli import main
+from elastio_testbed.image.debian import chosen_suite
+from elastio_testbed.image.tools import ImageError
+
+
+def test_the_option_outweighs_the_environment_which_outweighs_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ELASTIO_SUITE", raising=False)
+    assert chosen_suite().name == "bookworm"
+    monkeypatch.setenv("ELASTIO_SUITE", "trixie")
+    assert chosen_suite().name == "trixie"
+    assert chosen_suite("bookworm").name == "bookworm"
+
+
+def test_the_python_of_the_wheels_is_that_of_the_suite() -> None:
+    assert {name: chosen_suite(name).python for name in ("bookworm", "trixie")} == {
+        "bookworm": "3.11",
+        "trixie": "3.13",
+    }
+
+
+def test_an_unknown_suite_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELASTIO_SUITE", "sarge")
+    with pytest.raises(ImageError):
+        chosen_suite()
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {}
+    for name, command in group.commands.items():
+        nested = (*path, name)
+        found |= commands(command, nested) if isinstance(command, click.Group) else {" ".join(nested): command}
+    return found
+
+
+def test_every_command_that_boots_guests_takes_the_suite() -> None:
+    without = {"tables", "render", "cloud openstack up", "cloud openstack down", "cloud openstack status"}
+    taking = {
+        name for name, command in commands(main).items() if any("--suite" in option.opts for option in command.params)
+    }
+    assert taking == set(commands(main)) - without
+
+
+def test_a_suite_that_no_guest_is_made_of_is_refused_before_anything_runs() -> None:
+    done = CliRunner().invoke(main, ["faults", "--list", "--suite", "sarge"])
+    assert done.exit_code == 2
