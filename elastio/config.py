@@ -93,7 +93,7 @@ class PolicySection:
         0.0,
     )
     reconcile_s: float = _key(
-        Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 600.0
+        Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 3600.0
     )
 
 

@@ -17,7 +17,6 @@ from elastio.actions import (
     DetachCacheSet,
     Identify,
     InstallCache,
-    Lane,
     LimitWrites,
     ListVolumes,
     LookForNotice,
@@ -29,7 +28,6 @@ from elastio.actions import (
     TuneBacking,
     Verdict,
     is_read,
-    lane_of,
 )
 from elastio.model import (
     BackingView,
@@ -45,30 +43,14 @@ from elastio.model import (
     VolumeState,
 )
 from elastio.observation import Observation
+from elastio.pacing import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_pace
 from elastio.policy import Policy, watch_load
 from elastio.state import AgentState, Cycle, LoadWatch, Pace, Phase, Trigger, verb
 from elastio.units import MB
 
-# A call that changes something is repeated only after this long: what was asked for may take a while to show.
-SETTLE_S = 5.0
-RETRY_FIRST_S = 1.0
-RETRY_MOST_S = 60.0
-LOOK_FIRST_S = 0.2
-LOOK_GROWTH = 1.3
-LOOK_MOST_S = 3.0
-# Of a volume that is being made: between two looks at least, of what it is late by, and how much earlier the first is.
-CLOSE_LOOK_S = 0.15
-LATE_SHARE = 0.1
-SOON_S = 0.2
-SLOWER, EARLIER = 1.25, 0.75
-# What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
-PATIENT_LOOKS = 40
-PATIENT_ASKS = 4
-LOOK_LATER_S = 30.0
-# Delays grow no more after so many tries; a power of some thousand tries would be no float.
-MANY_TRIES = 16
 # A volume that was never shown and still is not after this long does not exist.
 VISIBLE_WITHIN_S = 60.0
+LEAVING_S = 60.0
 # The clocks of a cloud and of a machine that keeps its time differ by less.
 CLOCKS_AGREE_S = 5.0
 
@@ -139,48 +121,32 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
     if isinstance(outcome.action, LookForNotice):
         return _fold_notice(state, outcome, obs, policy)
     if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
-        return replace(state, tune_pace=_next_pace(state.tune_pace, outcome, obs))
+        return replace(state, tune_pace=next_pace(state.tune_pace, outcome, obs))
     if outcome.action == LimitWrites(None):
-        return replace(state, limit_pace=_next_pace(state.limit_pace, outcome, obs))
+        return replace(state, limit_pace=next_pace(state.limit_pace, outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
 
 
 def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
     asked = cycle.paced(outcome.action)
-    cycle = cycle.with_pace(outcome.action, _next_pace(asked, outcome, obs))
+    cycle = cycle.with_pace(outcome.action, next_pace(asked, outcome, obs))
     counts = not is_read(outcome.action) and not isinstance(outcome.action, MarkVolume)
     if counts and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
         cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
     if outcome.verdict is Verdict.DONE:
-        cycle = _awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
+        cycle = awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.verdict is Verdict.REFUSED:
         cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, doubt_at=obs.now)
-    return replace(state, cycle=cycle, create_s=_create_s(state, cycle))
-
-
-def _create_s(state: AgentState, cycle: Cycle) -> float | None:
-    """When a look at a volume that is being made is worth its call: just before the quickest of the last ones is ready.
-
-    What is seen is when it was looked at. One that was ready at the first look may have been so for long: the next one
-    is looked at earlier. And clouds become slower, too.
-    """
-    created, available = cycle.marks.created, cycle.marks.available
-    is_news = state.cycle is not None and state.cycle.marks.available is None
-    if created is None or available is None or not is_news:
-        return state.create_s
-    if cycle.unready_at is None:
-        return EARLIER * (available - created)
-    took_s = (cycle.unready_at + available) / 2 - created
-    return took_s if state.create_s is None else min(took_s, SLOWER * state.create_s)
+    return replace(state, cycle=cycle, create_s=create_s(state, cycle))
 
 
 def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
     """Without an answer the last one holds: a notice does not end because a metadata service is slow."""
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
-        pace = _next_pace(state.notice_pace, outcome, obs)
+        pace = next_pace(state.notice_pace, outcome, obs)
         return replace(
             state, notice_pace=replace(pace, again_at=max(pace.again_at, obs.now + (policy.notice_poll_s or 0)))
         )
@@ -192,53 +158,6 @@ def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> Age
     if isinstance(outcome.value, Identity):
         return replace(state, identity=outcome.value)
     return replace(state, identity_pace=Pace(state.identity_pace.tries + 1, obs.now + RETRY_MOST_S, outcome.error))
-
-
-def _next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
-    tries = pace.tries
-    if is_read(outcome.action):
-        # Successes and failures are counted apart: the first failure after many good looks is a first one.
-        tries = tries if bool(pace.error) == bool(outcome.error) else 0
-        delay = _look_delay_s(tries) if outcome.verdict is Verdict.DONE else _retry_delay_s(tries)
-        return Pace(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
-    if outcome.verdict is Verdict.DONE:
-        return _settling(tries if not pace.error else 0, outcome, obs)
-    return Pace(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
-
-
-def _awaiting(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
-    """When to look at a volume that is being made: first when the quickest of the last ones was ready.
-
-    From then on each wait is a share of what it is late by: what is lost between two looks is that share at most.
-    """
-    created, look = cycle.marks.created, cycle.paced("DescribeVolume")
-    if created is None or look.error or cycle.volume_state is not VolumeState.CREATING:
-        return cycle
-    due = created + max(0.0, (least_s or 0.0) - SOON_S)
-    wait_s = min(max(CLOSE_LOOK_S, LATE_SHARE * (obs.now - due)), LOOK_MOST_S)
-    again_at = due if obs.now < due else obs.now + wait_s * (0.75 + 0.5 * obs.jitter)
-    patient = look.tries >= PATIENT_LOOKS
-    return cycle if patient else cycle.with_pace("DescribeVolume", replace(look, again_at=again_at))
-
-
-def _look_delay_s(tries: int) -> float:
-    if tries >= PATIENT_LOOKS:
-        return LOOK_LATER_S
-    return min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
-
-
-def _retry_delay_s(tries: int) -> float:
-    return min(RETRY_FIRST_S * 2.0 ** min(tries, MANY_TRIES), RETRY_MOST_S)
-
-
-def _settling(tries: int, outcome: Outcome, obs: Observation) -> Pace:
-    """Writes to /sys are done when they return; a cloud call and bcache's detach are only accepted.
-
-    What was accepted and does not show is asked for again, ever more seldom.
-    """
-    if lane_of(outcome.action) is not Lane.CLOUD and not isinstance(outcome.action, DetachCacheSet):
-        return Pace(0, obs.now)
-    return Pace(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
@@ -298,13 +217,15 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
 
 
 def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
-    pace = _next_pace(state.list_pace, outcome, obs)
+    pace = next_pace(state.list_pace, outcome, obs)
     if outcome.verdict is not Verdict.DONE or not isinstance(outcome.value, tuple):
         return replace(state, list_pace=pace)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
-    # Machines that were started together shall not ask together for ever.
-    again_at = obs.now + policy.reconcile_s * (0.75 + 0.5 * obs.jitter)
+    # Machines that were started together shall not ask together for ever. What leaves is seen to be gone.
+    leaves = any(v.state is VolumeState.DELETING for v in volumes)
+    every_s = min(policy.reconcile_s, LEAVING_S) if leaves else policy.reconcile_s
+    again_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
     state = replace(state, owned=volumes, others=others, list_pace=pace, listed_at=obs.now, list_again_at=again_at)
     cycle = state.cycle
     if cycle is None:

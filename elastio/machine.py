@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from elastio import events, facts, holds, invariants, lessons, salvage, thrift
+from elastio import events, facts, holds, invariants, lessons, pacing, salvage, thrift
 from elastio.events import Event, Seen
 from elastio.model import CacheState, Forecast, Request, RequestKind, VolumeSpec, VolumeState
 from elastio.observation import Answer, Decision, Observation
@@ -174,7 +174,7 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
         cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
-        list_pace=Pace(0, obs.now + facts.SETTLE_S),
+        list_pace=Pace(0, obs.now + pacing.SETTLE_S),
     )
 
 

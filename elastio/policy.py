@@ -69,7 +69,7 @@ class Policy:
     headroom: float = 1.05
     attach_deadline_s: float = 180.0
     start_spread_s: float = 0.0
-    reconcile_s: float = 600.0
+    reconcile_s: float = 3600.0
     lead_s: float = 60.0
     least_confidence: float = 0.8
     on_stop: Parting = Parting()
