@@ -102,13 +102,17 @@ class SpendPart:
 
 @dataclass(frozen=True, slots=True)
 class VolumePart:
-    """`mark` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it."""
+    """`mark` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it.
+
+    `backing_uuid` is set where it was bought for another backing device than this agent's.
+    """
 
     id: str
     state: str
     size_bytes: int
     mark: str = "unknown"
     kept: bool = False
+    backing_uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class Status:
             spend=_spend(obs.spend, policy),
             backing=_backing(backing),
             cycle=_cycle(state, state.cycle, obs, backing),
-            owned=None if state.owned is None else tuple(_volume(v, state) for v in state.owned),
+            owned=None if state.owned is None else tuple(_volume(v, state) for v in (*state.owned, *state.others)),
             listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
             hold=_hold(state, obs, host),
             missing=_missing(state, host),
@@ -334,5 +338,7 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
 
 def _volume(volume: Volume, state: AgentState) -> VolumePart:
     of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
-    kept = not of_cycle and is_kept(volume, state)
-    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.mark.value, kept)
+    is_other = volume in state.others
+    kept = not of_cycle and (is_other or is_kept(volume, state))
+    backing_uuid = volume.backing_uuid if is_other else ""
+    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.mark.value, kept, backing_uuid)

@@ -68,6 +68,8 @@ def verdict(volume: VolumePart, seen: Status) -> str:
 
 
 def _why_kept(volume: VolumePart) -> str:
+    if volume.backing_uuid:
+        return f"it was bought for backing device {volume.backing_uuid}, which this agent does not drive"
     if volume.mark != VolumeMark.CLEAN:
         return f"it is marked {volume.mark} and no cycle knows it; it may hold the only copy of data"
     return f"an operator gave it up by name (it is marked {volume.mark}): only you delete it"

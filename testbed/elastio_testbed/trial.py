@@ -91,9 +91,14 @@ class Evidence:
 
 
 def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
-    """A cloud whose GiB and MiB/s are worth what the scale says, and as quick as the scale says."""
+    """A cloud whose GiB and MiB/s are worth what the scale says, and as quick as the scale says.
+
+    It lets nobody detach or delete what is marked dirty, as the shipped policy has it.
+    """
     scale = Scale(gib_bytes=scaled.unit_bytes, mib_s_bytes=-(-scaled.cache_bytes_s // API_MIB_S))
-    return Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
+    endpoint = Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
+    endpoint.guards_dirty = True
+    return endpoint
 
 
 def patience_s(scaled: Scaled) -> float:

@@ -226,6 +226,15 @@ def test_gc_does_not_say_of_a_volume_that_was_given_up_what_is_true_of_a_dirty_o
     assert "only copy" not in said
 
 
+def test_gc_names_what_was_bought_for_another_backing_device(agent: FakeAgent, elastio: Shell) -> None:
+    """Its agent is gone or has another configuration: nobody else would say that it is paid for."""
+    other = replace(a_volume("vol-8"), backing_uuid="another-uuid")
+    agent.statuses = [published(standing(Phase.IDLE, owned=(), others=(other,), listed_at=7990.0))]
+    said = elastio("gc", "--dry-run").output
+    assert "vol-8" in said
+    assert "another-uuid" in said
+
+
 def test_gc_waits_until_forgotten_volumes_are_released(agent: FakeAgent, elastio: Shell) -> None:
     forgotten = published(standing(Phase.IDLE, owned=(a_volume("vol-8"),), listed_at=7990.0))
     agent.statuses, agent.replies = [OPEN, OPEN, forgotten, SAFE], {"gc": accepted("listed anew")}
