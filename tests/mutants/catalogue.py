@@ -45,12 +45,19 @@ OUTLIVED_ANYWAY = Patch(
     "return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back",
     "return backing.waits_for_cache or (waits_for_it and is_disputed and is_back)",
 )
+OVERWRITTEN = "/an older copy is put on the backing disk"
+DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
+POWER_CUT = "/power cut/nothing"
+DISK_FULL = "/lives/the journal's disk stays full"
+FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_volume_is_left_alone"
+ONE_MACHINE = "there is one machine in the simulator"
+OTHER_CLOUD = "the simulator has a cloud of its own"
 NEW_TOKEN = Patch(STEPS, "CreateVolume(cycle.token, cycle", "CreateVolume(f'{cycle.token}{obs.now}', cycle")
 ANY_TOKEN = Patch(INVARIANTS, "if cycle is None or action.token != cycle.token:", "if cycle is None:")
 
 
-def one(name: str, breaks: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(name, breaks, (Patch(file, old, new),))
+def one(name: str, breaks: str, file: str, old: str, new: str, first: str = "") -> Mutant:
+    return Mutant(name, breaks, (Patch(file, old, new),), first=first)
 
 
 def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant:
@@ -60,7 +67,7 @@ def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant
 DRAINING = (
     Mutant("bypass early", "requests are held back for a moment only", (EARLY,)),
     Mutant("bypass early everywhere", "no write bypasses dirty data", (EARLY, ANY_TIME, HOST_BYPASSES)),
-    Mutant("dirty index bypassed", "the kernel must know of the dirt", (ASLEEP,)),
+    Mutant("dirty index bypassed", "the kernel must know of the dirt", (ASLEEP,), first=POWER_CUT),
     Mutant(
         "dirty index bypassed everywhere",
         "the same: whatever `state` calls clean is bypassed at once",
@@ -71,6 +78,7 @@ DRAINING = (
             ANY_TIME,
             HOST_ASLEEP,
         ),
+        first=POWER_CUT,
     ),
     Mutant("drained while absorbing", "a cache is drained in mode none only", (CLEAN_IS_DRAINED,)),
     by_test(
@@ -130,9 +138,14 @@ LETTING_GO = (
         "self._kernel.unregister(serial)",
     ),
     Mutant("any disk, any leave", "a cycle belongs to one disk, and is let go by its agent", (ANY_DISK, ANY_LEAVE)),
-    Mutant("any leave is believed", "no cache is believed after the agent's own detach only", (ANY_LEAVE,)),
+    Mutant(
+        "any leave is believed",
+        "no cache is believed after the agent's own detach only",
+        (ANY_LEAVE,),
+        first=OVERWRITTEN,
+    ),
     Mutant("any disk is believed", "a cycle belongs to one disk", (ANY_DISK,)),
-    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,)),
+    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,), first=DIES_AT_BOOT),
     one(
         "danger is overlooked",
         "a missing or foreign cache is for people",
@@ -164,6 +177,22 @@ LETTING_GO = (
                 'return ""',
             ),
         ),
+        first=DIES_UNSEEN,
+    ),
+    one(
+        "unseen is never in front",
+        "what was being attached may have taken writes before anybody saw it",
+        RECOVERY,
+        "if cycle.is_disputed or not cycle.may_have_served:",
+        "if cycle.is_disputed or cycle.marks.boosted is None:",
+        first=DIES_AT_BOOT,
+    ),
+    one(
+        "a detach is not written down",
+        "the agent's own detach is believed, and known after a crash",
+        FACTS,
+        "return replace(state, cycle=cycle.marked(detaching=now))",
+        "return state",
     ),
 )
 BUYING = (
@@ -188,9 +217,59 @@ BUYING = (
     one(
         "the bill goes on",
         "a bill ends with its volume",
-        FACTS,
-        "return cycle.bill_closed(obs.now).marked(deleted=obs.now)",
-        "return cycle.marked(deleted=obs.now)",
+        STATE,
+        "return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))",
+        "return self",
+    ),
+    one(
+        "born without a mark",
+        "what has never been a cache may go",
+        "elastio/sim/cloud.py",
+        "mark: VolumeMark = VolumeMark.CLEAN",
+        "mark: VolumeMark = VolumeMark.UNKNOWN",
+    ),
+    by_test(
+        "only dirty is kept",
+        "what is not clean is kept",
+        Patch(EVENTS, "return volume.mark is not VolumeMark.CLEAN or", "return volume.mark is VolumeMark.DIRTY or"),
+        "tests/unit/elastio/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
+        "no volume of the simulated cloud has another mark than clean or dirty",
+    ),
+    by_test(
+        "the janitor takes what is not clean",
+        "nobody deletes what may hold data",
+        Patch("elastio/janitor.py", "if volume.mark is not VolumeMark.CLEAN:", "if volume.mark is VolumeMark.DIRTY:"),
+        "tests/unit/elastio/test_janitor.py",
+        "there is no janitor in the simulator",
+    ),
+    by_test(
+        "owner not compared (simulator)",
+        "a volume of another machine is left alone",
+        Patch(
+            CLOUD,
+            "if volume.owner != self.account.instance_id:\n            raise Not",
+            "if False:\n            raise Not",
+        ),
+        f"{FOREIGN_LEFT_ALONE}[sim_cloud-delete]",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "owner not compared (AWS)",
+        "the same",
+        Patch("providers/elastio_aws/provider.py", ".get(volumes.OWNER_TAG) == arn:", ".get(volumes.OWNER_TAG) != 0:"),
+        f"{FOREIGN_LEFT_ALONE}[ec2_cloud-delete]",
+        OTHER_CLOUD,
+    ),
+    by_test(
+        "owner not compared (OpenStack)",
+        "the same",
+        Patch(
+            "providers/elastio_openstack/provider.py",
+            "labels.get(volumes.OWNER_KEY) == self.who().server_id",
+            "labels.get(volumes.OWNER_KEY) != 0",
+        ),
+        f"{FOREIGN_LEFT_ALONE}[openstack_cloud-delete]",
+        OTHER_CLOUD,
     ),
 )
 WRITING_DOWN = (
@@ -216,11 +295,49 @@ WRITING_DOWN = (
         "if False:",
     ),
     one(
+        "giving back is written down first",
+        "applications are let go with a full disk, too",
+        LOOP,
+        "self._is_intended(action, obs) or gives_back(action)):",
+        "self._is_intended(action, obs)):",
+        first=DISK_FULL,
+    ),
+    by_test(
+        "machine not compared",
+        "a journal of another machine is not believed",
+        Patch(JOURNAL, "if not _is_same(written.machine, owner.machine):", "if False:"),
+        "tests/unit/elastio/test_journal.py::test_a_journal_of_another_machine_is_not_believed",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "backing UUID not compared",
+        "a cycle of another backing device is not ended",
+        Patch(JOURNAL, "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
+        "tests/unit/elastio/test_salvage_simulated.py"
+        "::test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first",
+        "no schedule edits the configuration",
+    ),
+    by_test(
+        "journal without fdatasync",
+        "a record is on the disk before it counts",
+        Patch(JOURNAL, "            if durable:\n                os.fdatasync(self._file)\n", ""),
+        "tests/unit/elastio/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
+        "the simulator keeps its journal in memory",
+    ),
+    by_test(
+        "marker not written",
+        "a cache that is out is told before anything is mounted",
+        Patch("elastio/marker.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
+        "tests/unit/elastio/test_marker.py::test_no_cache_is_attached_without_it",
+        "the simulator mounts nothing",
+    ),
+    one(
         "limits stay",
         "applications are let go",
         STEPS,
         'obs, "applications to be let go") if free else Plan()',
         'obs, "applications to be let go") if False else Plan()',
+        first=DISK_FULL,
     ),
 )
 MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN)

@@ -33,7 +33,9 @@ def test_a_broken_rule_is_noticed_without_any_unit_test(name: str) -> None:
 
 def test_every_patch_fits_the_sources_as_they_are() -> None:
     assert check(MUTANTS) == []
-    assert len(MUTANTS) >= 34
+    assert len(MUTANTS) >= 48
+    assert sum(not mutant.test for mutant in MUTANTS) >= 36
+    assert all(bool(mutant.test) is bool(mutant.why) for mutant in MUTANTS)
 
 
 def test_a_patch_that_does_not_fit_proves_nothing(tmp_path: Path) -> None:
