@@ -23,14 +23,14 @@ from .catalogue import MUTANTS
 from .mutant import Mutant, check, copy_tree
 
 PAIRS = 250
-HUNT_S = 600.0
+HUNT_S = 1200.0
 TEST_S = 300.0
 CONTROL = Mutant("(none)", "nothing: the tree as it is", ())
 
 
 @dataclass(frozen=True)
 class Catch:
-    """`by` is "storm", "crash" or "test"; empty: it got away."""
+    """`by` is "storm", "crash" or "test"; empty: it got away. `is_void`: the hunt itself failed, and proves nothing."""
 
     mutant: Mutant
     by: str
@@ -38,10 +38,11 @@ class Catch:
     what: str = ""
     text: str = ""
     seconds: float = 0.0
+    is_void: bool = False
 
     @property
     def is_as_it_should_be(self) -> bool:
-        return bool(self.by) is not (self.mutant is CONTROL)
+        return not self.is_void and bool(self.by) is not (self.mutant is CONTROL)
 
 
 def run(mutant: Mutant, pairs: int = PAIRS) -> Catch:
@@ -56,7 +57,7 @@ def run(mutant: Mutant, pairs: int = PAIRS) -> Catch:
             return _by_test(mutant, root, began)
         told = _python(root, ["-m", "tests.mutants.hunt", str(pairs), *first_of(mutant)], HUNT_S)
         if told.returncode:
-            return Catch(mutant, "", text=f"the hunt itself failed: {told.stderr[-300:]}")
+            return Catch(mutant, "", text=f"the hunt itself failed: {told.stderr[-300:]}", is_void=True)
         found = json.loads(told.stdout.splitlines()[-1])
     seconds = time.monotonic() - began
     return Catch(mutant, found["by"], found["after"], found["what"], found["property"], seconds)
@@ -103,7 +104,7 @@ def control_of_tests(mutants: Sequence[Mutant]) -> str:
 
 def row(catch: Catch) -> str:
     """One line of the table."""
-    by = catch.by or ("nobody, as it should be" if catch.mutant is CONTROL else "NOBODY")
+    by = catch.by or ("nobody, as it should be" if catch.is_as_it_should_be else "NOBODY")
     after = str(catch.after) if catch.by in ("storm", "crash") else ""
     return f"{catch.mutant.name:<36} {by:<7} {after:>5} {catch.seconds:>6.0f} s  {catch.text}"
 

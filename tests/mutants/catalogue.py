@@ -6,6 +6,7 @@ was thrown away; the mutants "everywhere" break all of them.
 
 from __future__ import annotations
 
+from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 
 STEPS, EVENTS, INVARIANTS, STATE = "elastio/steps.py", "elastio/events.py", "elastio/invariants.py", "elastio/state.py"
@@ -49,19 +50,12 @@ OVERWRITTEN = "/an older copy is put on the backing disk"
 DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
 POWER_CUT = "/power cut/nothing"
 DISK_FULL = "/lives/the journal's disk stays full"
-FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_volume_is_left_alone"
-ONE_MACHINE = "there is one machine in the simulator"
-OTHER_CLOUD = "the simulator has a cloud of its own"
 NEW_TOKEN = Patch(STEPS, "CreateVolume(cycle.token, cycle", "CreateVolume(f'{cycle.token}{obs.now}', cycle")
 ANY_TOKEN = Patch(INVARIANTS, "if cycle is None or action.token != cycle.token:", "if cycle is None:")
 
 
 def one(name: str, breaks: str, file: str, old: str, new: str, first: str = "") -> Mutant:
     return Mutant(name, breaks, (Patch(file, old, new),), first=first)
-
-
-def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant:
-    return Mutant(name, breaks, (patch,), test, why)
 
 
 DRAINING = (
@@ -228,51 +222,22 @@ BUYING = (
         "mark: VolumeMark = VolumeMark.CLEAN",
         "mark: VolumeMark = VolumeMark.UNKNOWN",
     ),
-    by_test(
-        "only dirty is kept",
-        "what is not clean is kept",
-        Patch(EVENTS, "return volume.mark is not VolumeMark.CLEAN or", "return volume.mark is VolumeMark.DIRTY or"),
-        "tests/unit/elastio/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
-        "no volume of the simulated cloud has another mark than clean or dirty",
-    ),
-    by_test(
-        "the janitor takes what is not clean",
-        "nobody deletes what may hold data",
-        Patch("elastio/janitor.py", "if volume.mark is not VolumeMark.CLEAN:", "if volume.mark is VolumeMark.DIRTY:"),
-        "tests/unit/elastio/test_janitor.py",
-        "there is no janitor in the simulator",
-    ),
-    by_test(
-        "owner not compared (simulator)",
-        "a volume of another machine is left alone",
-        Patch(
-            CLOUD,
-            "if volume.owner != self.account.instance_id:\n            raise Not",
-            "if False:\n            raise Not",
-        ),
-        f"{FOREIGN_LEFT_ALONE}[sim_cloud-delete]",
-        ONE_MACHINE,
-    ),
-    by_test(
-        "owner not compared (AWS)",
-        "the same",
-        Patch("providers/elastio_aws/provider.py", ".get(volumes.OWNER_TAG) == arn:", ".get(volumes.OWNER_TAG) != 0:"),
-        f"{FOREIGN_LEFT_ALONE}[ec2_cloud-delete]",
-        OTHER_CLOUD,
-    ),
-    by_test(
-        "owner not compared (OpenStack)",
-        "the same",
-        Patch(
-            "providers/elastio_openstack/provider.py",
-            "labels.get(volumes.OWNER_KEY) == self.who().server_id",
-            "labels.get(volumes.OWNER_KEY) != 0",
-        ),
-        f"{FOREIGN_LEFT_ALONE}[openstack_cloud-delete]",
-        OTHER_CLOUD,
-    ),
 )
 WRITING_DOWN = (
+    one(
+        "the mark is not sent",
+        "what is dirty is marked so in the cloud",
+        "elastio/executor.py",
+        "provider.mark(action.volume_id, action.mark)",
+        "pass",
+    ),
+    one(
+        "a detach deletes",
+        "a volume leaves before it is deleted",
+        "elastio/executor.py",
+        "provider.detach(action.volume_id)",
+        "provider.delete(action.volume_id)",
+    ),
     one(
         "intents may be lost",
         "an intent is on the disk before its effect",
@@ -302,35 +267,6 @@ WRITING_DOWN = (
         "self._is_intended(action, obs)):",
         first=DISK_FULL,
     ),
-    by_test(
-        "machine not compared",
-        "a journal of another machine is not believed",
-        Patch(JOURNAL, "if not _is_same(written.machine, owner.machine):", "if False:"),
-        "tests/unit/elastio/test_journal.py::test_a_journal_of_another_machine_is_not_believed",
-        ONE_MACHINE,
-    ),
-    by_test(
-        "backing UUID not compared",
-        "a cycle of another backing device is not ended",
-        Patch(JOURNAL, "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
-        "tests/unit/elastio/test_salvage_simulated.py"
-        "::test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first",
-        "no schedule edits the configuration",
-    ),
-    by_test(
-        "journal without fdatasync",
-        "a record is on the disk before it counts",
-        Patch(JOURNAL, "            if durable:\n                os.fdatasync(self._file)\n", ""),
-        "tests/unit/elastio/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
-        "the simulator keeps its journal in memory",
-    ),
-    by_test(
-        "marker not written",
-        "a cache that is out is told before anything is mounted",
-        Patch("elastio/marker.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
-        "tests/unit/elastio/test_marker.py::test_no_cache_is_attached_without_it",
-        "the simulator mounts nothing",
-    ),
     one(
         "limits stay",
         "applications are let go",
@@ -340,4 +276,4 @@ WRITING_DOWN = (
         first=DISK_FULL,
     ),
 )
-MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN)
+MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *BEYOND)

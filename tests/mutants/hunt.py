@@ -20,7 +20,7 @@ from tests.property.campaign import storm_with_ledger
 from tests.property.schedule import Schedule
 
 # So many at most of the cases that come first.
-FIRST = 1200
+FIRST = 400
 # Faults of calls, accidents, happenings.
 WEATHERS = ((3, 1, 2), (0, 2, 5), (5, 2, 5), (2, 2, 0))
 

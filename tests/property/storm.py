@@ -6,7 +6,7 @@ import math
 from random import Random
 
 from elastio.ledger import Ledger
-from elastio.model import Forecast, RequestKind, VolumeState
+from elastio.model import Forecast, RequestKind, VolumeMark, VolumeState
 from elastio.policy import Policy
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
@@ -111,6 +111,7 @@ class Storm:
         assert not harm, f"{harm}: {self._where()}"
         assert not self.sim.state.stopped, f"a decision broke a rule: {self._where()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
+        assert not self.is_unmarked(), f"dirty data on a volume that is not marked so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
@@ -118,6 +119,13 @@ class Storm:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"
             assert not self.world.kernel.would_wait(), f"released before its superblock was durable: {self._where()}"
         self._check_transition()
+
+    def is_unmarked(self) -> bool:
+        """Whoever finds the volume without its machine would delete it."""
+        disk = self.world.kernel.cache_disk()
+        if disk is None or not self.world.kernel.bcache.dirty_bytes:
+            return False
+        return not any(v.serial == disk.serial and v.mark is VolumeMark.DIRTY for v in self.world.provider.existing())
 
     def _where(self) -> str:
         return f"{self.schedule} # at {self.world.clock.elapsed():.1f}: {self.sim.standing()}"
