@@ -17,7 +17,7 @@ from pathlib import Path
 
 from elastio.sim.faults import OP_KINDS, Kind
 
-from .crashes import DOWN_S, STORIES, AgentKilled, Play, Tripwire
+from .crashes import DOWN_S, FAST, STORIES, AgentKilled, Play, Tripwire
 from .faults import SEEN_S, WOES
 
 EVERYTHING = frozenset(OP_KINDS)
@@ -84,7 +84,10 @@ class End:
 def points_of(story: str) -> list[str]:
     """The names of all points of an undisturbed run, which itself must come to rest."""
     tripwire = Tripwire()
-    with tempfile.TemporaryDirectory() as folder, Play(STORIES[story], tripwire, Path(folder) / "ledger") as play:
+    with (
+        tempfile.TemporaryDirectory(dir=FAST) as folder,
+        Play(STORIES[story], tripwire, Path(folder) / "ledger") as play,
+    ):
         play.run(play.kill)
         play.check_at_rest(SEEN_S + _down_s(story))
     return tripwire.passed
@@ -133,7 +136,7 @@ def play(case: Case) -> End:
         if how.end is not None:
             raise AgentKilled(point)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=FAST) as folder:
         scene = Play(STORIES[case.story], Tripwire(case.number, strike), Path(folder) / "ledger")
         with scene:
             try:

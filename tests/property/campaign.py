@@ -20,6 +20,7 @@ from elastio.books import LedgerBooks
 from elastio.ledger import Ledger
 from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
+from tests.crash.crashes import FAST
 
 from .schedule import HAPPENINGS, Happening, Schedule
 from .storm import KERNEL, Storm
@@ -29,7 +30,7 @@ LONGEST_S = 100.0
 
 def storm_with_ledger(schedule: Schedule) -> Storm:
     """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, Ledger(Path(folder) / "ledger") as ledger:
         storm = Storm(schedule, LedgerBooks(ledger, KERNEL.backing_uuid))
         storm.run()
         storm.check_ledger(ledger)
