@@ -323,7 +323,7 @@ def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
 def _forget_outlived(state: AgentState, backing: BackingView) -> AgentState:
     started = state.outlived != "" and backing.state is CacheState.INCONSISTENT
     renewed = backing.cache_set is not None and backing.cache_set != state.outlived
-    if not (started or renewed or backing.state is CacheState.NO_CACHE):
+    if state.outlived == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
         return state
     return replace(state, outlived="", is_stale_accepted=state.is_stale_accepted or started)
 

@@ -76,7 +76,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, why = _boost_if_wanted(state, obs, policy)
         reason = why or reason
     plan = next_step(state, obs, policy)
-    state = replace(state, waiting_for=plan.waiting_for)
+    if plan.waiting_for != state.waiting_for:
+        state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
     decision = Decision(state, actions, reason, _changed_cycles(before, folded, state, obs), answers, plan.wake_at)
     invariants.check(decision, obs, policy)

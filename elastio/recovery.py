@@ -82,12 +82,13 @@ def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: Bac
 
     A cache that the kernel let go of as clean is believed only in the boot in which it was seen so. At a boot the
     superblock says what it said at its last write, which may be older than the last of the data; and while writes went
-    to the cache the last figure said nothing, for the next write made it false.
+    to the cache the last figure said nothing, for the next write made it false. One that was being attached may have
+    served, too, though nobody saw it.
     """
-    if cycle.is_disputed or cycle.marks.boosted is None:
+    if cycle.is_disputed or not cycle.may_have_served:
         return cycle.is_disputed
     if backing.state is CacheState.INCONSISTENT:
-        return not state.is_stale_accepted
+        return cycle.marks.boosted is not None and not state.is_stale_accepted
     if not backing.outlives_cache:
         return not cycle.may_have_left
     last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record

@@ -75,7 +75,8 @@ def which_is_newer(cycle: Cycle | None) -> str:
 def settle(state: AgentState, obs: Observation) -> AgentState:
     """Forget a volume that was given up once it is gone, and the mark on the backing device once that is gone."""
     backing = obs.host.backing if obs.host else None
-    if not state.recovered or state.phase is Phase.FAULTED or backing is None:
+    is_anything_given_up = state.given_up or state.is_stale_accepted
+    if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
         return state
     there = {v.id for v in candidates(state)}
     left = state.given_up if state.owned is None else tuple(v for v in state.given_up if v in there)

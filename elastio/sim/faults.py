@@ -42,6 +42,8 @@ class Kind(StrEnum):
     KILL = "kill"  # the OOM killer takes the agent, which is started again `seconds` later
     DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
     SWAP = "swap"  # bcache is stopped by hand, and for `seconds` an older copy of the backing disk is in its place
+    SWAP_ALIKE = "swap_alike"  # the same, of a disk known to have a cache; the copy shows the serial of that disk
+    SWAP_NAMELESS = "swap_nameless"  # likewise, and the copy shows no serial
     SWAP_BACK = "swap_back"  # the machine is off for that
     DETACH_BY_HAND = "detach_by_hand"  # somebody detaches the cache set in sysfs
     KILL_CHILD = "kill_child"  # the OOM killer takes the children of the lanes: their jobs have no answer
@@ -111,7 +113,9 @@ OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
 # Random faults pass: what never ends proves only that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
 AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
-BY_HAND = (Kind.SWAP, Kind.DETACH_BY_HAND)
+UNTOLD_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
+SWAPS = (Kind.SWAP, *UNTOLD_SWAPS)
+BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
 ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS, *BY_HAND)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
@@ -142,6 +146,10 @@ class FaultPlan:
     def is_armed(self) -> bool:
         """What was armed has not struck yet."""
         return self._armed is not None
+
+    def counted(self) -> Counter[str]:
+        """Calls of each operation so far."""
+        return self._calls.copy()
 
     def take(self, op: str) -> Fault | None:
         """Count one call of `op`; the fault that spoils it, or None."""

@@ -230,7 +230,7 @@ class SimKernel(Link):
             raise DeviceBusyError(f"cache set {disk.superblock} is attached")
         disk.registered = False
 
-    def swap_backing(self) -> None:
+    def swap_backing(self, serial: Serial | None = COPY_SERIAL) -> None:
         """Somebody stops bcache by hand and puts an older copy of the backing disk there, which names no cache.
 
         The cache set stays registered. What only it and the right disk hold together counts until `swap_back`.
@@ -241,7 +241,7 @@ class SimKernel(Link):
         self.bcache.unlink()
         self._attaching, self._unlink_at = None, None
         self.original = BackingDisk.of(self.bcache, self.backing_serial)
-        self._put(self.original.older_copy(COPY_SERIAL))
+        self._put(self.original.older_copy(serial))
         self.registered = True
 
     def swap_back(self) -> None:

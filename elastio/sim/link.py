@@ -62,7 +62,7 @@ class Link:
         self.away: dict[Serial, SimDisk] = {}
         self.always_busy = False
         self.registered = True
-        self.backing_serial = Serial(settings.backing_serial)
+        self.backing_serial: Serial | None = Serial(settings.backing_serial)
         self.original: BackingDisk | None = None
         self.was_detached_by_hand = False
         self._superblock = SuperblockOnDisk(seed)

@@ -16,18 +16,18 @@ from elastio.sim.superblock import Superblock
 class BackingDisk:
     """A backing disk, and what applications were told of it."""
 
-    serial: Serial
+    serial: Serial | None
     content: BackingContent
     acked: dict[int, int]
     unsettled: set[int]
     superblock: Superblock
 
     @classmethod
-    def of(cls, bcache: Bcache, serial: Serial) -> BackingDisk:
+    def of(cls, bcache: Bcache, serial: Serial | None) -> BackingDisk:
         """The one that is there, as its kernel knows it."""
         return cls(serial, bcache.backing, bcache.acked, bcache.unsettled, bcache.superblock)
 
-    def older_copy(self, serial: Serial) -> BackingDisk:
+    def older_copy(self, serial: Serial | None) -> BackingDisk:
         """One that was restored from a snapshot of what had reached the disk: its superblock names no cache."""
         content = BackingContent()
         content.durable = dict(self.content.durable)

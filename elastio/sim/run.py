@@ -16,7 +16,7 @@ from elastio.model import HostView, Request, RequestKind
 from elastio.observation import Answer
 from elastio.policy import Policy
 from elastio.ports import Forecaster, NoForecast
-from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.lane import SimLane
 from elastio.sim.records import MemoryBooks, MemoryJournal
 from elastio.sim.world import SimWorld
@@ -182,9 +182,18 @@ class Simulation:
             self._restart_at = until
         elif accident.kind is Kind.DISK_FULL:
             self._full_until = until
+        elif accident.kind in UNTOLD_SWAPS:
+            self._swap_backing(accident)
         elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
             for lane in self._lanes:
                 lane.lose()
+
+    def _swap_backing(self, accident: Accident) -> None:
+        """By nothing but what was written down an agent tells such a copy from the disk: before that nobody could."""
+        clock = self.world.clock
+        cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
+        if cycle is not None and cycle.marks.boosted is not None:
+            self.world.swap_backing(accident.seconds, accident.kind)
 
     def _is_disk_full(self) -> bool:
         return self.world.clock.elapsed() < self._full_until

@@ -12,7 +12,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots
 from elastio.sim.faults import Accident, FaultPlan, Kind
 from elastio.sim.host import HostTimes, SimCounters, SimHost
-from elastio.sim.kernel import KernelSettings, SimKernel
+from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
 from elastio.sim.lane import Job, Result, SimLane
 from elastio.sim.provider import Chance, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
@@ -156,11 +156,12 @@ class SimWorld:
         if disk is not None:
             self.provider.vanish(VolumeId(disk.serial.replace("vol", "vol-", 1)))
 
-    def swap_backing(self, seconds: float) -> None:
+    def swap_backing(self, seconds: float, kind: Kind = Kind.SWAP) -> None:
         """An older copy of the backing disk, until the machine is switched off to get its own back. Needs a cache."""
         bcache = self.kernel.bcache
         if bcache.cache is not None and not bcache.detaching and self.kernel.original is None:
-            self.kernel.swap_backing()
+            shown = {Kind.SWAP_ALIKE: self.kernel.backing_serial, Kind.SWAP_NAMELESS: None}
+            self.kernel.swap_backing(shown.get(kind, COPY_SERIAL))
             back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
             self.faults.then(Accident(f"{back_at:.3f}", Kind.SWAP_BACK))
 

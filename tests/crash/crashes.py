@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elastio.books import LedgerBooks
 from elastio.ledger import Ledger
-from elastio.model import RequestKind, VolumeSpec, VolumeState
+from elastio.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.policy import Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
@@ -38,6 +38,10 @@ DOWN_S = 20.0
 OVER_S = 40.0
 # Writes are limited for no longer than a flush of a full cache takes, and not at all soon after the end.
 LIMITED_S, LET_GO_S = 300.0, 5.0
+# A load is over when a sample has shown it; who waits for a human so long waits for ever.
+SHOWN_S, FOREVER_S = 2.0, 100.0
+# The ledger is a database on a disk: its transactions would wait for nothing but that.
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 # Bills are looked for up to here, whatever was done to the time of day.
 TOMORROW_S = 86_400.0
 
@@ -158,6 +162,33 @@ def is_held_back(sim: Simulation) -> bool:
     return kernel.bcache.write_limit_mb_s is not None or kernel.holds_writes
 
 
+def has_bared(world: SimWorld) -> bool:
+    """A power cut now would lose something because writes bypass the cache: a clean copy goes with the first of them.
+
+    What somebody else's hand did to the cache is forgiven.
+    """
+    bcache = world.kernel.bcache
+    is_bypassed = bcache.cache is not None and bcache.mode is CacheMode.NONE and not bcache.is_forgiven
+    return is_bypassed and bool(world.lost(power_cut=True))
+
+
+class HumanWatch:
+    """Whether nothing but a human can go on, and has not been able to for a while."""
+
+    def __init__(self, sim: Simulation, is_waiting: Callable[[], bool]) -> None:
+        self._sim, self._is_waiting = sim, is_waiting
+        self._since: float | None = None
+
+    def is_stuck(self) -> bool:
+        """Asked before every step."""
+        now = self._sim.world.clock.elapsed()
+        if self._sim.phase is not Phase.FAULTED or not self._is_waiting():
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return now - self._since > FOREVER_S
+
+
 class LimitWatch:
     """How long writes have been limited while an agent lives."""
 
@@ -206,6 +237,7 @@ class Play:
         self.sim.on_step = self.check
         self.most_volumes = self.deaths = 0
         self.may_fault = False
+        self.human = HumanWatch(self.sim, self.needs_a_human)
 
     def __enter__(self) -> Play:
         return self
@@ -219,6 +251,7 @@ class Play:
         assert not harm, f"{harm}: {self.sim.standing()}"
         assert not self.sim.state.stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
+        assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
@@ -229,7 +262,7 @@ class Play:
             assert not self.world.kernel.would_wait(), f"its superblock was not durable: {self.sim.standing()}"
 
     def run(self, die: Callable[[], None]) -> None:
-        """To the end of the story; `die` is called when the tripwire is hit."""
+        """To the end of the story, or to where only a human goes on; `die` is called when the tripwire is hit."""
         while True:
             try:
                 self._run()
@@ -244,13 +277,18 @@ class Play:
             self.sim.start_agent()  # it died in a step of an act that had stopped it
         while self.acts:
             condition, act = self.acts[0]
-            self.sim.run_until(partial(condition, self.sim), LIMIT_S)
+            self._until(partial(condition, self.sim))
+            if self.human.is_stuck():
+                return
             self.acts.pop(0)
             act(self.sim)
         ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
-        self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at, LIMIT_S)
-        self.sim.run_until(lambda: is_at_rest(self.sim), LIMIT_S)
+        self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at + SHOWN_S, LIMIT_S)
+        self._until(lambda: is_at_rest(self.sim))
         self.sim.run_for(LET_GO_S)
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        self.sim.run_until(lambda: condition() or self.human.is_stuck(), LIMIT_S)
 
     def check_at_rest(self, late_s: float, *, is_clock_known: bool = True) -> None:
         """Nothing is left, nothing is lost, and the bill is known: too late by at most `late_s`, never too small."""
@@ -270,6 +308,8 @@ class Play:
 
     def needs_a_human(self) -> bool:
         """The volume with the only copy broke in the cloud: it is kept, and the agent says so."""
+        if not self.may_fault or self.world.lost():
+            return False
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
         missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
         return missing or is_left_to_a_human(self.sim)
@@ -284,6 +324,18 @@ class Play:
         self.sim.start_agent()
 
     def power_cut(self) -> None:
+        self.sim.power_cut()
+
+    def lose_cache_at_boot(self) -> None:
+        """The cache disk dies before the agent has looked."""
+        self.sim.power_cut()
+        self.world.vanish()
+
+    def lose_cache_unseen(self) -> None:
+        """The device goes on without a clean one for a while, and waits for it after the boot."""
+        self.sim.kill_agent()
+        self.world.vanish()
+        self.world.advance(DOWN_S)
         self.sim.power_cut()
 
     def ledger_agbs(self) -> float:

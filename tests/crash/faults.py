@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.sim.faults import AGENT_KINDS, HOST_OP_KINDS, PROVIDER_KINDS, Accident, Kind
+from elastio.sim.faults import AGENT_KINDS, HOST_OP_KINDS, OP_KINDS, PROVIDER_KINDS, Accident, Kind
 
 from .crashes import Play
 
@@ -13,7 +13,7 @@ SEEN_S = 2.0
 CLOUD_TIMEOUT_S = 60.0
 HOST_TIMEOUT_S = 60.0
 SWAPPED_S = 60.0
-FULL_S = 600.0
+FULL_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,11 @@ class Woe:
     seconds: float = 10.0
     late_s: float = 0.0
     may_fault: bool = False
+    is_over_with_agent: bool = False  # an agent that is killed makes nothing more of it
+
+    def may_strike(self, called: frozenset[str]) -> bool:
+        """Whether it finds something to spoil where these operations are called; an accident needs none."""
+        return not self.ops or any(self.kind in OP_KINDS[op] for op in called.intersection(self.ops))
 
     def strike(self, play: Play) -> None:
         play.may_fault = play.may_fault or self.may_fault
@@ -63,7 +68,13 @@ WOES = {
     "the clock jumps ahead": Woe(Kind.WALL_JUMP, seconds=7200.0, late_s=5.0),
     "the clock jumps back": Woe(Kind.WALL_JUMP, seconds=-7200.0, late_s=5.0),
     "the backing disk is swapped": Woe(Kind.SWAP, seconds=SWAPPED_S, late_s=SWAPPED_S + 15.0, may_fault=True),
+    "an older copy is put on the backing disk": Woe(
+        Kind.SWAP_ALIKE, seconds=SWAPPED_S, late_s=SWAPPED_S + 15.0, may_fault=True
+    ),
+    "the backing disk is swapped for one without a serial": Woe(
+        Kind.SWAP_NAMELESS, seconds=SWAPPED_S, late_s=SWAPPED_S + 15.0, may_fault=True, is_over_with_agent=True
+    ),
     "somebody detaches the cache": Woe(Kind.DETACH_BY_HAND, late_s=15.0, may_fault=True),
-    "the agent stands still": Woe(Kind.STOP, seconds=90.0, late_s=95.0),
-    "a lane's child is killed": Woe(Kind.KILL_CHILD, late_s=5.0),
+    "the agent stands still": Woe(Kind.STOP, seconds=90.0, late_s=95.0, is_over_with_agent=True),
+    "a lane's child is killed": Woe(Kind.KILL_CHILD, late_s=5.0, is_over_with_agent=True),
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import POINTS, Case, all_cases, fewer_points, play, points_of
+from .campaign import POINTS, Case, all_cases, cases, fewer_points, play, points_of, worth_playing
 from .crashes import STORIES, Play, Tripwire
 from .faults import SEEN_S, WOES
 
@@ -51,6 +51,15 @@ def test_comes_to_rest_whatever_fails_and_however_it_ends() -> None:
     struck = assert_all_end_well(chosen)
     assert struck > len(chosen) / 2, "faults that find nothing to spoil prove nothing"
     print(f"{len(chosen)} cases, {struck} of which struck")
+
+
+def test_what_is_left_out_would_find_nothing_to_spoil() -> None:
+    story = list(cases("orphan", len(points_of("orphan"))))
+    ends = [play(case) for case in story if case.woe == "nothing"]
+    played = set(worth_playing(story, {(end.case.story, end.case.number, end.case.how): end.called for end in ends}))
+    left_out = [case for case in story if case not in played]
+    assert {case.how for case in left_out} == {"lives", "killed"}
+    assert not any(play(case).struck for case in left_out[::23])
 
 
 @pytest.mark.parametrize("story", STORIES)

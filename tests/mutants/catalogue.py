@@ -6,6 +6,7 @@ was thrown away; the mutants "everywhere" break all of them.
 
 from __future__ import annotations
 
+from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 
 STEPS, EVENTS, INVARIANTS, STATE = "elastio/steps.py", "elastio/events.py", "elastio/invariants.py", "elastio/state.py"
@@ -45,22 +46,22 @@ OUTLIVED_ANYWAY = Patch(
     "return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back",
     "return backing.waits_for_cache or (waits_for_it and is_disputed and is_back)",
 )
+OVERWRITTEN = "/an older copy is put on the backing disk"
+DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
+POWER_CUT = "/power cut/nothing"
+DISK_FULL = "/lives/the journal's disk stays full"
 NEW_TOKEN = Patch(STEPS, "CreateVolume(cycle.token, cycle", "CreateVolume(f'{cycle.token}{obs.now}', cycle")
 ANY_TOKEN = Patch(INVARIANTS, "if cycle is None or action.token != cycle.token:", "if cycle is None:")
 
 
-def one(name: str, breaks: str, file: str, old: str, new: str) -> Mutant:
-    return Mutant(name, breaks, (Patch(file, old, new),))
-
-
-def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant:
-    return Mutant(name, breaks, (patch,), test, why)
+def one(name: str, breaks: str, file: str, old: str, new: str, first: str = "") -> Mutant:
+    return Mutant(name, breaks, (Patch(file, old, new),), first=first)
 
 
 DRAINING = (
     Mutant("bypass early", "requests are held back for a moment only", (EARLY,)),
     Mutant("bypass early everywhere", "no write bypasses dirty data", (EARLY, ANY_TIME, HOST_BYPASSES)),
-    Mutant("dirty index bypassed", "the kernel must know of the dirt", (ASLEEP,)),
+    Mutant("dirty index bypassed", "the kernel must know of the dirt", (ASLEEP,), first=POWER_CUT),
     Mutant(
         "dirty index bypassed everywhere",
         "the same: whatever `state` calls clean is bypassed at once",
@@ -71,6 +72,7 @@ DRAINING = (
             ANY_TIME,
             HOST_ASLEEP,
         ),
+        first=POWER_CUT,
     ),
     Mutant("drained while absorbing", "a cache is drained in mode none only", (CLEAN_IS_DRAINED,)),
     by_test(
@@ -130,9 +132,14 @@ LETTING_GO = (
         "self._kernel.unregister(serial)",
     ),
     Mutant("any disk, any leave", "a cycle belongs to one disk, and is let go by its agent", (ANY_DISK, ANY_LEAVE)),
-    Mutant("any leave is believed", "no cache is believed after the agent's own detach only", (ANY_LEAVE,)),
+    Mutant(
+        "any leave is believed",
+        "no cache is believed after the agent's own detach only",
+        (ANY_LEAVE,),
+        first=OVERWRITTEN,
+    ),
     Mutant("any disk is believed", "a cycle belongs to one disk", (ANY_DISK,)),
-    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,)),
+    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,), first=DIES_AT_BOOT),
     one(
         "danger is overlooked",
         "a missing or foreign cache is for people",
@@ -164,6 +171,22 @@ LETTING_GO = (
                 'return ""',
             ),
         ),
+        first=DIES_UNSEEN,
+    ),
+    one(
+        "unseen is never in front",
+        "what was being attached may have taken writes before anybody saw it",
+        RECOVERY,
+        "if cycle.is_disputed or not cycle.may_have_served:",
+        "if cycle.is_disputed or cycle.marks.boosted is None:",
+        first=DIES_AT_BOOT,
+    ),
+    one(
+        "a detach is not written down",
+        "the agent's own detach is believed, and known after a crash",
+        FACTS,
+        "return replace(state, cycle=cycle.marked(detaching=now))",
+        "return state",
     ),
 )
 BUYING = (
@@ -188,12 +211,33 @@ BUYING = (
     one(
         "the bill goes on",
         "a bill ends with its volume",
-        FACTS,
-        "return cycle.bill_closed(obs.now).marked(deleted=obs.now)",
-        "return cycle.marked(deleted=obs.now)",
+        STATE,
+        "return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))",
+        "return self",
+    ),
+    one(
+        "born without a mark",
+        "what has never been a cache may go",
+        "elastio/sim/cloud.py",
+        "mark: VolumeMark = VolumeMark.CLEAN",
+        "mark: VolumeMark = VolumeMark.UNKNOWN",
     ),
 )
 WRITING_DOWN = (
+    one(
+        "the mark is not sent",
+        "what is dirty is marked so in the cloud",
+        "elastio/executor.py",
+        "provider.mark(action.volume_id, action.mark)",
+        "pass",
+    ),
+    one(
+        "a detach deletes",
+        "a volume leaves before it is deleted",
+        "elastio/executor.py",
+        "provider.detach(action.volume_id)",
+        "provider.delete(action.volume_id)",
+    ),
     one(
         "intents may be lost",
         "an intent is on the disk before its effect",
@@ -216,11 +260,20 @@ WRITING_DOWN = (
         "if False:",
     ),
     one(
+        "giving back is written down first",
+        "applications are let go with a full disk, too",
+        LOOP,
+        "self._is_intended(action, obs) or gives_back(action)):",
+        "self._is_intended(action, obs)):",
+        first=DISK_FULL,
+    ),
+    one(
         "limits stay",
         "applications are let go",
         STEPS,
         'obs, "applications to be let go") if free else Plan()',
         'obs, "applications to be let go") if False else Plan()',
+        first=DISK_FULL,
     ),
 )
-MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN)
+MUTANTS: tuple[Mutant, ...] = (*DRAINING, *LETTING_GO, *BUYING, *WRITING_DOWN, *BEYOND)

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 # What a hunt needs, and the tests that are named where no hunt can find anything.
 PARTS = ("elastio", "providers", "calibration", "testbed", "tests", "pyproject.toml", "systemd", "docs")
-IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "results", "openstack")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "results")
 
 
 class PatchError(Exception):
@@ -35,13 +35,17 @@ class Patch:
 
 @dataclass(frozen=True)
 class Mutant:
-    """`breaks` is the rule. One that neither schedules nor crash cases can show names the `test` that does, and why."""
+    """`breaks` is the rule. One that neither schedules nor crash cases can show names the `test` that does, and why.
+
+    `first` is part of the names of the crash cases that the hunt begins with, where a rule is for one accident alone.
+    """
 
     name: str
     breaks: str
     patches: tuple[Patch, ...]
     test: str = ""
     why: str = ""
+    first: str = ""
 
 
 def copy_tree(into: Path) -> None:

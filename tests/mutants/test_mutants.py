@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import run
+from .campaign import CONTROL, Catch, run
 from .catalogue import MUTANTS
 from .mutant import Mutant, Patch, PatchError, check
 
@@ -33,7 +33,17 @@ def test_a_broken_rule_is_noticed_without_any_unit_test(name: str) -> None:
 
 def test_every_patch_fits_the_sources_as_they_are() -> None:
     assert check(MUTANTS) == []
-    assert len(MUTANTS) >= 34
+    assert len(MUTANTS) >= 60
+    assert sum(not mutant.test for mutant in MUTANTS) >= 38
+    assert all(bool(mutant.test) is bool(mutant.why) for mutant in MUTANTS)
+
+
+def test_a_hunt_that_fails_proves_nothing() -> None:
+    for mutant in (CONTROL, MUTANTS[0]):
+        assert not Catch(mutant, "", is_void=True).is_as_it_should_be
+    assert Catch(CONTROL, "").is_as_it_should_be
+    assert not Catch(CONTROL, "storm").is_as_it_should_be
+    assert not Catch(MUTANTS[0], "").is_as_it_should_be
 
 
 def test_a_patch_that_does_not_fit_proves_nothing(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from elastio.books import LedgerBooks
 from elastio.ledger import Ledger
-from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, Accident, Fault, FaultPlan, Kind
+from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
+from tests.crash.crashes import FAST
 
 from .schedule import HAPPENINGS, Happening, Schedule
 from .storm import KERNEL, Storm
@@ -29,7 +30,7 @@ LONGEST_S = 100.0
 
 def storm_with_ledger(schedule: Schedule) -> Storm:
     """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger") as ledger:
+    with tempfile.TemporaryDirectory(dir=FAST) as folder, Ledger(Path(folder) / "ledger") as ledger:
         storm = Storm(schedule, LedgerBooks(ledger, KERNEL.backing_uuid))
         storm.run()
         storm.check_ledger(ledger)
@@ -52,7 +53,7 @@ def faults(draw: st.DrawFn) -> Fault:
 WHEN = st.one_of(st.sampled_from(STATES), st.integers(1, int(LONGEST_S)).map(str))
 ACCIDENTS = st.one_of(
     st.builds(Accident, WHEN, st.sampled_from(ACCIDENT_KINDS), seconds(1, 120)),
-    st.builds(Accident, WHEN, st.sampled_from((Kind.SWAP, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
+    st.builds(Accident, WHEN, st.sampled_from((*SWAPS, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
 )
 STRETCHES = st.builds(
     Stretch, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))

@@ -6,17 +6,26 @@ import math
 from random import Random
 
 from elastio.ledger import Ledger
-from elastio.model import Forecast, RequestKind, VolumeState
+from elastio.model import Forecast, RequestKind, VolumeMark, VolumeState
 from elastio.policy import Policy
 from elastio.sim.clock import SimClock
-from elastio.sim.faults import FaultPlan, Kind
+from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptBooks, Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Phase
 from elastio.units import GIB, MIB
-from tests.crash.crashes import LIMITED_S, LimitWatch, is_at_rest, is_held_back, is_left_to_a_human
+from tests.crash.crashes import (
+    LIMITED_S,
+    SHOWN_S,
+    HumanWatch,
+    LimitWatch,
+    has_bared,
+    is_at_rest,
+    is_held_back,
+    is_left_to_a_human,
+)
 
 from .schedule import Schedule
 
@@ -58,7 +67,7 @@ SEEN_S = 2.0
 MUTE_S = 75.0
 FAILED_S = 10.0
 MUTE = frozenset({Kind.HANG, Kind.LATE_SUCCESS})
-AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, Kind.SWAP})
+AWAY = frozenset({Kind.STOP, Kind.KILL, Kind.DISK_FULL, *SWAPS})
 FOREVER_S = 1e9
 # A database, or a file of checkpoints, writes the same blocks again and again; a log never does.
 FEW_BLOCKS, MANY_BLOCKS = 24, 12_000
@@ -90,6 +99,7 @@ class Storm:
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         self.sim = Simulation(self.world, POLICY, books=books, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
+        self._human = HumanWatch(self.sim, self.needs_a_human)
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
         self.sim.on_step = self.check
 
@@ -101,12 +111,21 @@ class Storm:
         assert not harm, f"{harm}: {self._where()}"
         assert not self.sim.state.stopped, f"a decision broke a rule: {self._where()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
+        assert not self.is_unmarked(), f"dirty data on a volume that is not marked so: {self._where()}"
+        assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self._where()}"
             assert not self.world.kernel.would_wait(), f"released before its superblock was durable: {self._where()}"
         self._check_transition()
+
+    def is_unmarked(self) -> bool:
+        """Whoever finds the volume without its machine would delete it."""
+        disk = self.world.kernel.cache_disk()
+        if disk is None or not self.world.kernel.bcache.dirty_bytes:
+            return False
+        return not any(v.serial == disk.serial and v.mark is VolumeMark.DIRTY for v in self.world.provider.existing())
 
     def _where(self) -> str:
         return f"{self.schedule} # at {self.world.clock.elapsed():.1f}: {self.sim.standing()}"
@@ -150,14 +169,19 @@ class Storm:
         missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
         return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
+    def _is_over(self) -> bool:
+        """A load stands still while its device does: it may end long after the storm, and has pauses of its own."""
+        is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
+        return (is_at_rest(self.sim) and is_done) or self._human.is_stuck()
+
     def settle(self) -> None:
         """The load is over and nothing fails any more: all of it must come to rest by itself."""
         try:
-            self.sim.run_until(lambda: is_at_rest(self.sim), CALM_S + self.away_s())
+            self.sim.run_until(self._is_over, CALM_S + self.away_s())
         except TimeoutError as error:
-            if self.needs_a_human():
-                return
             raise AssertionError(f"{self.schedule} # {error}") from error
+        if self.needs_a_human():
+            return
         self.sim.run_for(60)
         assert not is_held_back(self.sim), f"applications are held back at rest: {self._where()}"
         assert self.world.volumes_left() == 0, self._where()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,6 +110,17 @@ def test_remembers_a_cycle_with_every_field_set(journal: Journal, path: Path) ->
     assert empty == []
     decide(journal)
     assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1")
+
+
+def test_what_an_effect_waits_for_is_on_the_disk(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    journal.note(STATE, now=110.0, wall=1110.0)
+    assert synced == []
+    journal.intend(CREATE, STATE, now=110.0, wall=1110.0)
+    assert len(synced) == 1
+    decide(journal)
+    assert len(synced) == 2
 
 
 def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:

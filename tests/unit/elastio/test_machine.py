@@ -24,7 +24,7 @@ from elastio.actions import (
     Verdict,
 )
 from elastio.errors import InvariantError
-from elastio.events import DETECTORS, Event, Seen
+from elastio.events import DETECTORS, Event, Seen, orphans
 from elastio.machine import TRANSITIONS, decide
 from elastio.model import CacheState, Request, RequestKind, VolumeMark, VolumeSpec, VolumeState
 from elastio.observation import Decision, Observation
@@ -334,6 +334,12 @@ def test_every_request_is_answered_in_every_phase(phase: Phase, kind: RequestKin
     decision = decide(before, seen(view, requests=asked(kind)), POLICY)
     assert len(decision.answers) == 1
     assert decision.answers[0].text
+
+
+@pytest.mark.parametrize("mark", VolumeMark)
+def test_what_nobody_remembers_is_released_only_where_it_is_marked_clean(mark: VolumeMark) -> None:
+    owned = (volume(mark=mark),)
+    assert orphans(state(Phase.IDLE, owned=owned)) == (owned if mark is VolumeMark.CLEAN else ())
 
 
 def test_an_orphan_does_not_teach_a_size() -> None:

@@ -144,3 +144,13 @@ def test_nothing_remembered_lies_in_the_future_of_a_machine_that_boots_in_the_pa
     moved = shift(cycle(started_at=10.0, doubt_at=12.0, marks=marks), 1e9, NOW)
     assert moved.marks == Marks(decided=NOW, created=NOW)
     assert (moved.started_at, moved.doubt_at) == (NOW, NOW)
+
+
+@pytest.mark.parametrize(("boot_id", "is_kept"), [("before", True), ("boot", False)])
+def test_a_cache_that_died_at_a_boot_before_anybody_saw_it_attached_is_kept(boot_id: str, is_kept: bool) -> None:
+    """After a power cut the superblock may say clean of what the last second before it wrote to the new cache."""
+    installing = cycle(cache_set=None, marks=Marks(installing=NOW - 5))
+    died = host(backing(state=CacheState.CLEAN, named_set=SET))
+    after = recovered(remembered(Phase.ATTACHING, cycle=installing, boot_id=boot_id), died)
+    assert after.cycle is not None
+    assert (after.phase is Phase.FAULTED, after.cycle.is_disputed) == (is_kept, is_kept)

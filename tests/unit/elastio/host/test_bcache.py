@@ -55,6 +55,15 @@ def test_a_bypass_is_mode_none_and_is_written_once(tree: Tree, host: BcacheHost)
     assert leaf_writes(tree.kernel) == [("cache_mode", "none")]
 
 
+def test_no_write_bypasses_before_the_backing_device_is_durable(tree: Tree, host: BcacheHost) -> None:
+    """The first of them takes a clean copy away."""
+    tree.attached("clean")
+    tree.kernel.path("dev/vdb").unlink()
+    with pytest.raises(HostError, match=r"cannot make .*vdb durable"):
+        host.bypass_cache()
+    assert leaf_writes(tree.kernel) == []
+
+
 @pytest.mark.parametrize("mode", ["none", "writearound", "writethrough"])
 def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(tree: Tree, host: BcacheHost, mode: str) -> None:
     tree.attached("dirty", mode=mode)

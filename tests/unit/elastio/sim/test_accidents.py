@@ -6,7 +6,7 @@ import pytest
 
 from elastio.errors import JournalError
 from elastio.model import CacheState
-from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Phase
@@ -56,6 +56,27 @@ def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
     assert sim.world.kernel.original is None
     assert sim.world.kernel.bcache.cache is not None
     assert not sim.world.lost()
+
+
+@pytest.mark.parametrize("kind", UNTOLD_SWAPS)
+def test_a_copy_without_a_serial_of_its_own_is_not_taken_for_the_disk_that_had_the_cache(kind: Kind) -> None:
+    sim = dirty()
+    kernel = sim.world.kernel
+    serial = kernel.backing_serial
+    sim.happen(Accident("0", kind, 1e6))
+    assert kernel.original is not None
+    assert kernel.backing_serial == (serial if kind is Kind.SWAP_ALIKE else None)
+    in_phase(sim, Phase.FAULTED)
+    assert not sim.world.has_let_go_of_the_only_copy()
+    assert not sim.world.lost()
+
+
+@pytest.mark.parametrize("kind", UNTOLD_SWAPS)
+def test_such_a_copy_comes_only_where_a_cache_was_written_down(kind: Kind) -> None:
+    sim = dirty()
+    sim.lines.clear()
+    sim.happen(Accident("0", kind, 1e6))
+    assert sim.world.kernel.original is None
 
 
 def test_nothing_is_swapped_while_no_cache_is_there() -> None:

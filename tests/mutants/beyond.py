@@ -1,0 +1,173 @@
+"""Rules of what the simulator does not have: real kernels and clouds, a second machine, files.
+
+Neither a schedule nor a crash case can break them; each names the test that notices, and why.
+"""
+
+from __future__ import annotations
+
+from .mutant import Mutant, Patch
+
+FOREIGN_LEFT_ALONE = "tests/contract/test_provider_contract.py::test_foreign_volume_is_left_alone"
+ONE_MACHINE = "there is one machine in the simulator"
+OTHER_CLOUD = "the simulator has a cloud of its own"
+
+
+def by_test(name: str, breaks: str, patch: Patch, test: str, why: str) -> Mutant:
+    return Mutant(name, breaks, (patch,), test, why)
+
+
+def on_the_host(name: str, breaks: str, old: str, new: str, test: str) -> Mutant:
+    patch = Patch("elastio/host/bcache.py", old, new)
+    return by_test(name, breaks, patch, f"tests/unit/elastio/host/{test}", "the simulator has a kernel of its own")
+
+
+BEYOND = (
+    by_test(
+        "only dirty is kept",
+        "what is not clean is kept",
+        Patch(
+            "elastio/events.py",
+            "return volume.mark is not VolumeMark.CLEAN or",
+            "return volume.mark is VolumeMark.DIRTY or",
+        ),
+        "tests/unit/elastio/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
+        "no volume of the simulated cloud has another mark than clean or dirty",
+    ),
+    by_test(
+        "the janitor takes what is not clean",
+        "nobody deletes what may hold data",
+        Patch("elastio/janitor.py", "if volume.mark is not VolumeMark.CLEAN:", "if volume.mark is VolumeMark.DIRTY:"),
+        "tests/unit/elastio/test_janitor.py",
+        "there is no janitor in the simulator",
+    ),
+    by_test(
+        "owner not compared (simulator)",
+        "a volume of another machine is left alone",
+        Patch(
+            "elastio/sim/provider.py",
+            "if volume.owner != self.account.instance_id:\n            raise Not",
+            "if False:\n            raise Not",
+        ),
+        f"{FOREIGN_LEFT_ALONE}[sim_cloud-delete]",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "owner not compared (AWS)",
+        "the same",
+        Patch("providers/elastio_aws/provider.py", ".get(volumes.OWNER_TAG) == arn:", ".get(volumes.OWNER_TAG) != 0:"),
+        f"{FOREIGN_LEFT_ALONE}[ec2_cloud-delete]",
+        OTHER_CLOUD,
+    ),
+    by_test(
+        "owner not compared (OpenStack)",
+        "the same",
+        Patch(
+            "providers/elastio_openstack/provider.py",
+            "labels.get(volumes.OWNER_KEY) == self.who().server_id",
+            "labels.get(volumes.OWNER_KEY) != 0",
+        ),
+        f"{FOREIGN_LEFT_ALONE}[openstack_cloud-delete]",
+        OTHER_CLOUD,
+    ),
+    by_test(
+        "machine not compared",
+        "a journal of another machine is not believed",
+        Patch("elastio/journal.py", "if not _is_same(written.machine, owner.machine):", "if False:"),
+        "tests/unit/elastio/test_journal.py::test_a_journal_of_another_machine_is_not_believed",
+        ONE_MACHINE,
+    ),
+    by_test(
+        "backing UUID not compared",
+        "a cycle of another backing device is not ended",
+        Patch("elastio/journal.py", "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
+        "tests/unit/elastio/test_salvage_simulated.py"
+        "::test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first",
+        "no schedule edits the configuration",
+    ),
+    by_test(
+        "journal without fdatasync",
+        "a record is on the disk before it counts",
+        Patch("elastio/journal.py", "            if durable:\n                os.fdatasync(self._file)\n", ""),
+        "tests/unit/elastio/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
+        "the simulator keeps its journal in memory",
+    ),
+    by_test(
+        "marker not written",
+        "a cache that is out is told before anything is mounted",
+        Patch("elastio/marker.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
+        "tests/unit/elastio/test_marker.py::test_no_cache_is_attached_without_it",
+        "the simulator mounts nothing",
+    ),
+    on_the_host(
+        "bypass without a flush of the disk (host)",
+        "the clean copy goes with the first write",
+        "            blockdev.make_durable(backing.node)\n            tuning.bypass",
+        "            tuning.bypass",
+        "test_bcache.py::test_no_write_bypasses_before_the_backing_device_is_durable",
+    ),
+    on_the_host(
+        "bypass of what is dirty (host)",
+        "requests are held back until nothing is dirty",
+        "lambda: self._is_clean(backing)):",
+        "lambda: True):",
+        "test_throttle.py::test_no_write_bypasses_what_is_dirty_or_in_flight",
+    ),
+    on_the_host(
+        "detach of what is not drained (host)",
+        "a cache is drained before a detach",
+        "if state not in (CacheState.CLEAN, CacheState.NO_CACHE) or mode != CacheMode.NONE:",
+        "if False:",
+        "test_bcache_leave.py::test_detach_is_refused_until_it_is_drained",
+    ),
+    on_the_host(
+        "detach before durable (host)",
+        "the backing device is durable before its cache leaves",
+        "        self._make_durable(backing)\n        self._detach(backing)",
+        "        self._detach(backing)",
+        "test_bcache_leave.py::test_no_detach_before_the_backing_device_is_durable",
+    ),
+    on_the_host(
+        "another set is detached (host)",
+        "a cache of somebody else is left alone",
+        'if attached != cache_set:\n            raise NotOursError(f"cache set {attached} is attached, not',
+        'if False:\n            raise NotOursError(f"cache set {attached} is attached, not',
+        "test_bcache_leave.py::test_detach_leaves_another_set_alone",
+    ),
+    on_the_host(
+        "the last cache is written to (host)",
+        "nothing is written on what the device may wait for",
+        "if waits and self._attached(backing) is None:",
+        "if False:",
+        "test_bcache.py::test_a_device_that_waits_for_its_own_cache_gets_no_other",
+    ),
+    by_test(
+        "another token at each try (AWS)",
+        "a purchase has one name",
+        Patch(
+            "providers/elastio_aws/provider.py", '"ClientToken": token,', '"ClientToken": f"{token}{len(self._ours)}",'
+        ),
+        "tests/contract/test_provider_contract.py::test_one_token_buys_one_volume[ec2_cloud]",
+        OTHER_CLOUD,
+    ),
+    by_test(
+        "born without a mark (AWS)",
+        "what has never been a cache may go",
+        Patch("providers/elastio_aws/provider.py", "            volumes.STATE_TAG: VolumeMark.CLEAN.value,\n", ""),
+        "tests/contract/test_provider_contract.py::test_a_volume_is_born_clean_and_shows_a_later_mark[ec2_cloud]",
+        OTHER_CLOUD,
+    ),
+    by_test(
+        "the executor does not look again",
+        "a volume leaves only on a look of now",
+        Patch("elastio/executor.py", "        if reason:\n", "        if False:\n"),
+        "tests/unit/elastio/test_executor.py::test_a_volume_that_is_an_attached_cache_is_kept",
+        "what a decision was made on would have to change within the same instant",
+    ),
+    by_test(
+        "sold beyond the cap",
+        "no volume is larger than its cap",
+        Patch("elastio/executor.py", "if quote.spec.size_bytes > action.max_size_bytes:", "if False:"),
+        "tests/unit/elastio/test_executor.py::test_what_is_sold_may_not_be_larger_than_the_cap",
+        "the simulated cloud sells what it is asked for, in small steps",
+    ),
+)
