@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,8 +21,11 @@ GUESTS = 2
 
 
 @pytest.fixture(scope="module")
-def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("evidence")
+def evidence() -> Path:
+    """Not where pytest tidies up: what a run has lost is looked at later."""
+    place = Path(__file__).parents[2] / "out" / "faults" / f"selection-{time.strftime('%Y%m%d-%H%M%S')}"
+    place.mkdir(parents=True)
+    return place
 
 
 @pytest.fixture(scope="module")
