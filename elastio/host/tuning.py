@@ -9,10 +9,8 @@ Why these, in short (all measured on Linux 6.1 and 6.12):
 - `writeback_delay` makes the flush thread sleep that long after each scan and a later change does not wake it: it is
   0 before the first dirty block, whose scan comes at once and finds little else.
 - `idle_max_writeback_rate` sets the rate to one sector a second at the first request after an idle time.
-- bcache stops the whole device after 64 backing errors in its life, and gives up a cache set after 8, dirty data and
-  all: a cloud that fails for a second would do. The filesystem should see the errors instead. They are counted in the
-  upper twelve bits of a word, so that any limit above 4095 means never; a set whose journal cannot be written is given
-  up at once, whatever the limit, and so is one whose disk was torn off.
+- bcache stops the whole device after 64 backing errors in its life: the filesystem should see errors instead. The limit
+  of a cache set stays at the kernel's 8: it is by these errors that bcache notices a disk that was torn off.
 """
 
 from __future__ import annotations
@@ -33,7 +31,6 @@ FLUSH_PERCENT = 10  # any target above 0 lifts the flush to normal I/O class; th
 LIMIT_PERCENT = 70
 
 SET_KNOBS = {
-    "io_error_limit": IO_ERROR_LIMIT,
     "congested_read_threshold_us": 0,
     "congested_write_threshold_us": 0,
     "internal/idle_max_writeback_rate": 0,

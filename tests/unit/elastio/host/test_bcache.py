@@ -192,7 +192,6 @@ def test_every_safety_setting_is_in_force_before_the_attach(ready: Tree, host: B
     names = [name for name, _ in leaf_writes(ready.kernel)]
     before, after = names[: names.index("attach")], names[names.index("attach") + 1 :]
     assert before == [
-        "io_error_limit",
         "congested_read_threshold_us",
         "congested_write_threshold_us",
         "idle_max_writeback_rate",

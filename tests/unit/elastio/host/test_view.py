@@ -223,7 +223,6 @@ def test_is_tuned_when_every_setting_is_in_force(tree: Tree, attached: bool) -> 
         ("sys/block/vdb/queue/scheduler", "mq-deadline [none]"),
         ("sys/block/vdb/bcache/sequential_cutoff", "4.0M"),
         ("sys/block/vdb/bcache/io_error_limit", "64"),
-        (f"sys/fs/bcache/{SET_UUID}/io_error_limit", "8"),
         (f"sys/fs/bcache/{SET_UUID}/congested_read_threshold_us", "2000"),
         (f"sys/fs/bcache/{SET_UUID}/congested_write_threshold_us", "20000"),
         (f"sys/fs/bcache/{SET_UUID}/internal/idle_max_writeback_rate", "1"),
