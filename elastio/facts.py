@@ -50,6 +50,7 @@ from elastio.units import MB
 
 # A volume that was never shown and still is not after this long does not exist.
 VISIBLE_WITHIN_S = 60.0
+# A volume on its way out is looked for again this soon.
 LEAVING_S = 60.0
 # The clocks of a cloud and of a machine that keeps its time differ by less.
 CLOCKS_AGREE_S = 5.0

@@ -297,33 +297,36 @@ def recall(
         if not _is_same(written.backing_uuid, owner.backing_uuid):
             _require_no_cycle(written, cycle, source)
             return Memory(machine=owner.machine)
-        written_now, written_wall = float(last["now"]), float(last["wall"])
-        if not math.isfinite(written_now - written_wall):
-            raise ValueError("its times are no times")
-        same_boot = last.get("boot") == boot_id
-        shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
-        hold = None if last.get("hold") is None else decode(Hold, last["hold"])
-        memory = Memory(
-            phase=Phase(last["phase"]),
-            cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
-            paused=bool(last.get("paused", False)),
-            failures=int(last.get("failures", 0)),
-            # Never longer than it was to be from the last record on, whatever the time of day does.
-            cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
-            hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
-            **_given_up(last),
-            outlived=str(last.get("outlived", "")),
-            create_s=None if last.get("create_s") is None else float(last["create_s"]),
-            lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
-            thrift=decode(Thrift, last.get("thrift", {})),
-            boot_id=str(last.get("boot", "")),
-            machine=owner.machine,
-        )
+        return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
             f"the last record of {source} is not understood ({error}); move it away to start anew"
         ) from error
-    return memory
+
+
+def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:
+    """Raises KeyError, TypeError, ValueError or OverflowError for a record that this release does not understand."""
+    written_now, written_wall = float(last["now"]), float(last["wall"])
+    if not math.isfinite(written_now - written_wall):
+        raise ValueError("its times are no times")
+    same_boot = last.get("boot") == boot_id
+    shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
+    hold = None if last.get("hold") is None else decode(Hold, last["hold"])
+    return Memory(
+        phase=Phase(last["phase"]),
+        cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
+        paused=bool(last.get("paused", False)),
+        failures=int(last.get("failures", 0)),
+        # Never longer than it was to be from the last record on, whatever the time of day does.
+        cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
+        hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
+        **_given_up(last),
+        outlived=str(last.get("outlived", "")),
+        create_s=None if last.get("create_s") is None else float(last["create_s"]),
+        lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
+        thrift=decode(Thrift, last.get("thrift", {})),
+        boot_id=str(last.get("boot", "")),
+    )
 
 
 def _is_same(written: str, here: str) -> bool:

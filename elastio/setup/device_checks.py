@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from elastio.config import Config
 from elastio.errors import HostError
 from elastio.host.blockdev import serial_of
@@ -22,14 +24,7 @@ def device(machine: Machine, config: Config) -> list[Finding]:
     sysfs = machine.sysfs
     found = find_backings(sysfs, config.device.backing_uuid)
     if len(found) > 1:
-        names = ", ".join(f"/dev/{b.device}" for b in found)
-        return [
-            fail(
-                NAME,
-                f"{names} carry the same backing UUID: the agent takes none of them for its device",
-                "detach the copy, and restore snapshots in another machine",
-            )
-        ]
+        return [_copied(found)]
     backing = found[0] if found else None
     if backing is None:
         there = "; ".join(map(str, candidates(sysfs))) or "none"
@@ -60,6 +55,15 @@ def device(machine: Machine, config: Config) -> list[Finding]:
         *_serial(machine, backing),
         *_timeout(machine, backing),
     ]
+
+
+def _copied(found: Sequence[Backing]) -> Finding:
+    names = ", ".join(f"/dev/{b.device}" for b in found)
+    return fail(
+        NAME,
+        f"{names} carry the same backing UUID: the agent takes none of them for its device",
+        "detach the copy, and restore snapshots in another machine",
+    )
 
 
 def _sectors(machine: Machine, backing: Backing) -> Finding:

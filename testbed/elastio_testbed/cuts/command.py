@@ -69,7 +69,7 @@ def trial(
     from elastio_testbed.cuts.story import Story, summary  # noqa: PLC0415
     from elastio_testbed.image.debian import chosen_suite  # noqa: PLC0415
 
-    image = build_guest_image(suite=suite)
+    image, beside = build_guest_image(suite=suite), build_guest_image(suite=control.SUITE)
     seen: dict[str, list[Story]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
@@ -79,20 +79,13 @@ def trial(
     with scratch_folder("elastio-cuts-") as name:
         folder = Path(name)
         every = {
-            "control": control.stories(
-                build_guest_image(suite=control.SUITE),
-                plan.control(control_runs, seed),
-                seed,
-                folder / "control",
-                say,
-            ),
+            "control": control.stories(beside, plan.control(control_runs, seed), seed, folder / "control", say),
             "agent": adaptive.stories(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
         }
         for kind, stories in every.items():
             for story in stories:
-                say(
-                    f"{story.planned}: {len(story.lost)} of {story.acknowledged} lost {story.failure.split(chr(10))[0]}"
-                )
+                failure = story.failure.partition("\n")[0]
+                say(f"{story.planned}: {len(story.lost)} of {story.acknowledged} lost {failure}")
                 seen[kind].append(story)
                 keep(document())
     return document()

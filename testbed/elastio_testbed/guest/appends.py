@@ -5,13 +5,11 @@ pauses: whoever cuts the power meanwhile sees what that fsync was worth. A recor
 with an fsync of its own would make the first durable as well.
 """
 
-import json
 import os
-import sys
 import time
 from typing import Any
 
-from elastio_testbed.guest.records import MOST_RECORDS, RECORD, Reader, ack_line, content, noise, sync_directory
+from elastio_testbed.guest.records import MOST_RECORDS, RECORD, Reader, ack_line, content, main, noise, sync_directory
 
 
 def path(spec: dict[str, Any]) -> str:
@@ -51,14 +49,5 @@ def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
     return {"checked": acknowledged, "lost": lost}
 
 
-def main() -> None:
-    with open(sys.argv[2]) as file:
-        spec = json.load(file)
-    if sys.argv[1] == "write":
-        write(spec)
-    else:
-        print(json.dumps(verify(spec)))
-
-
 if __name__ == "__main__":
-    main()
+    main(write, verify)

@@ -20,6 +20,7 @@ import struct
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 RECORD = 16 << 10
@@ -197,7 +198,8 @@ class Reader:
             return b""
 
 
-def main() -> None:
+def main(write: Callable[[dict[str, Any]], None], verify: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """The command line of a writer: `write SPEC` or `verify SPEC`."""
     with open(sys.argv[2]) as file:
         spec = json.load(file)
     if sys.argv[1] == "write":
@@ -207,4 +209,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(write, verify)

@@ -13,6 +13,7 @@ from typing import Any
 # Of a request and of a login's answer: what proves who asks.
 _SECRET_KEYS = ("secret", "password")
 _HIDDEN = "hidden"
+NEVER = "2126-01-01T00:00:00.000000Z"
 # Headers that mean something to a client; X-Subject-Token, the token itself, is replaced.
 KEPT_HEADERS = ("content-type", "retry-after", "location", "openstack-api-version", "vary", "x-subject-token")
 
@@ -59,6 +60,7 @@ class Cassette:
             {
                 **asdict(exchange),
                 "request": _without_secrets(exchange.request),
+                "body": _never_expiring(exchange.body),
                 "headers": {k: _HIDDEN if k == "x-subject-token" else v for k, v in exchange.headers.items()},
             }
         )
@@ -95,6 +97,13 @@ class Cassette:
             raise CassetteError(self.failure)
         self._at += 1
         return self._entries[self._at - 1]
+
+
+def _never_expiring(value: Any) -> Any:
+    """A login is good for a day, and played back for years: a client whose token has expired logs in anew."""
+    if isinstance(value, dict):
+        return {k: NEVER if k == "expires_at" and isinstance(v, str) else _never_expiring(v) for k, v in value.items()}
+    return [_never_expiring(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_secrets(value: Any) -> Any:
