@@ -14,7 +14,7 @@ import pytest
 from elastio_testbed.experiment import EXPERIMENTS, Scaled
 from elastio_testbed.faults.subject import MOMENTS_PORT, RECORDS_PORT
 from elastio_testbed.openstack import configure, content, services
-from elastio_testbed.openstack.cassette import Cassette, CassetteError, Exchange, looks_secret
+from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
 from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.front import Front
@@ -84,6 +84,22 @@ def test_recording_hides_what_proves_who_asks(tmp_path: Path) -> None:
     assert not looks_secret(text)
     again = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "other"}}}}
     assert Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", again).status == 200
+
+
+def test_recorded_login_does_not_expire_while_it_is_played_back(tmp_path: Path) -> None:
+    cassette = Cassette()
+    cassette.record(_exchange(body={"token": {"expires_at": "2026-11-22T10:08:04.000000Z", "links": [None]}}))
+    cassette.save(tmp_path / "c.json")
+    played = Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", _exchange().request)
+    assert played.body == {"token": {"expires_at": NEVER, "links": [None]}}
+
+
+def test_no_recording_holds_a_login_that_expires() -> None:
+    ends = re.compile(r'"expires_at":"(\d{4})')
+    texts = [path.read_text(encoding="utf-8") for path in RECORDED.glob("*.json")]
+    years = [int(year) for text in texts for year in ends.findall(text)]
+    assert years
+    assert min(years) >= int(NEVER[:4])
 
 
 def test_other_request_than_recorded_is_an_error() -> None:
