@@ -122,7 +122,7 @@ class SimHost:
 
     def make_durable(self) -> None:
         """See `ports.CacheHost`."""
-        self._do("make_durable", self._times.phase, lambda _: self._backing_device().fsync())
+        self._do("make_durable", self._times.phase, lambda _: self._make_durable())
 
     def help_detach(self) -> None:
         """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
@@ -290,6 +290,10 @@ class SimHost:
         bcache.write_limit_mb_s = None
         self._kernel.hold(HOLD_S, reads=True)  # what the index calls dirty is flushed before a write can bypass it
         self._kernel.detach()
+
+    def _make_durable(self) -> None:
+        self._backing_device()
+        self._kernel.fsync()
 
     def _help_detach(self) -> None:
         if not self._attached_device().detach_written:

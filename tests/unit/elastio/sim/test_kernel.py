@@ -307,7 +307,7 @@ def test_the_superblock_of_a_detach_is_safe_only_after_an_fsync(machine: Any) ->
     assert machine.kernel.bcache.cache_set is None
     machine.kernel.destroy(CACHE)
     assert machine.kernel.would_wait()
-    machine.kernel.fsync()
+    machine.host.make_durable()
     assert not machine.kernel.would_wait()
 
 
