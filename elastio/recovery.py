@@ -121,7 +121,7 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
     if backing.cache_set == state.outlived:
         # Writes have gone past it: what is clean on it may be old, and is read until it is off again.
         phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)
-    cycle = _attached(cycle, backing, phase).marked(boosted=obs.now)
+    cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).marked(boosted=obs.now)
     if phase is Phase.FLUSHING and cycle.marks.quiet is None:
         cycle = replace(cycle.marked(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
@@ -130,9 +130,15 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
     return replace(state, given_up=kept), text
 
 
-def _attached(cycle: Cycle, backing: BackingView, phase: Phase) -> Cycle:
+def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
+    """A detach that was asked for in this boot ends by itself, and the kernel may not show yet that it has begun."""
+    is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
+    is_drained = backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
+    return backing.state is CacheState.NO_CACHE or (is_same_boot and is_drained)
+
+
+def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
     """The cache is there: whatever said that it had left, or held nothing, is void."""
-    is_leaving = phase is Phase.DETACHING
     clean, detaching = (cycle.marks.clean, cycle.marks.detaching) if is_leaving else (None, None)
     marks = replace(
         cycle.marks, detached=None, durable=None, released=None, outlived=None, clean=clean, detaching=detaching

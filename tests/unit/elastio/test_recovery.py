@@ -63,6 +63,18 @@ def test_what_was_marked_while_the_cache_was_missing_is_void_once_it_is_there() 
         assert state.cycle.marks == Marks(boosted=NOW - 50, clean=clean)
 
 
+@pytest.mark.parametrize(("boot_id", "kept"), [("boot", NOW - 2), ("before", None)])
+def test_a_detach_that_the_kernel_does_not_show_yet_is_remembered_within_its_boot(
+    boot_id: str, kept: float | None
+) -> None:
+    """The kernel may end it before the agent can write down that it asks again."""
+    leaving = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 2))
+    after = recovered(remembered(Phase.DETACHING, cycle=leaving, boot_id=boot_id), host(drained(), FORMATTED))
+    assert after.phase is Phase.FLUSHING
+    assert after.cycle is not None
+    assert (after.cycle.marks.detaching, after.cycle.may_have_left) == (kept, kept is not None)
+
+
 def test_a_flush_that_an_operator_forced_goes_on() -> None:
     assert recovered(remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED).phase is Phase.FLUSHING
     assert recovered(remembered(Phase.FLUSHING, cycle=cycle()), ATTACHED).phase is Phase.BOOSTING
