@@ -6,30 +6,19 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
-from elastio.config import Config
 from elastio.errors import LedgerError
 from elastio.history_store import HistoryLimits, HistoryWriter
 from elastio.ledger import Ledger
-from elastio.loop import Agent
 from elastio.model import Sample, Spend
 from elastio.report import day_start
 from elastio.state import AgentState, Cycle
+from elastio.zone import local_zone
 
 TOUCH_EVERY_S = 60.0
 
 _log = logging.getLogger(__name__)
-
-
-def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
-    """The machine's time zone with its rules, so that a day of 23 or 25 hours is one day."""
-    if not localtime.exists():
-        return ZoneInfo("UTC")
-    with localtime.open("rb") as file:
-        return ZoneInfo.from_file(file, key="localtime")
 
 
 class LedgerBooks:
@@ -91,16 +80,13 @@ class LedgerBooks:
             self._spend = replace(self._spend, known=False)
         return self._spend
 
-    def touch_device(self, agent: Agent, config: Config, *, wall: float) -> None:
+    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
         """Note once a minute that the device was there: what a static volume would have cost runs over that time."""
-        backing = agent.view.backing if agent.view else None
-        if backing is None or wall - self._touched < TOUCH_EVERY_S:
+        if wall - self._touched < TOUCH_EVERY_S:
             return
         self._touched = wall
         try:
-            self._ledger.touch_device(
-                self._uuid, backing.size_bytes, config.device.bandwidth_mb_s, config.cache.bandwidth_mb_s, wall
-            )
+            self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall)
         except LedgerError as error:
             _log.error("the device is not in the ledger: %s", error)
 
@@ -132,7 +118,7 @@ class NoBooks:
     def spend(self, *, wall: float) -> Spend:
         return Spend(known=False)
 
-    def touch_device(self, agent: Agent, config: Config, *, wall: float) -> None:
+    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
         """There is no record of devices."""
 
 

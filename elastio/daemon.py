@@ -10,22 +10,18 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from elastio import __version__, registry
 from elastio.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.books import LedgerBooks, NoBooks, open_books
-from elastio.config import DEFAULT_PATH, Config, load
+from elastio.config import Config, load
 from elastio.control import ControlServer
 from elastio.drive import Driver
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.executor import Executor, lost
-from elastio.exits import Exit
 from elastio.history_store import HistoryLimits
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
@@ -42,6 +38,7 @@ from elastio.lane import ForkLane, die_with_parent
 from elastio.loop import Agent, Lanes, Look
 from elastio.marker import MarkedJournal, Marker
 from elastio.model import HostView
+from elastio.paths import JOURNAL, LEDGER
 from elastio.policy import utilization
 from elastio.ports import VolumeProvider
 from elastio.requests import Requests
@@ -170,7 +167,7 @@ class Daemon:
         self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
         self._state_lock = lock_state(self.config.agent.state_dir)
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
-        self._journal = Journal(self.config.agent.state_dir / "journal.jsonl", self._host.boot_id, self._owner)
+        self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
         self._notifier = Notifier()
 
     def run(self) -> None:
@@ -180,7 +177,7 @@ class Daemon:
         if trouble is not None:
             _log.warning("the agent's memory can be paged out: %s", trouble)
         limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
-        with open_books(config.agent.state_dir / "ledger.sqlite", config.device.backing_uuid, limits) as books:
+        with open_books(config.agent.state_dir / LEDGER, config.device.backing_uuid, limits) as books:
             lanes, forked = open_lanes(config, self._host)
             try:
                 self._run(books, lanes, forked)
@@ -220,13 +217,19 @@ class Daemon:
             teller.tell(agent)
             is_boosting = agent.state.cycle is not None
             cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
-            books.touch_device(agent, self.config, wall=self._clock.wall())
+            self._touch(books, agent)
 
         try:
             driver.run(lambda: self._reload(agent), after_step)
         finally:
             self._notifier.send("STOPPING=1")
             socket.close()
+
+    def _touch(self, books: LedgerBooks | NoBooks, agent: Agent) -> None:
+        backing = agent.view.backing if agent.view else None
+        if backing is not None:
+            speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
+            books.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
 
     def _agent(self, books: LedgerBooks | NoBooks, lanes: Lanes) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
@@ -282,28 +285,3 @@ class Teller:
         if now[2] and now[2] != self._told[2]:
             _log.warning("%s", agent.last_error)
         self._told = now
-
-
-@click.command(name="elastiod")
-@click.option("--config", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True)
-@click.option("--sim", is_flag=True, help="Run on a simulated kernel and cloud; nothing real is touched.")
-@click.version_option(__version__)
-def main(path: Path, sim: bool) -> None:
-    """The elastio agent. Runs in the foreground; systemd starts it as elastiod.service."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
-    try:
-        if sim:
-            from elastio.sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
-
-            run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
-        else:
-            free_applications(Sysfs())
-            daemon = Daemon(path)
-            logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
-            daemon.run()
-    except ConfigError as error:
-        click.echo(f"elastiod: {error}", err=True)
-        sys.exit(Exit.CONFIG)
-    except (HostError, ElastioError) as error:
-        click.echo(f"elastiod: {error}", err=True)
-        sys.exit(Exit.FAILED)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastio.model import Sample
-from elastio.report import CycleRow
+from elastio.rows import CycleRow
 from elastio.state import Trigger
 from elastio.units import MB
 

@@ -19,15 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from elastio.errors import ElastioError
 from elastio.host.memory import stay_in_memory
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
-ResultOut_co = TypeVar("ResultOut_co", covariant=True)
 
 # A child that is not warm by then is given up, and the next one has twice as long. Trimming the data of a new SDK
 # release takes up to two minutes.
@@ -39,24 +37,6 @@ PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 _parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 _log = logging.getLogger(__name__)
-
-
-class LanePort(Protocol[JobIn_contra, ResultOut_co]):
-    """What the loop needs of a lane; the simulator has its own."""
-
-    @property
-    def busy(self) -> bool: ...
-
-    @property
-    def trouble(self) -> str:
-        """Why a child could not warm up, or an empty string; known before the first job."""
-        ...
-
-    def submit(self, job: JobIn_contra, timeout_s: float) -> None: ...
-
-    def poll(self) -> ResultOut_co | None: ...
-
-    def next_event_at(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)

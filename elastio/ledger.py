@@ -14,7 +14,7 @@ from types import TracebackType
 
 from elastio.ledger_file import LedgerFile
 from elastio.model import Quote, Spend
-from elastio.report import CycleRow, DeviceSpan, Steps
+from elastio.rows import CycleRow, DeviceSpan, Steps
 from elastio.state import Cycle, Trigger
 
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.

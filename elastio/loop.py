@@ -9,20 +9,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from elastio import facts
 from elastio.actions import Action, Lane, LookForNotice, Outcome, gives_back, is_read, lane_of
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.executor import timeout_of
-from elastio.lane import LanePort
 from elastio.machine import decide
 from elastio.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.observation import Answer, Decision, Observation
 from elastio.policy import Policy
-from elastio.ports import Clock, Counters, Forecaster, NoForecast
+from elastio.ports import Books, Clock, Counters, Forecaster, Journal, LanePort, NoForecast
 from elastio.sampler import Sampler
-from elastio.state import AgentState, Cycle, Phase
+from elastio.state import AgentState, Phase
 
 LOOK_TIMEOUT_S = 15.0
 LOOK_EVERY_IDLE_S = 10.0
@@ -35,34 +33,6 @@ NOTE_EVERY_S = 30.0
 LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
 
 Look = tuple[Serial, ...]
-
-
-class Journal(Protocol):
-    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None: ...
-
-    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None: ...
-
-    def note(self, state: AgentState, *, now: float, wall: float) -> None: ...
-
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
-
-
-class Books(Protocol):
-    """Where cycles are accounted; the ledger implements it."""
-
-    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None: ...
-
-    def learned(self, size_bytes: int) -> None: ...
-
-    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """The cloud shows only these volumes: every other bill of this device is over."""
-        ...
-
-    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """One sample of throughput, and what was decided on it. Comes last: no boost waits for it."""
-        ...
-
-    def spend(self, *, wall: float) -> Spend: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from elastio.actions import Action, CreateVolume, InstallCache, Outcome
 from elastio.errors import JournalError
-from elastio.loop import Journal
+from elastio.paths import GUARDS
+from elastio.ports import Journal
 from elastio.state import AgentState, Phase
-
-DIRECTORY = "attached"
 
 
 def is_out(state: AgentState) -> bool | None:
@@ -36,7 +35,7 @@ class Marker:
     """The file of one backing device. Raises JournalError where it cannot be written or removed durably."""
 
     def __init__(self, state_dir: Path, backing_uuid: str) -> None:
-        self.path = state_dir / DIRECTORY / backing_uuid
+        self.path = state_dir / GUARDS / backing_uuid
 
     def put(self, text: str) -> None:
         """There is no need to write it twice: only its name counts, the text is for people."""
@@ -75,7 +74,7 @@ class Marker:
 
 
 class MarkedJournal:
-    """A `loop.Journal` that keeps the marker in step with what it writes down.
+    """A `ports.Journal` that keeps the marker in step with what it writes down.
 
     `uncover` is called when the marker was removed: a device that was kept back may be used from then on.
     """

@@ -11,7 +11,8 @@ from statistics import median
 from textwrap import shorten
 from typing import Any
 
-from elastio.report import Cost, PhaseLine, Report, Steps
+from elastio.report import Cost, PhaseLine, Report
+from elastio.rows import Steps
 from elastio.units import GIB, format_duration
 
 SHOWN_PHASES, SHOWN_BOOSTS, SHOWN_DAYS = 12, 5, 7

@@ -14,7 +14,8 @@ from elastio.loop import Agent
 from elastio.model import Request, RequestKind
 from elastio.observation import Answer
 from elastio.protocol import Message, accepted, refused
-from elastio.status import Status, Surroundings
+from elastio.status import Status
+from elastio.status_builder import Surroundings, status_of
 
 
 class Requests:
@@ -62,7 +63,7 @@ class Requests:
             last_error=agent.last_error,
             cloud_error=agent.cloud_error,
         )
-        return Status.of(agent.state, agent.snapshot(), agent.policy, around)
+        return status_of(agent.state, agent.snapshot(), agent.policy, around)
 
 
 def decisions(journal: Path, count: int) -> list[dict[str, Any]]:

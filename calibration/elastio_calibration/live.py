@@ -18,7 +18,7 @@ from elastio.host.sysfs import Sysfs
 from elastio.ledger import Ledger
 from elastio.model import Quote, VolumeSpec
 from elastio.protocol import UnreachableError
-from elastio.report import CycleRow
+from elastio.rows import CycleRow
 from elastio.setup.candidates import candidates
 from elastio.setup.guarded import in_child
 from elastio.status import Status

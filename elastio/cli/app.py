@@ -13,8 +13,8 @@ from elastio.control_client import ControlClient
 from elastio.errors import ConfigError
 from elastio.exits import TimedOutError
 from elastio.host import commands
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.setup.blank import Run
 from elastio.status import Status
 from elastio.units import format_duration
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import click
 
@@ -14,8 +13,7 @@ from elastio.cli.app import App
 from elastio.config import DEFAULT_STATE_DIR
 from elastio.errors import ConfigError, ElastioError
 from elastio.ledger import Ledger
-
-LEDGER = "ledger.sqlite"
+from elastio.paths import LEDGER
 
 since_option = click.option(
     "--since", type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Local time  [default: everything]"
@@ -48,12 +46,3 @@ def _state_dir(app: App) -> Path:
         return app.config().agent.state_dir
     except ConfigError:
         return DEFAULT_STATE_DIR
-
-
-def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
-    """The machine's time zone with its rules for summer time; UTC where it names none."""
-    try:
-        with localtime.open("rb") as file:
-            return ZoneInfo.from_file(file, key=str(localtime))
-    except (OSError, ValueError):
-        return UTC

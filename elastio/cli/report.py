@@ -9,9 +9,10 @@ from datetime import datetime
 import click
 
 from elastio.cli.app import App
-from elastio.cli.ledger import begin_of, local_zone, open_ledger, since_option
+from elastio.cli.ledger import begin_of, open_ledger, since_option
 from elastio.report import build
 from elastio.report_views import to_csv, to_dict, to_text
+from elastio.zone import local_zone
 
 
 @click.command()

@@ -11,11 +11,11 @@ from elastio.errors import ElastioError, JournalError
 from elastio.events import orphans
 from elastio.executor import Executor, lost
 from elastio.journal import Owner
-from elastio.loop import Agent, Books, Journal, Lanes, Look
+from elastio.loop import Agent, Lanes, Look
 from elastio.model import HostView, Request, RequestKind
 from elastio.observation import Answer
 from elastio.policy import Policy
-from elastio.ports import Forecaster, NoForecast
+from elastio.ports import Books, Forecaster, Journal, NoForecast
 from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.lane import SimLane
 from elastio.sim.records import MemoryBooks, MemoryJournal

@@ -20,7 +20,7 @@ from elastio.history import (
     samples,
 )
 from elastio.model import Rates, Sample
-from elastio.report import CycleRow
+from elastio.rows import CycleRow
 
 GB = 10**9
 MB = 10**6

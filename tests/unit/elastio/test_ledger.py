@@ -10,7 +10,7 @@ import pytest
 
 from elastio.ledger import GAP_S, Ledger
 from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.report import CycleRow
+from elastio.rows import CycleRow
 from elastio.state import Cycle, Marks, Trigger
 
 GB = 10**9

@@ -20,7 +20,7 @@ from elastio.recovery import recover
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.state import Marks, Phase
-from elastio.status import Status, Surroundings
+from elastio.status_builder import Surroundings, status_of
 from elastio.steps import must_end, next_step
 from elastio.units import GIB
 
@@ -237,7 +237,7 @@ def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
 
 def test_nothing_is_shown_as_missing_while_it_starts() -> None:
     shown = [
-        Status.of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
+        status_of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
         for of in (state(Phase.IDLE, outlived=SET), state(Phase.IDLE))
     ]
     assert [status.missing is None for status in shown] == [True, False]
@@ -388,7 +388,7 @@ def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
 ) -> None:
     faulted = state(Phase.FAULTED, boosted(volume=volume(VolumeState.AVAILABLE)))
     view = seen(host(backing(state=shown, running=False, named_set=SET)))
-    missing = Status.of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
+    missing = status_of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
     assert missing is not None
     assert missing.may_be_older is is_in_doubt
     assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt

@@ -17,7 +17,7 @@ from elastio.model import BackingView, CacheState, HostView, Request, RequestKin
 from elastio.observation import Answer, Decision
 from elastio.recovery import recover
 from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
-from elastio.status import Status, Surroundings
+from elastio.status_builder import Surroundings, status_of
 from elastio.steps import next_step
 
 from .simulated import STEADY, in_phase, intents, machine
@@ -174,7 +174,7 @@ def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phas
     assert after.phase is Phase.FAULTED
     assert VOLUME_ID in after.fault
     assert "unmounted" in after.waiting_for
-    missing = Status.of(after, seen(wounded_host), POLICY, Surroundings("0.1.0", 0.0)).missing
+    missing = status_of(after, seen(wounded_host), POLICY, Surroundings("0.1.0", 0.0)).missing
     assert missing is not None
     assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
 

@@ -16,7 +16,7 @@ from elastio.config import parse
 from elastio.control_client import ControlClient
 from elastio.model import VolumeMark, VolumeSpec
 from elastio.protocol import UnreachableError
-from elastio.report import CycleRow, Steps
+from elastio.rows import CycleRow, Steps
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Checkpointing, Profile, Workload

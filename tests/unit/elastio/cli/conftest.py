@@ -22,7 +22,8 @@ from elastio.observation import Observation
 from elastio.policy import Caps, Policy
 from elastio.protocol import Message, accepted, refused
 from elastio.state import AgentState, Phase
-from elastio.status import Status, Surroundings
+from elastio.status import Status
+from elastio.status_builder import Surroundings, status_of
 from elastio.units import GIB
 
 POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
@@ -52,7 +53,7 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
         spend=Spend(2, 1234.5, 0.12),
     )
     known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
-    return Status.of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
+    return status_of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, **changes: Any) -> AgentState:
