@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
-from elastio.actions import Action, Outcome
-from elastio.model import (
+from elastio.core.actions import Action, Outcome
+from elastio.core.model import (
     CacheSetUuid,
     Forecast,
     HostView,
@@ -24,7 +24,7 @@ from elastio.model import (
     VolumeMark,
     VolumeSpec,
 )
-from elastio.state import AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Cycle, Phase
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)
@@ -199,7 +199,7 @@ class Clock(Protocol):
 
 
 class Forecaster(Protocol):
-    """Expects the next burst of one adaptive device, for example from `elastio.history`."""
+    """Expects the next burst of one adaptive device, for example from `elastio.accounting.history`."""
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """What is known at once; `now` is CLOCK_BOOTTIME. Asked by the loop every few seconds: never blocks.

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from elastio.core.policy import Policy
 from elastio.errors import ElastioError
-from elastio.policy import Policy
 from elastio.units import GB, format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Measurement, Setup

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from elastio import __version__
-from elastio.config import DEFAULT_PATH
-from elastio.daemon import Daemon, free_applications
+from elastio.agent.daemon import Daemon, free_applications
+from elastio.config.schema import DEFAULT_PATH
+from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError, HostError
-from elastio.exits import Exit
 from elastio.host.sysfs import Sysfs
 
 

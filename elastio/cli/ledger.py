@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
+from elastio.accounting.ledger import Ledger
 from elastio.cli.app import App
-from elastio.config import DEFAULT_STATE_DIR
+from elastio.config.paths import LEDGER
+from elastio.config.schema import DEFAULT_STATE_DIR
 from elastio.errors import ConfigError, ElastioError
-from elastio.ledger import Ledger
-from elastio.paths import LEDGER
 
 since_option = click.option(
     "--since", type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Local time  [default: everything]"

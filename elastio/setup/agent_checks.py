@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from elastio import __version__, registry
-from elastio.config import Config
-from elastio.control_client import ControlClient
+from elastio.config.paths import GUARDS
+from elastio.config.schema import Config
+from elastio.control.client import ControlClient
+from elastio.control.protocol import UnreachableError
+from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError, HostError
 from elastio.host.view import find_backing
-from elastio.model import VolumeSpec
-from elastio.paths import GUARDS
-from elastio.protocol import UnreachableError
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
 

@@ -8,10 +8,10 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.journal import Journal, Memory, Owner, recall
-from elastio.model import Sample, Spend
-from elastio.report import day_start
-from elastio.state import AgentState, Cycle, Trigger
+from elastio.accounting.report import day_start
+from elastio.agent.journal import Journal, Memory, Owner, recall
+from elastio.core.model import Sample, Spend
+from elastio.core.state import AgentState, Cycle, Trigger
 from elastio.units import agbs
 
 IN_MEMORY = Path("the simulated journal")

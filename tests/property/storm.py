@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from random import Random
 
-from elastio.ledger import Ledger
-from elastio.model import Forecast, RequestKind, VolumeMark, VolumeState
-from elastio.policy import Policy
+from elastio.accounting.ledger import Ledger
+from elastio.core.model import Forecast, RequestKind, VolumeMark, VolumeState
+from elastio.core.policy import Policy
+from elastio.core.state import Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptBooks, Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.state import Phase
 from elastio.units import GIB, MIB
 from tests.crash.crashes import (
     LIMITED_S,

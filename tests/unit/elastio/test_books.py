@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.books import TOUCH_EVERY_S, LedgerBooks, open_books
-from elastio.history_store import HistoryLimits, read_loads
-from elastio.ledger import Ledger
-from elastio.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.policy import Caps, Policy, refusal
-from elastio.state import Cycle, Marks, Phase, Trigger
-from elastio.zone import local_zone
+from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import TOUCH_EVERY_S, LedgerBooks, open_books
+from elastio.accounting.zone import local_zone
+from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.policy import Caps, Policy, refusal
+from elastio.core.state import Cycle, Marks, Phase, Trigger
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
 

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.actions import (
+from elastio.agent.daemon import CloudDoor, CloudRest, lost_on
+from elastio.agent.executor import Executor, lost
+from elastio.agent.worker import ForkLane
+from elastio.cli import elastiod
+from elastio.config.schema import Config, parse
+from elastio.control.exit_codes import Exit
+from elastio.core.actions import (
     Action,
     BypassCache,
     DetachCacheSet,
@@ -21,16 +27,10 @@ from elastio.actions import (
     TuneBacking,
     Verdict,
 )
-from elastio.cli import elastiod
-from elastio.config import Config, parse
-from elastio.daemon import CloudDoor, CloudRest, lost_on
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import ConfigError
-from elastio.executor import Executor, lost
-from elastio.exits import Exit
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
-from elastio.lane import ForkLane
-from elastio.model import CacheSetUuid, Serial
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from elastio.agent.status_builder import Surroundings, status_of
 from elastio.cli.status import rows
-from elastio.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.observation import Observation
-from elastio.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
-from elastio.status import Status
-from elastio.status_builder import Surroundings, status_of
+from elastio.control.status import Status
+from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.observation import Observation
+from elastio.core.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
 from elastio.units import GIB, MIB
 
 from .conftest import POLICY, FakeAgent, Shell, backing, published, standing

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
-from elastio.exits import Exit
-from elastio.paths import GUARDS
+from elastio.config.paths import GUARDS
+from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
+from elastio.control.exit_codes import Exit
 from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
 
