@@ -301,7 +301,7 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return _ask(action, cycle.backoff_of(action), obs, "the backing device to be durable")
     # An account may refuse to detach or delete what is tagged dirty. One that refuses the tag is no reason to stay.
     tag = _tag(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
-    plan = _towards_deleted(cycle, disk, obs)
+    plan = _towards_deleted(cycle, obs)
     return plan if tag.action is None else replace(plan, action=tag.action)
 
 
@@ -332,7 +332,9 @@ def _help_at(cycle: Cycle, policy: Policy) -> float | None:
     return cycle.times.clean + policy.detach_throttle_after_s
 
 
-def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> NextAction:
+def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
+    """By now the disk is wiped, or gone. One that the kernel still shows although the cloud has detached the volume (it
+    was plugged in again with the power) must not keep the volume on the bill."""
     volume_id, serial = cycle.volume_id, cycle.serial
     if volume_id is None or serial is None:
         return NextAction()
@@ -340,10 +342,10 @@ def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> N
     match cycle.volume_state:
         case VolumeState.ATTACHED | VolumeState.ATTACHING | VolumeState.BUSY:
             action: Action = DetachVolume(volume_id, serial)
-        case VolumeState.AVAILABLE | VolumeState.ERROR if disk is None:
-            action = DeleteVolume(volume_id, serial)
-        case VolumeState.ERROR:
+        case VolumeState.ERROR if obs.host is not None and obs.host.disk(serial) is not None:
             action = DetachVolume(volume_id, serial)
+        case VolumeState.AVAILABLE | VolumeState.ERROR:
+            action = DeleteVolume(volume_id, serial)
         case _:
             return poll
     if cycle.backoff_of("DescribeVolume").tries == 0:
