@@ -7,7 +7,15 @@ from __future__ import annotations
 
 
 class ElastioError(Exception):
-    """Root of every error the agent raises on purpose."""
+    """Root of every error the agent raises on purpose.
+
+    `code` tells causes of one class apart, for programs and tests: a configuration key, the cloud's own error code, or
+    a short stable word. Empty where the class says it all. The message may be reworded at any time; a code may not.
+    """
+
+    def __init__(self, message: object = "", *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ConfigError(ElastioError):
