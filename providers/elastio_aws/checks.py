@@ -13,9 +13,9 @@ from typing import TypeAlias
 from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, RefusedError
 from elastio.model import VolumeMark, VolumeSpec
 from elastio.units import GIB, MIB
-from elastio_aws import codes, devices, volumes
+from elastio_aws import codes, devices, queries, volumes
 from elastio_aws.keys import AWS_KEY, GRANTS
-from elastio_aws.provider import AwsProvider
+from elastio_aws.provider import MAX_PAGES, AwsProvider
 
 Check: TypeAlias = tuple[str, bool, str]
 
@@ -139,7 +139,8 @@ def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
 
 
 def _attachments(provider: AwsProvider) -> str:
-    used = sum(1 for _ in provider.pages({"attachment.instance-id": provider.who().instance_id}))
+    here = {"attachment.instance-id": provider.who().instance_id}
+    used = sum(1 for _ in queries.describe_volumes(provider.ec2(), here, MAX_PAGES))
     most = (provider.instance_type_info() or {}).get("MaximumEbsAttachments")
     if most is None:
         return f"{used} volume(s) are attached; how many this instance takes is not known."

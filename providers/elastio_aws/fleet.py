@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from elastio.errors import ConfigError, ProviderError, TransientError
 from elastio.janitor import FleetVolume
 from elastio.model import VolumeId
-from elastio_aws import codes, volumes
+from elastio_aws import codes, queries, volumes
 from elastio_aws.settings import Settings, parse
 
 if TYPE_CHECKING:
     from elastio_aws.client import Ec2
 
-PAGE_SIZE = 500
 MAX_PAGES = 1000
 
 
@@ -34,31 +33,14 @@ class AwsFleet:
 
     def volumes(self) -> Iterator[FleetVolume]:
         """Every volume with an owner tag. Raises errors of `elastio.errors`."""
-        request: dict[str, Any] = {
-            "Filters": [{"Name": "tag-key", "Values": [volumes.OWNER_TAG]}],
-            "MaxResults": PAGE_SIZE,
-        }
-        for _ in range(MAX_PAGES):
-            answer = self.ec2().call("describe_volumes", **request)
-            yield from (fleet_volume(shown, self._settings) for shown in answer.get("Volumes") or ())
-            following = answer.get("NextToken")
-            if not following:
-                return
-            request["NextToken"] = following
-        raise TransientError(f"DescribeVolumes went on beyond {MAX_PAGES} pages.")
+        filters = {"tag-key": volumes.OWNER_TAG}
+        for shown in queries.describe_volumes(self.ec2(), filters, MAX_PAGES):
+            yield fleet_volume(shown, self._settings)
 
     def volume(self, volume_id: VolumeId) -> FleetVolume | None:
         """One volume now; None when it is gone."""
-        try:
-            answer = self.ec2().call("describe_volumes", VolumeIds=[volume_id])
-        except ProviderError as error:
-            if codes.code_of(error) == codes.NOT_FOUND:
-                return None
-            raise
-        found = answer.get("Volumes") or []
-        if any(shown.get("VolumeId") != volume_id for shown in found):
-            raise TransientError(f"DescribeVolumes of {volume_id} showed another volume.")
-        return fleet_volume(found[0], self._settings) if found else None
+        shown = queries.describe_volume(self.ec2(), volume_id)
+        return None if shown is None else fleet_volume(shown, self._settings)
 
     def delete(self, volume_id: VolumeId) -> None:
         """DeleteVolume: EC2 itself refuses one that is attached. Already gone: no error."""

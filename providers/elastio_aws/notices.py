@@ -23,7 +23,6 @@ from elastio_aws.metadata import TOKEN_TTL_S, Rejected, Session
 PATH = "/latest/meta-data/spot/instance-action"
 MAINTENANCE_PATH = "/latest/meta-data/events/maintenance/scheduled"
 NOT_FOUND = 404
-UNAUTHORIZED = 401
 # A session is renewed before it ends, so that a look is one request.
 RENEW_S = 0.8 * TOKEN_TTL_S
 # The look shares its lane with purchases: a service that is silent may hold them up for a moment only.

@@ -26,7 +26,7 @@ from elastio.errors import (
 )
 from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.units import MIB
-from elastio_aws import codes, gp3, identity, prices, refusals, volumes
+from elastio_aws import codes, gp3, identity, prices, queries, refusals, volumes
 from elastio_aws.devices import DeviceNames
 from elastio_aws.keys import Encrypted
 from elastio_aws.notices import NoticeReader
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from elastio_aws.client import Ec2
 
 MAX_TOKEN = 64  # EC2's limit of a client token, ASCII
-PAGE_SIZE = 500
 MAX_PAGES = 100
 NAME_TRIES = 4
 _HELD = (VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.BUSY, VolumeState.ELSEWHERE)
@@ -305,7 +304,7 @@ class AwsProvider:
         return seen
 
     def _seen(self, volume_id: VolumeId) -> Volume | None:
-        shown = self._shown(volume_id)
+        shown = queries.describe_volume(self.ec2(), volume_id)
         return None if shown is None else self._volume(shown)
 
     def _bought(self, token: str, error: ProviderError) -> Volume:
@@ -329,41 +328,14 @@ class AwsProvider:
         self._ours.discard(volume_id)
         return replace(seen, state=VolumeState.FOREIGN)
 
-    def _shown(self, volume_id: VolumeId) -> dict[str, Any] | None:
-        try:
-            answer = self.ec2().call("describe_volumes", VolumeIds=[volume_id])
-        except ProviderError as error:
-            if codes.code_of(error) == codes.NOT_FOUND:
-                return None
-            raise
-        found: list[dict[str, Any]] = answer.get("Volumes") or []
-        if any(shown.get("VolumeId") != volume_id for shown in found):
-            raise TransientError(f"DescribeVolumes of {volume_id} showed another volume; it is asked again.")
-        return found[0] if found else None
-
     def _list(self, filters: Mapping[str, str]) -> Iterator[Volume]:
         """What a filter let through is held against it once more: a foreign volume must never look like ours."""
         wanted = {name.removeprefix("tag:"): value for name, value in filters.items()}
-        for shown in self.pages(filters):
+        for shown in queries.describe_volumes(self.ec2(), filters, MAX_PAGES):
             tags = volumes.tags_of(shown)
             if any(tags.get(name) != value for name, value in wanted.items()):
                 raise TransientError("DescribeVolumes showed a volume without the tag it was asked for; asked again.")
             yield self._volume(shown)
-
-    def pages(self, filters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Every volume that passes the filters, page by page. Beyond MAX_PAGES: TransientError."""
-        request: dict[str, Any] = {
-            "Filters": [{"Name": name, "Values": [value]} for name, value in filters.items()],
-            "MaxResults": PAGE_SIZE,
-        }
-        for _ in range(MAX_PAGES):
-            answer = self.ec2().call("describe_volumes", **request)
-            yield from answer.get("Volumes") or ()
-            following = answer.get("NextToken")
-            if not following:
-                return
-            request["NextToken"] = following
-        raise TransientError(f"DescribeVolumes went on beyond {MAX_PAGES} pages; it is asked again.")
 
     def _bandwidth_limit(self) -> float | None:
         """What the instance carries all day; the higher figure EC2 names holds for 30 minutes a day."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
@@ -35,6 +35,7 @@ PAGE_SIZE = 100
 MAX_PAGES = 100
 _ON_ITS_WAY = (VolumeState.DETACHING, VolumeState.AVAILABLE, VolumeState.DELETING, VolumeState.GONE)
 _HELD = (VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING, VolumeState.ELSEWHERE)
+Judge: TypeAlias = Callable[[VolumeId, ProviderError], None]
 _log = logging.getLogger(__name__)
 
 
@@ -114,36 +115,22 @@ class OpenstackProvider:
         """
         if volume_id not in self._ours and self._own(volume_id) is None:
             raise TransientError(f"{volume_id} is not known to Cinder (yet); it is looked at again.")
-        try:
-            body = {"volumeAttachment": {"volumeId": volume_id}}
-            self.cloud().call(NOVA, "POST", self._attachments_path(), body)
-        except ProviderError as error:
-            if status_of(error) not in (400, 404, 409):
-                raise
-            self._judge_attach(volume_id, error)
+        body = {"volumeAttachment": {"volumeId": volume_id}}
+        self._request(volume_id, self._judge_attach, NOVA, "POST", self._attachments_path(), body)
 
     def detach(self, volume_id: VolumeId) -> None:
         """Ask Nova, never by force. An attachment that Cinder keeps and Nova has forgotten is given back."""
         if self._own(volume_id) is None:
             return
-        try:
-            self.cloud().call(NOVA, "DELETE", f"{self._attachments_path()}/{quoted(volume_id)}")
-        except ProviderError as error:
-            if status_of(error) not in (400, 404, 409):
-                raise
-            self._judge_detach(volume_id, error)
+        path = f"{self._attachments_path()}/{quoted(volume_id)}"
+        self._request(volume_id, self._judge_detach, NOVA, "DELETE", path)
 
     def delete(self, volume_id: VolumeId) -> None:
         """DELETE after a look that the volume carries this agent's metadata. Nothing is ever forced."""
         shown = self._own(volume_id)
         if shown is None or shown.get("status") == "deleting":
             return
-        try:
-            self.cloud().call(CINDER, "DELETE", f"/volumes/{quoted(volume_id)}")
-        except ProviderError as error:
-            if status_of(error) not in (400, 404, 409):
-                raise
-            self._judge_delete(volume_id, error)
+        self._request(volume_id, self._judge_delete, CINDER, "DELETE", f"/volumes/{quoted(volume_id)}")
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
         """The volume now, or None; FOREIGN where its metadata do not name this server."""
@@ -244,6 +231,15 @@ class OpenstackProvider:
         raise TransientError(f"The list of volumes went on beyond {MAX_PAGES} pages; it is asked again.")
 
     # --- inside --------------------------------------------------------------------------------------------
+
+    def _request(self, volume_id: VolumeId, judge: Judge, *call: Any) -> None:
+        """Make a changing call. If it is refused, `judge` looks whether it is done already, and returns or raises."""
+        try:
+            self.cloud().call(*call)
+        except ProviderError as error:
+            if status_of(error) not in (400, 404, 409):
+                raise
+            judge(volume_id, error)
 
     def _bought(self, token: str) -> Volume | None:
         """The oldest living volume of this token."""
