@@ -28,6 +28,18 @@ ACCOUNT = "123456789012"
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
 
 Open = Callable[..., AwsProvider]
+
+
+class Seconds:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
 Answer = Callable[..., list[str]]
 
 
@@ -138,6 +150,18 @@ def answer() -> Answer:
         return calls
 
     return put
+
+
+def returns(client: Any, operation: str, *results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The SDK's client returns these results in turn, the last one for ever; the list fills with the requests."""
+    requests: list[dict[str, Any]] = []
+
+    def reply(params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
+        requests.append(dict(params["body"]))
+        return type("Response", (), {"status_code": 200}), results[min(len(requests), len(results)) - 1]
+
+    client.meta.events.register(f"before-call.ec2.{operation}", reply)
+    return requests
 
 
 @dataclass

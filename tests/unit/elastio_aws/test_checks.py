@@ -7,7 +7,8 @@ import pytest
 from elastio.model import VolumeSpec
 from elastio.units import GIB
 from elastio_aws import checks
-from elastio_aws.devices import NAMES
+
+from .conftest import returns
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 
@@ -79,21 +80,12 @@ def test_unknown_limit_says_how_to_know_it(open_aws: Any, answer: Any) -> None:
     assert "is not known" in results["AWS attachments"][1]
 
 
-def test_full_instance_is_found(open_aws: Any, sdk: Any, instance_id: str, monkeypatch: Any) -> None:
+def test_full_instance_is_found(open_aws: Any) -> None:
     provider = open_aws()
     limited = {"InstanceTypes": [{"EbsInfo": {"MaximumEbsAttachments": 1}}]}
-    answered = (type("Answer", (), {"status_code": 200}), limited)
-    provider.ec2().client().meta.events.register("before-call.ec2.DescribeInstanceTypes", lambda **_: answered)
+    returns(provider.ec2().client(), "DescribeInstanceTypes", limited)
     results = _by_name(checks.run(provider, SPEC))
     assert results["AWS attachments"] == (False, "1 of at most 1 volumes are attached; detach one of them.")
-
-
-def test_device_name_of_the_dry_run_is_one_that_ec2_lists(open_aws: Any, answer: Any) -> None:
-    provider = open_aws()
-    provider.create("token-listed", SPEC, {})
-    calls = answer(provider, "AttachVolume", 412, "DryRunOperation")
-    checks.run(provider, SPEC)
-    assert any(name.rpartition("/")[2] in calls[0] for name in NAMES)
 
 
 @pytest.mark.parametrize(("zone", "is_odd"), [("us-east-1-bos-1a", True), ("us-east-1a", False)])

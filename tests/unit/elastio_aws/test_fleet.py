@@ -14,7 +14,7 @@ from elastio.units import GIB
 from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
 from elastio_aws.volumes import mark_of
 
-from .conftest import BACKING, REGION, Open
+from .conftest import BACKING, REGION, Open, returns
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 FAR = 4e9
@@ -25,30 +25,6 @@ def fleet(moto_url: str) -> Iterator[AwsFleet]:
     opened = open_fleet({"endpoint_url": moto_url, "region": REGION, "max_attempts": 1})
     yield opened
     opened.close()
-
-
-def raw_mark(sdk: Any, volume_id: str) -> str:
-    tags = sdk.describe_volumes(VolumeIds=[volume_id])["Volumes"][0]["Tags"]
-    return str(next(t["Value"] for t in tags if t["Key"] == "elastio:state"))
-
-
-def test_a_volume_is_born_clean_and_marked_later(open_aws: Open, sdk: Any) -> None:
-    provider = open_aws()
-    bought = provider.create("marked-1", SPEC, {})
-    assert bought.mark is VolumeMark.CLEAN
-    assert raw_mark(sdk, bought.id) == VolumeMark.CLEAN
-    for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
-        provider.mark(bought.id, mark)
-        assert raw_mark(sdk, bought.id) == mark
-        shown = provider.describe(bought.id)
-        assert shown is not None
-        assert shown.mark is mark
-
-
-def test_a_mark_on_a_volume_that_is_gone_is_no_error(open_aws: Open) -> None:
-    provider, gone = open_aws(), VolumeId("vol-0123456789abcdef0")
-    provider.mark(gone, VolumeMark.CLEAN)
-    assert provider.describe(gone) is None
 
 
 @pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])
@@ -102,14 +78,12 @@ def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("shown", [{"VolumeId": "vol-2"}, {"State": "available"}])
 def test_another_volume_than_the_one_asked_for_is_not_judged(fleet: AwsFleet, shown: dict[str, str]) -> None:
-    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [shown]})
-    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    returns(fleet.ec2().client(), "DescribeVolumes", {"Volumes": [shown]})
     with pytest.raises(TransientError):
         fleet.volume(VolumeId("vol-1"))
 
 
 def test_volume_without_an_id_is_not_judged(fleet: AwsFleet) -> None:
-    answered = (type("Answer", (), {"status_code": 200}), {"Volumes": [{"State": "available"}]})
-    fleet.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", lambda **_: answered)
+    returns(fleet.ec2().client(), "DescribeVolumes", {"Volumes": [{"State": "available"}]})
     with pytest.raises(TransientError):
         list(fleet.volumes())

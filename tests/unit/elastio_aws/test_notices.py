@@ -6,28 +6,14 @@ import json
 
 import pytest
 
-from elastio.errors import RefusedError, TransientError
+from elastio.errors import TransientError
 from elastio.model import Notice
 from elastio_aws.notices import MAINTENANCE_LEAD_S, RENEW_S, NoticeReader, parse, parse_scheduled
 
-from .conftest import Metadata
+from .conftest import Metadata, Seconds
 
 TEXT = '{"action": "terminate", "time": "2026-11-20T08:22:00Z"}'
 AT = 1795162920.0
-
-
-class Seconds:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_notice_is_what_happens_and_when(metadata_service: Metadata) -> None:
-    metadata_service.document = TEXT
-    assert NoticeReader(metadata_service.url).read() == Notice("terminate", AT)
-    assert metadata_service.seen[-1][1] == "/prefix/latest/meta-data/spot/instance-action"
 
 
 def test_not_found_means_no_notice_and_costs_one_request(metadata_service: Metadata) -> None:
@@ -90,12 +76,6 @@ def test_a_session_that_is_refused_is_opened_anew_at_the_next_look(metadata_serv
         reader.read()
     assert reader.read() == Notice("terminate", AT)
     assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "PUT", "GET"]
-
-
-def test_version_2_switched_off_is_said_so(metadata_service: Metadata) -> None:
-    metadata_service.statuses = [403]
-    with pytest.raises(RefusedError, match="IMDSv2"):
-        NoticeReader(metadata_service.url).read()
 
 
 @pytest.mark.parametrize(

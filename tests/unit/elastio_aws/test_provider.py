@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from elastio.errors import AuthError, ConfigError, NotOursError, QuotaError, RefusedError, TransientError
+from elastio.errors import AuthError, NotOursError, RefusedError, TransientError
 from elastio.model import VolumeId, VolumeSpec, VolumeState
 from elastio.units import GIB, MIB
-from elastio_aws.provider import AwsProvider, open_provider
-from elastio_aws.settings import parse
+from elastio_aws.provider import AwsProvider
 from elastio_aws.volumes import OWNER_TAG
+
+from .conftest import returns
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 UNKNOWN = VolumeId("vol-0123456789abcdef0")
@@ -22,22 +23,6 @@ UNKNOWN = VolumeId("vol-0123456789abcdef0")
 def _raw(sdk: Any, volume_id: str) -> dict[str, Any]:
     shown: dict[str, Any] = sdk.describe_volumes(VolumeIds=[volume_id])["Volumes"][0]
     return shown
-
-
-def _foreign(sdk: Any) -> str:
-    tags = [{"Key": "elastio:owner", "Value": "arn:aws:ec2:us-east-1:123456789012:instance/i-other"}]
-    made = sdk.create_volume(
-        AvailabilityZone="us-east-1a",
-        Size=1,
-        VolumeType="gp3",
-        TagSpecifications=[{"ResourceType": "volume", "Tags": tags}],
-    )
-    return str(made["VolumeId"])
-
-
-def test_bad_settings_are_refused_before_anything_is_asked() -> None:
-    with pytest.raises(ConfigError, match="volume_type"):
-        open_provider({"volume_type": "io2"}, "uuid")
 
 
 @pytest.mark.runs_programs
@@ -50,7 +35,7 @@ def test_importing_and_opening_loads_no_sdk() -> None:
 
 
 def test_volume_is_bought_as_specified(open_aws: Any, sdk: Any, instance_id: str) -> None:
-    volume = open_aws(extra_tags={"team": "hpc"}).create("token-1", SPEC, {"phase": "7"})
+    volume = open_aws(extra_tags={"team": "hpc"}).create("token-1", SPEC, {"phase": "7", "elastio:owner": "someone"})
     raw = _raw(sdk, volume.id)
     assert (raw["VolumeType"], raw["Size"], raw["Iops"], raw["Throughput"]) == ("gp3", 10, 3000, 191)
     assert raw["AvailabilityZone"] == "us-east-1a"
@@ -69,11 +54,6 @@ def test_volume_is_bought_as_specified(open_aws: Any, sdk: Any, instance_id: str
     assert volume.token == "token-1"
     assert volume.size_bytes == 10 * GIB
     assert volume.bandwidth_mb_s == pytest.approx(191 * MIB / 1e6)
-
-
-def test_callers_tags_cannot_replace_our_own(open_aws: Any, sdk: Any) -> None:
-    volume = open_aws().create("token-own", SPEC, {"elastio:owner": "someone"})
-    assert {"Key": "elastio:owner", "Value": "someone"} not in _raw(sdk, volume.id)["Tags"]
 
 
 def test_client_token_is_the_token(open_aws: Any, answer: Any) -> None:
@@ -112,36 +92,11 @@ def test_encryption_is_asked_for(open_aws: Any, answer: Any) -> None:
     assert "alias" in calls[0]
 
 
-@pytest.mark.parametrize("code", ["VolumeLimitExceeded", "IdempotentParameterMismatch"])
-def test_create_finds_what_its_token_bought_before(open_aws: Any, answer: Any, code: str) -> None:
-    bought = open_aws().create(f"token-{code}", SPEC, {})
-    provider = open_aws()
-    answer(provider, "CreateVolume", 400, code)
-    assert provider.create(f"token-{code}", SPEC, {}).id == bought.id
-
-
-def test_quota_is_reported_when_the_token_bought_nothing(open_aws: Any, answer: Any) -> None:
-    provider = open_aws()
-    answer(provider, "CreateVolume", 400, "VolumeLimitExceeded")
-    with pytest.raises(QuotaError, match="VolumeLimitExceeded"):
-        provider.create("token-new", SPEC, {})
-
-
 def test_mismatch_with_nothing_to_see_is_transient(open_aws: Any, answer: Any) -> None:
     provider = open_aws()
     answer(provider, "CreateVolume", 400, "IdempotentParameterMismatch")
     with pytest.raises(TransientError):
         provider.create("token-burnt", SPEC, {})
-
-
-def test_volume_is_attached_here_under_a_documented_name(open_aws: Any, sdk: Any, instance_id: str) -> None:
-    provider = open_aws()
-    volume = provider.create("token-attach", SPEC, {})
-    provider.attach(volume.id)
-    attachment = _raw(sdk, volume.id)["Attachments"][0]
-    assert attachment["InstanceId"] == instance_id
-    assert attachment["Device"].startswith("/dev/xvd")
-    assert provider.describe(volume.id).state == VolumeState.ATTACHED
 
 
 @pytest.mark.parametrize(
@@ -172,35 +127,6 @@ def test_other_bad_value_is_refused_after_one_call(open_aws: Any, answer: Any) -
     assert len(calls) == 1
 
 
-def test_attach_refused_in_use_is_success_when_it_is_attached_here(open_aws: Any, answer: Any) -> None:
-    provider = open_aws()
-    volume = provider.create("token-again", SPEC, {})
-    provider.attach(volume.id)
-    calls = answer(provider, "AttachVolume", 400, "VolumeInUse")
-    provider.attach(volume.id)
-    assert len(calls) == 1
-
-
-def test_attach_refused_in_use_is_refused_when_it_is_elsewhere(open_aws: Any, answer: Any, sdk: Any) -> None:
-    provider = open_aws()
-    volume = provider.create("token-elsewhere", SPEC, {})
-    other = sdk.run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
-    sdk.attach_volume(VolumeId=volume.id, InstanceId=other, Device="/dev/sdf")
-    assert provider.describe(volume.id).state == VolumeState.ELSEWHERE
-    answer(provider, "AttachVolume", 400, "VolumeInUse")
-    with pytest.raises(RefusedError, match="another instance"):
-        provider.attach(volume.id)
-
-
-@pytest.mark.parametrize("code", ["IncorrectState", "InvalidVolume.NotFound"])
-def test_attach_too_early_is_transient(open_aws: Any, answer: Any, code: str) -> None:
-    provider = open_aws()
-    volume = provider.create("token-early", SPEC, {})
-    answer(provider, "AttachVolume", 400, code)
-    with pytest.raises(TransientError, match=code):
-        provider.attach(volume.id)
-
-
 def test_detach_is_never_forced(open_aws: Any, answer: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-force", SPEC, {})
@@ -229,15 +155,6 @@ def test_detach_refused_is_an_error_while_attached(open_aws: Any, answer: Any) -
         provider.detach(volume.id)
 
 
-def test_volume_of_another_instance_is_not_deleted(open_aws: Any, sdk: Any, answer: Any) -> None:
-    provider = open_aws()
-    foreign = _foreign(sdk)
-    calls = answer(provider, "DeleteVolume", 200)
-    with pytest.raises(NotOursError):
-        provider.delete(VolumeId(foreign))
-    assert calls == []
-
-
 def test_tag_that_is_not_shown_yet_is_believed_where_it_was_seen_before(open_aws: Any, sdk: Any) -> None:
     """DescribeVolumes may lag behind; what names another owner is believed at once."""
     provider = open_aws()
@@ -255,27 +172,9 @@ def test_tag_that_is_not_shown_yet_is_believed_where_it_was_seen_before(open_aws
 def test_answer_to_a_create_that_names_another_owner_is_not_handed_over(open_aws: Any) -> None:
     provider = open_aws()
     shown = {"VolumeId": "vol-1", "State": "creating", "Tags": [{"Key": OWNER_TAG, "Value": "another"}]}
-    answered = (type("Answer", (), {"status_code": 200}), shown)
-    provider.ec2().client().meta.events.register("before-call.ec2.CreateVolume", lambda **_: answered)
+    returns(provider.ec2().client(), "CreateVolume", shown)
     with pytest.raises(RefusedError):
         provider.create("token-shared", SPEC, {})
-
-
-def test_deleted_volume_may_be_deleted_again(open_aws: Any) -> None:
-    provider = open_aws()
-    volume = provider.create("token-delete", SPEC, {})
-    provider.delete(volume.id)
-    assert provider.describe(volume.id) is None
-    provider.delete(volume.id)
-
-
-def test_delete_refused_while_attached_is_refused(open_aws: Any) -> None:
-    provider = open_aws()
-    volume = provider.create("token-held", SPEC, {})
-    provider.attach(volume.id)
-    with pytest.raises(RefusedError, match="is attached and cannot be deleted"):
-        provider.delete(volume.id)
-    assert provider.describe(volume.id).state == VolumeState.ATTACHED
 
 
 def test_delete_refused_in_a_state_that_passes_is_transient(open_aws: Any, answer: Any) -> None:
@@ -286,27 +185,12 @@ def test_delete_refused_in_a_state_that_passes_is_transient(open_aws: Any, answe
         provider.delete(volume.id)
 
 
-def test_list_owned_shows_only_this_instances_volumes(open_aws: Any, sdk: Any) -> None:
-    provider = open_aws()
-    _foreign(sdk)
-    mine = {provider.create(f"token-list-{n}", SPEC, {}).id for n in range(3)}
-    assert {volume.id for volume in provider.list_owned()} == mine
-
-
 def test_list_owned_follows_every_page(open_aws: Any) -> None:
     provider = open_aws()
     ours = [{"Key": OWNER_TAG, "Value": provider.who().arn}]
-    pages: list[dict[str, Any]] = [
-        {"Volumes": [{"VolumeId": "vol-1", "State": "available", "Tags": ours}], "NextToken": "more"},
-        {"Volumes": [{"VolumeId": "vol-2", "State": "available", "Tags": ours}]},
-    ]
-    asked: list[dict[str, Any]] = []
-
-    def one_page(params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
-        asked.append(dict(params["body"]))
-        return type("Answer", (), {"status_code": 200}), pages[len(asked) - 1]
-
-    provider.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", one_page)
+    first = {"Volumes": [{"VolumeId": "vol-1", "State": "available", "Tags": ours}], "NextToken": "more"}
+    last = {"Volumes": [{"VolumeId": "vol-2", "State": "available", "Tags": ours}]}
+    asked = returns(provider.ec2().client(), "DescribeVolumes", first, last)
     assert [volume.id for volume in provider.list_owned()] == ["vol-1", "vol-2"]
     assert asked[0]["MaxResults"] == 500
     assert asked[1]["NextToken"] == "more"
@@ -324,14 +208,10 @@ def test_a_volume_that_does_not_carry_the_tag_it_was_asked_for_is_never_taken_fo
     open_aws: Any, shown: dict[str, Any]
 ) -> None:
     provider = open_aws()
-
-    def one_page(**_: Any) -> tuple[Any, dict[str, Any]]:
-        return type("Answer", (), {"status_code": 200}), {"Volumes": [shown]}
-
-    provider.ec2().client().meta.events.register("before-call.ec2.DescribeVolumes", one_page)
+    returns(provider.ec2().client(), "DescribeVolumes", {"Volumes": [shown]})
     with pytest.raises(TransientError):
         provider.list_owned()
-    with pytest.raises(TransientError, match="showed another volume"):
+    with pytest.raises(TransientError):
         provider.describe(VolumeId("vol-2"))
 
 
@@ -358,9 +238,6 @@ def test_throttled_question_for_the_limit_is_an_error_not_a_guess(open_aws: Any,
 
 
 def test_quote_refuses_what_the_instance_cannot_carry(open_aws: Any) -> None:
-    provider = open_aws(instance_type="hpc7a.96xlarge")
-    with pytest.raises(RefusedError, match=r"hpc7a\.96xlarge.*limit is 10\.9"):
-        provider.quote(SPEC)
     assert open_aws().quote(VolumeSpec(10 * GIB, 600.0)).spec.bandwidth_mb_s >= 600.0
     with pytest.raises(RefusedError, match="limit is 625 MB/s"):
         open_aws().quote(VolumeSpec(10 * GIB, 626.0))
@@ -388,8 +265,3 @@ def test_warm_up_makes_the_client_and_translates_errors(open_aws: Any, monkeypat
     monkeypatch.setenv("AWS_PROFILE", "missing")
     with pytest.raises(AuthError, match="ProfileNotFound"):
         open_aws().warm_up()
-
-
-def test_default_region_is_that_of_the_metadata_service(metadata_service: Any) -> None:
-    provider = AwsProvider(parse({"metadata_url": metadata_service.url}), "uuid")
-    assert provider.who().zone == "eu-west-1b"

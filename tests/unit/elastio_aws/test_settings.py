@@ -47,11 +47,11 @@ def test_scale_and_tags_are_read() -> None:
         ({"extra_tags": {"aws:x": "me"}}, "is reserved"),
         ({"extra_tags": {"a": 1}}, "must be a string"),
         ({"extra_tags": {"a": "x" * 257}}, "too long"),
-        ({"extra_tags": {f"k{n}": "" for n in range(41)}}, "40 are the most"),
+        ({"extra_tags": {f"k{n}": "" for n in range(41)}}, "at most 40"),
         ({"extra_tags": []}, "must be a table"),
         ({"scale": {"gib": 1}}, "scale.gib is not a setting"),
         ({"scale": {"gib_bytes": 0}}, "whole number above 0"),
-        ({"scale": {"gib_bytes": 1.5}}, "whole number above 0"),
+        ({"scale": {"gib_bytes": 1.5}}, "must be a whole number"),
     ],
 )
 def test_wrong_setting_is_one_sentence_naming_the_key(table: dict[str, object], named: str) -> None:

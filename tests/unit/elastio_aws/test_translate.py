@@ -26,6 +26,8 @@ SPEC = VolumeSpec(10 * GIB, 130.0)
         (503, "Unavailable", TransientError),
         (500, "Server.InternalError", TransientError),
         (500, "SomethingNew", TransientError),
+        (400, "IncorrectState", TransientError),
+        (400, "InvalidVolume.NotFound", TransientError),
         (400, "SomethingNew", RefusedError),
         (400, "InvalidParameterCombination", RefusedError),
         (400, "InvalidZone.NotFound", RefusedError),
