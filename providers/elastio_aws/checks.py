@@ -18,6 +18,8 @@ from elastio_aws.keys import AWS_KEY, GRANTS
 from elastio_aws.provider import MAX_PAGES, AwsProvider
 
 Check: TypeAlias = tuple[str, bool, str]
+# The name of a check, and the sentence it passed with or the error it failed with.
+Result: TypeAlias = tuple[str, str | ElastioError]
 
 METADATA_HOST = "169.254.169.254"
 SMALLEST = VolumeSpec(size_bytes=GIB, bandwidth_mb_s=125 * MIB / 1e6)
@@ -32,11 +34,17 @@ def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
     Never raises errors of `elastio.errors`: they are verdicts. Later checks that could only repeat the reason of
     the first failure are left out.
     """
-    results = [_checked("AWS instance", provider, _instance), _checked("AWS credentials", provider, _credentials)]
-    if not all(ok for _, ok, _ in results):
-        return results
+    found = results(provider, wanted)
+    return [(name, not isinstance(result, ElastioError), str(result)) for name, result in found]
+
+
+def results(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Result]:
+    """The results of `run` with the errors themselves."""
+    first = [_checked("AWS instance", provider, _instance), _checked("AWS credentials", provider, _credentials)]
+    if any(isinstance(result, ElastioError) for _, result in first):
+        return first
     return [
-        *results,
+        *first,
         _checked("AWS place", provider, _place),
         _checked("AWS create", provider, lambda p: _create(p, wanted)),
         _checked("AWS attach", provider, _attach),
@@ -47,11 +55,11 @@ def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
     ]
 
 
-def _checked(name: str, provider: AwsProvider, check: Callable[[AwsProvider], str]) -> Check:
+def _checked(name: str, provider: AwsProvider, check: Callable[[AwsProvider], str]) -> Result:
     try:
-        return name, True, check(provider)
+        return name, check(provider)
     except ElastioError as error:
-        return name, False, str(error)
+        return name, error
 
 
 def _instance(provider: AwsProvider) -> str:
@@ -65,17 +73,21 @@ def _credentials(provider: AwsProvider) -> str:
 
 
 def _place(provider: AwsProvider) -> str:
-    """What no call tells beforehand, and a setting or a page does."""
+    return f"In {provider.who().zone}: {'; '.join(oddities(provider).values()) or 'nothing out of the ordinary'}."
+
+
+def oddities(provider: AwsProvider) -> dict[str, str]:
+    """What no call reports beforehand, but a setting does: a word for each, with its description."""
     me = provider.who()
-    hints = []
+    found = {}
     if not re.fullmatch(rf"{re.escape(me.region)}[a-z]", me.zone):
-        hints.append(f"{me.zone} is no ordinary availability zone, and may not sell gp3")
+        found["zone"] = f"{me.zone} is not an ordinary availability zone, and may not sell gp3"
     if provider.settings.endpoint_url.startswith("http://"):
-        hints.append("provider.aws.endpoint_url is not https, so what is asked can be read and changed on its way")
+        found["endpoint"] = "provider.aws.endpoint_url is not https, so requests can be read and changed on the way"
     proxied = [name for name in ("http_proxy", "HTTP_PROXY") if os.environ.get(name)]
     if proxied and METADATA_HOST not in os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")):
-        hints.append(f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, which the SDK asks for credentials")
-    return f"In {me.zone}: {'; '.join(hints) or 'nothing out of the ordinary'}."
+        found["proxy"] = f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, where the SDK gets its credentials"
+    return found
 
 
 def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
@@ -125,7 +137,7 @@ def _dry_run(provider: AwsProvider, operation: str, fine: tuple[str, ...], **req
     try:
         provider.ec2().call(operation, DryRun=True, **request)
     except ProviderError as error:
-        if codes.code_of(error) not in fine:
+        if error.code not in fine:
             raise
 
 
@@ -145,5 +157,7 @@ def _attachments(provider: AwsProvider) -> str:
     if most is None:
         return f"{used} volume(s) are attached; how many this instance takes is not known."
     if used >= int(most):
-        raise QuotaError(f"{used} of at most {most} volumes are attached; detach one of them.")
+        raise QuotaError(
+            f"{used} of at most {most} volumes are attached; detach one of them.", code="instance.attachments"
+        )
     return f"{used} of at most {most} volumes are attached."

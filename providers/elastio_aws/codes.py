@@ -106,9 +106,3 @@ def meaning(code: str, http_status: int) -> Meaning:
     if http_status == 429:
         return _SLOW
     return _DOWN if http_status >= 500 else Meaning(RefusedError, "look the code up in EC2's list of error codes")
-
-
-def code_of(error: ProviderError) -> str:
-    """EC2's code behind a translated error, or an empty string."""
-    response = getattr(error.__cause__, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""

@@ -47,7 +47,7 @@ class AwsFleet:
         try:
             self.ec2().call("delete_volume", VolumeId=volume_id)
         except ProviderError as error:
-            if codes.code_of(error) != codes.NOT_FOUND:
+            if error.code != codes.NOT_FOUND:
                 raise
 
     def ec2(self) -> Ec2:
@@ -67,7 +67,7 @@ class AwsFleet:
 def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
     """One volume of an answer. Raises TransientError for what is none."""
     if not shown.get("VolumeId"):
-        raise TransientError("DescribeVolumes showed a volume without an id.")
+        raise TransientError("DescribeVolumes showed a volume without an id.", code="answer.malformed")
     tags = volumes.tags_of(shown)
     attached = [a for a in shown.get("Attachments") or () if a.get("State") != "detached"]
     return FleetVolume(
@@ -93,9 +93,10 @@ def expiry_of(text: str) -> float | None:
 def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
     """The fleet of `[provider.aws]`; asks nothing yet. Raises ConfigError."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].")
+        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
     known = parse({"cache_dir": "", **settings})
     region = known.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
     if not region:
-        raise ConfigError("No region is named: use --set region=NAME, or the environment variable AWS_REGION.")
+        text = "No region is set: use --set region=NAME, or the environment variable AWS_REGION."
+        raise ConfigError(text, code="provider.aws.region")
     return AwsFleet(known, region)

@@ -41,19 +41,20 @@ def plan(spec: VolumeSpec, scale: Scale, iops: int | None = None) -> Purchase:
     operator's choice where the spec leaves it open. Raises RefusedError with the limit.
     """
     if not (spec.size_bytes > 0 and 0 < spec.bandwidth_mb_s < math.inf):
-        raise RefusedError("A volume needs a size and a bandwidth above 0.")
+        raise RefusedError("A volume needs a size and a bandwidth above 0.", code="spec.not-positive")
     throughput = max(FREE_MIB_S, math.ceil(spec.bandwidth_mb_s * 1e6 / scale.mib_s_bytes - _EPSILON))
     if throughput > MAX_MIB_S:
         raise RefusedError(
             f"{spec.bandwidth_mb_s:.0f} MB/s is more than a gp3 volume has; "
-            f"the limit is {scale.mb_s(MAX_MIB_S):.0f} MB/s."
+            f"the limit is {scale.mb_s(MAX_MIB_S):.0f} MB/s.",
+            code="gp3.throughput",
         )
     bought_iops = _iops(throughput, spec.iops if spec.iops is not None else iops)
     size = max(MIN_GIB, _steps(spec.size_bytes, scale.gib_bytes))
     if bought_iops > FREE_IOPS:
         size = max(size, _steps(bought_iops, IOPS_PER_GIB))
     if size > MAX_GIB:
-        raise RefusedError(f"{size} GiB is more than a gp3 volume has; the limit is {MAX_GIB} GiB.")
+        raise RefusedError(f"{size} GiB is more than a gp3 volume has; the limit is {MAX_GIB} GiB.", code="gp3.size")
     return Purchase(size, bought_iops, throughput)
 
 
@@ -62,10 +63,11 @@ def _iops(throughput_mib_s: int, wanted: int | None) -> int:
     if wanted is None:
         return carrying
     if wanted > MAX_IOPS:
-        raise RefusedError(f"{wanted} IOPS are more than a gp3 volume has; the limit is {MAX_IOPS}.")
+        raise RefusedError(f"{wanted} IOPS are more than a gp3 volume has; the limit is {MAX_IOPS}.", code="gp3.iops")
     if wanted < carrying:
         raise RefusedError(
-            f"{wanted} IOPS do not carry {throughput_mib_s} MiB/s of gp3; at least {carrying} are needed."
+            f"{wanted} IOPS do not carry {throughput_mib_s} MiB/s of gp3; at least {carrying} are needed.",
+            code="gp3.iops-for-throughput",
         )
     return wanted
 

@@ -64,7 +64,8 @@ def who(settings: Settings) -> Who:
     missing = [key for key, value in found.items() if not value]
     if missing:
         raise RefusedError(
-            f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws]."
+            f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws].",
+            code="metadata.incomplete",
         )
     return Who(
         instance_id=found["instanceId"],
@@ -80,7 +81,8 @@ def _require_own(instance_id: str, document: Mapping[str, Any]) -> None:
         if told and instance_id and told != instance_id:
             raise ConfigError(
                 f"provider.aws.instance_id names {instance_id}, but the {by} of this machine says {told}; remove the "
-                "setting, and the instance is found out."
+                "setting, and the instance is found out.",
+                code="provider.aws.instance_id",
             )
 
 

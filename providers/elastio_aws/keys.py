@@ -46,5 +46,6 @@ class Encrypted:
         if seen is None or seen.state is VolumeState.ERROR:
             raise RefusedError(
                 f"{volume_id} came to nothing while EC2 made it: it is encrypted with {key}, which the instance's role "
-                f"may not be allowed to use; allow {GRANTS} on that key."
+                f"may not be allowed to use; allow {GRANTS} on that key.",
+                code="volume.kms-key",
             )

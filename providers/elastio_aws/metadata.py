@@ -102,16 +102,19 @@ def _is_final(status: int) -> bool:
 def _refused(base_url: str, error: Rejected) -> RefusedError:
     return RefusedError(
         f"The metadata service at {base_url} refuses ({error}); enable IMDSv2 for this instance, "
-        "or set provider.aws.instance_id, region, availability_zone and account_id."
+        "or set provider.aws.instance_id, region, availability_zone and account_id.",
+        code="metadata.refused",
     )
 
 
 def _silent(base_url: str, error: Exception) -> TransientError:
     return TransientError(
         f"No metadata service answers at {base_url} ({error}); is this an EC2 instance with IMDSv2, "
-        "and inside a container with a hop limit of 2?"
+        "and inside a container with a hop limit of 2?",
+        code="metadata.unreachable",
     )
 
 
 def _not_a_document(base_url: str) -> RefusedError:
-    return RefusedError(f"{base_url} answers, but not with an EC2 identity document; check provider.aws.metadata_url.")
+    text = f"{base_url} answers, but not with an EC2 identity document; check provider.aws.metadata_url."
+    return RefusedError(text, code="metadata.malformed")

@@ -69,7 +69,8 @@ class NoticeReader:
             if error.status == NOT_FOUND:
                 return None
             self._session = None  # a new one at the next look
-            raise TransientError(f"The metadata service at {self._base_url} answers {error.status}.") from error
+            text = f"The metadata service at {self._base_url} answers {error.status}."
+            raise TransientError(text, code=f"metadata.{error.status}") from error
 
     def _opened(self) -> Session:
         if self._session is None or self._seconds() - self._opened_at >= RENEW_S:
@@ -84,9 +85,11 @@ def parse(body: bytes) -> Notice:
         document: Any = json.loads(body)
         action, at = document["action"], datetime.fromisoformat(document["time"])
     except (ValueError, KeyError, TypeError) as error:
-        raise TransientError("The metadata service shows a spot action that is not understood.") from error
+        text = "The metadata service shows a spot action that is not understood."
+        raise TransientError(text, code="notice.malformed") from error
     if at.tzinfo is None or action not in ("terminate", "stop", "hibernate"):
-        raise TransientError(f"The metadata service shows a spot action that is not known: {str(action)[:40]!r}.")
+        text = f"The metadata service shows a spot action that is not known: {str(action)[:40]!r}."
+        raise TransientError(text, code="notice.malformed")
     return Notice(action, at.timestamp())
 
 
@@ -96,7 +99,8 @@ def parse_scheduled(body: bytes) -> tuple[Notice, ...]:
         rows = [row for row in json.loads(body) if row["State"] == "active" and row["Code"] in _ACTIONS]
         return tuple(Notice(_ACTIONS[row["Code"]], _gmt(row["NotBefore"])) for row in rows)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise TransientError("The metadata service shows maintenance events that are not understood.") from error
+        text = "The metadata service shows maintenance events that are not understood."
+        raise TransientError(text, code="notice.malformed") from error
 
 
 def _gmt(text: str) -> float:

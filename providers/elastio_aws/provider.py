@@ -79,14 +79,16 @@ class AwsProvider:
         if (self.instance_type_info() or {}).get("NvmeSupport") == "unsupported":
             raise RefusedError(
                 f"{self.who().instance_type} is a Xen instance: its kernel shows no serials, so a volume would be paid "
-                "for and never found; use an instance type built on Nitro."
+                "for and never found; use an instance type built on Nitro.",
+                code="instance.xen",
             )
         purchase = gp3.plan(spec, self.settings.scale, self.settings.iops)
         limit = self._bandwidth_limit()
         if limit is not None and spec.bandwidth_mb_s > limit:
             raise RefusedError(
                 f"{spec.bandwidth_mb_s:.0f} MB/s is more than this {self.who().instance_type} carries "
-                f"to all its EBS volumes; the limit is {round(limit, 1):g} MB/s."
+                f"to all its EBS volumes; the limit is {round(limit, 1):g} MB/s.",
+                code="instance.bandwidth",
             )
         return prices.quote(purchase, self.settings, self.who().region)
 
@@ -98,12 +100,13 @@ class AwsProvider:
         A volume that the token has bought for another machine (a clone) is never handed over: RefusedError.
         """
         if not (0 < len(token) <= MAX_TOKEN and token.isascii()):
-            raise RefusedError(f"A client token is 1 to {MAX_TOKEN} ASCII characters long, not {token!r}.")
+            text = f"A client token is 1 to {MAX_TOKEN} ASCII characters long, not {token!r}."
+            raise RefusedError(text, code="token.invalid")
         labels = self.tags_for(token, tags)
         try:
             shown = self.ec2().call("create_volume", **self.create_request(token, spec, labels))
         except ProviderError as error:
-            if codes.code_of(error) != codes.MISMATCH and not isinstance(error, QuotaError):
+            if error.code != codes.MISMATCH and not isinstance(error, QuotaError):
                 raise
             return self._bought(token, error)
         bought = self._volume(shown, labels)
@@ -118,7 +121,8 @@ class AwsProvider:
         Whose the volume is was seen before, as a rule: then this asks for nothing more.
         """
         if volume_id not in self._ours and self._own(volume_id) is None:
-            raise TransientError(f"{volume_id} is not known to EC2 (yet); it is looked at again.")
+            text = f"{volume_id} is not known to EC2 (yet); it is looked at again."
+            raise TransientError(text, code="volume.unknown")
         for _, name in zip(range(NAME_TRIES), self._devices.propose(volume_id), strict=False):
             try:
                 self._attach_as(volume_id, name)
@@ -129,7 +133,8 @@ class AwsProvider:
             else:
                 self._devices.remember(name, volume_id)
                 return
-        raise TransientError(f"AttachVolume of {volume_id} found no device name that EC2 takes; others come next.")
+        text = f"AttachVolume of {volume_id} found no device name that EC2 takes; others come next."
+        raise TransientError(text, code="volume.device-name")
 
     def detach(self, volume_id: VolumeId) -> None:
         """DetachVolume, never with Force: that loses what the guest still caches."""
@@ -138,7 +143,7 @@ class AwsProvider:
         try:
             self.ec2().call("detach_volume", VolumeId=volume_id, InstanceId=self.who().instance_id)
         except ProviderError as error:
-            if codes.code_of(error) not in (codes.INCORRECT_STATE, codes.NOT_ATTACHED, codes.NOT_FOUND):
+            if error.code not in (codes.INCORRECT_STATE, codes.NOT_ATTACHED, codes.NOT_FOUND):
                 raise
             seen = self._seen(volume_id)
             if seen is not None and seen.state in (VolumeState.ATTACHING, VolumeState.ATTACHED):
@@ -156,7 +161,7 @@ class AwsProvider:
         try:
             self.ec2().call("delete_volume", VolumeId=volume_id)
         except ProviderError as error:
-            if codes.code_of(error) not in (codes.INCORRECT_STATE, codes.IN_USE, codes.NOT_FOUND):
+            if error.code not in (codes.INCORRECT_STATE, codes.IN_USE, codes.NOT_FOUND):
                 raise
             self._judge_delete(volume_id, error)
 
@@ -188,7 +193,7 @@ class AwsProvider:
         try:
             self.ec2().call("create_tags", Resources=[volume_id], Tags=tags)
         except ProviderError as error:
-            if codes.code_of(error) != codes.NOT_FOUND:
+            if error.code != codes.NOT_FOUND:
                 raise
             refusals.require_kept(volume_id, mark)
 
@@ -280,11 +285,12 @@ class AwsProvider:
         try:
             self.ec2().call("attach_volume", VolumeId=volume_id, InstanceId=me, Device=name)
         except ProviderError as error:
-            if codes.code_of(error) not in (codes.IN_USE, codes.INCORRECT_STATE):
+            if error.code not in (codes.IN_USE, codes.INCORRECT_STATE):
                 raise
             seen = self._own(volume_id)
             if seen is not None and seen.state == VolumeState.ELSEWHERE:
-                raise RefusedError(f"{volume_id} is attached to another instance; detach it there first.") from error
+                text = f"{volume_id} is attached to another instance; detach it there first."
+                raise RefusedError(text, code="volume.elsewhere") from error
             if seen is None or seen.state not in (VolumeState.ATTACHING, VolumeState.ATTACHED):
                 raise
 
@@ -293,7 +299,8 @@ class AwsProvider:
         if seen is None or seen.state in (VolumeState.DELETING, VolumeState.GONE):
             return
         if seen.state in _HELD:
-            raise RefusedError(f"{volume_id} is {seen.state} and cannot be deleted; detach it first.") from error
+            text = f"{volume_id} is {seen.state} and cannot be deleted; detach it first."
+            raise RefusedError(text, code="volume.in-use") from error
         raise error
 
     def _own(self, volume_id: VolumeId) -> Volume | None:
@@ -313,7 +320,7 @@ class AwsProvider:
         bought = volumes.first_alive(v for v in shown if v.state is not VolumeState.FOREIGN)
         if bought is not None:
             return bought
-        if codes.code_of(error) == codes.MISMATCH and shown and shown[0].state is VolumeState.FOREIGN:
+        if error.code == codes.MISMATCH and shown and shown[0].state is VolumeState.FOREIGN:
             raise refusals.others_token(token) from error
         raise error
 
@@ -334,7 +341,8 @@ class AwsProvider:
         for shown in queries.describe_volumes(self.ec2(), filters, MAX_PAGES):
             tags = volumes.tags_of(shown)
             if any(tags.get(name) != value for name, value in wanted.items()):
-                raise TransientError("DescribeVolumes showed a volume without the tag it was asked for; asked again.")
+                text = "DescribeVolumes showed a volume without the tag it was asked for; asked again."
+                raise TransientError(text, code="answer.other-volume")
             yield self._volume(shown)
 
     def _bandwidth_limit(self) -> float | None:
@@ -347,5 +355,5 @@ class AwsProvider:
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> AwsProvider:
     """The provider for `[provider.aws]`; asks nothing yet. Raises ConfigError with one sentence."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].")
+        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
     return AwsProvider(parse(settings), backing_uuid)

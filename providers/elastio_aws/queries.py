@@ -20,12 +20,13 @@ def describe_volume(ec2: Ec2, volume_id: VolumeId) -> dict[str, Any] | None:
     try:
         answer = ec2.call("describe_volumes", VolumeIds=[volume_id])
     except ProviderError as error:
-        if codes.code_of(error) == codes.NOT_FOUND:
+        if error.code == codes.NOT_FOUND:
             return None
         raise
     found: list[dict[str, Any]] = answer.get("Volumes") or []
     if any(shown.get("VolumeId") != volume_id for shown in found):
-        raise TransientError(f"DescribeVolumes of {volume_id} returned another volume; the call will be repeated.")
+        text = f"DescribeVolumes of {volume_id} returned another volume; the call will be repeated."
+        raise TransientError(text, code="answer.other-volume")
     return found[0] if found else None
 
 
@@ -42,4 +43,5 @@ def describe_volumes(ec2: Ec2, filters: Mapping[str, str], max_pages: int) -> It
         if not following:
             return
         request["NextToken"] = following
-    raise TransientError(f"DescribeVolumes did not end within {max_pages} pages; the call will be repeated.")
+    text = f"DescribeVolumes did not end within {max_pages} pages; the call will be repeated."
+    raise TransientError(text, code="answer.too-long")

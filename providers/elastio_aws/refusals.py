@@ -14,23 +14,26 @@ def is_about_the_name(error: ProviderError, name: str) -> bool:
     """
     said = str(error)
     about = name in said or "device name" in said or "Attachment point" in said
-    return codes.code_of(error) == codes.BAD_VALUE and about
+    return error.code == codes.BAD_VALUE and about
 
 
 def require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
     """A volume that is gone needs no mark; but one may be too young to be seen, and become a cache: TransientError."""
     if mark is not VolumeMark.CLEAN:
-        raise TransientError(f"{volume_id} is not known to EC2 (yet), so it is not marked {mark}; it is asked again.")
+        text = f"{volume_id} is not known to EC2 (yet), so it is not marked {mark}; it is asked again."
+        raise TransientError(text, code="volume.unknown")
 
 
 def not_ours(volume_id: VolumeId) -> NotOursError:
     """For what does not carry this instance's tag."""
-    return NotOursError(f"{volume_id} does not carry this instance's tag {volumes.OWNER_TAG}; it was left alone.")
+    text = f"{volume_id} does not carry this instance's tag {volumes.OWNER_TAG}; it was left alone."
+    return NotOursError(text, code="volume.foreign")
 
 
 def others_token(token: str) -> RefusedError:
     """For a token that a clone has used."""
     return RefusedError(
         f"The token {token} has bought a volume for another machine, which keeps it; was this machine made from "
-        "an image of that one? See docs/how-to/make-an-image.md."
+        "an image of that one? See docs/how-to/make-an-image.md.",
+        code="token.foreign",
     )

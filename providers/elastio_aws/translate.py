@@ -33,19 +33,24 @@ _MAX_TEXT = 200
 
 
 def translate(operation: str, error: Exception) -> ProviderError:
-    """One sentence that names the operation, the code and what to do. The caller raises it `from error`."""
+    """One sentence that names the operation, the code and what to do. The caller raises it `from error`.
+
+    `code` is EC2's own, or the name of the SDK's exception where EC2 did not answer.
+    """
     if isinstance(error, sdk.ClientError):
         return _answered(operation, error)
     name = type(error).__name__
     if isinstance(error, _NO_CREDENTIALS):
         return AuthError(
-            f"{operation} found no usable credentials ({name}); give the instance a role or set a profile."
+            f"{operation} found no usable credentials ({name}); give the instance a role or set a profile.", code=name
         )
     if isinstance(error, _BAD_REQUEST):
-        return RefusedError(f"{operation} could not be sent ({name}: {_short(str(error))}); check [provider.aws].")
+        text = f"{operation} could not be sent ({name}: {_short(str(error))}); check [provider.aws]."
+        return RefusedError(text, code=name)
     return TransientError(
         f"{operation} got no usable answer from EC2 ({name}: {_short(str(error))}); it is asked again, "
-        "and if that goes on check the network and provider.aws.endpoint_url."
+        "and if that goes on check the network and provider.aws.endpoint_url.",
+        code=name,
     )
 
 
@@ -57,7 +62,7 @@ def _answered(operation: str, error: sdk.ClientError) -> ProviderError:
     # IAM appends an encoded reason of a thousand characters that only an administrator can decode
     text = str(details.get("Message", "")).partition("Encoded authorization failure message")[0]
     said = f" (EC2: {_short(text)})" if text.strip() else ""
-    return known.error(f"{operation} failed with {code}: {known.advice}{said}.")
+    return known.error(f"{operation} failed with {code}: {known.advice}{said}.", code=code)
 
 
 def _short(text: str) -> str:

@@ -59,7 +59,8 @@ def volume_of(
     Raises TransientError for what is no volume: acting on half of one would be acting on another one.
     """
     if not _ID.fullmatch(str(shown.get("VolumeId"))):
-        raise TransientError(f"EC2 showed a volume without an id that is one ({str(shown.get('VolumeId'))[:40]!r}).")
+        text = f"EC2 showed a volume with a malformed id ({str(shown.get('VolumeId'))[:40]!r})."
+        raise TransientError(text, code="answer.malformed")
     labels = {**(tags or {}), **tags_of(shown)}
     created = shown.get("CreateTime")
     return Volume(

@@ -37,4 +37,5 @@ def read_as(what: str) -> Iterator[None]:
 
 
 def _other_shape(what: str) -> TransientError:
-    return TransientError(f"The cloud answered, but not with {what} of a known shape; it is asked again.")
+    text = f"The cloud answered, but not with {what} of a known shape; it is asked again."
+    return TransientError(text, code="answer.malformed")

@@ -49,7 +49,8 @@ class Catalog:
         if self._settings.volume_type and self._settings.volume_type not in names:
             raise RefusedError(
                 f"Cinder shows no volume type {self._settings.volume_type}, only {', '.join(names) or 'none'}; "
-                "correct provider.openstack.volume_type."
+                "correct provider.openstack.volume_type.",
+                code="provider.openstack.volume_type",
             )
         return found
 

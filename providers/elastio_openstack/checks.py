@@ -14,6 +14,8 @@ from elastio.units import GIB
 from elastio_openstack.provider import OpenstackProvider
 
 Check: TypeAlias = tuple[str, bool, str]
+# The name of a check, and the sentence it passed with or the error it failed with.
+Result: TypeAlias = tuple[str, str | ElastioError]
 
 SMALLEST = VolumeSpec(size_bytes=GIB, bandwidth_mb_s=1.0)
 
@@ -24,26 +26,32 @@ def run(provider: OpenstackProvider, wanted: VolumeSpec = SMALLEST) -> list[Chec
     Never raises errors of `elastio.errors`: they are verdicts. Later checks that could only repeat the reason of
     the first failure are left out.
     """
-    results = [
+    found = results(provider, wanted)
+    return [(name, not isinstance(result, ElastioError), str(result)) for name, result in found]
+
+
+def results(provider: OpenstackProvider, wanted: VolumeSpec = SMALLEST) -> list[Result]:
+    """The results of `run` with the errors themselves."""
+    first = [
         _checked("OpenStack identity", provider, _identity),
         _checked("OpenStack credential", provider, _credential),
     ]
-    if not all(ok for _, ok, _ in results):
-        return results
-    results.append(_checked("OpenStack server", provider, _server))
+    if any(isinstance(result, ElastioError) for _, result in first):
+        return first
+    first.append(_checked("OpenStack server", provider, _server))
     return [
-        *results,
+        *first,
         _checked("OpenStack volumes", provider, _volumes),
         _checked("OpenStack volume types", provider, lambda p: _types(p, wanted)),
         _checked("OpenStack quota", provider, lambda p: _quota(p, wanted)),
     ]
 
 
-def _checked(name: str, provider: OpenstackProvider, check: Callable[[OpenstackProvider], str]) -> Check:
+def _checked(name: str, provider: OpenstackProvider, check: Callable[[OpenstackProvider], str]) -> Result:
     try:
-        return name, True, check(provider)
+        return name, check(provider)
     except ElastioError as error:
-        return name, False, str(error)
+        return name, error
 
 
 def _identity(provider: OpenstackProvider) -> str:
@@ -56,10 +64,12 @@ def _credential(provider: OpenstackProvider) -> str:
     if not login["project"]:
         raise AuthError(
             f"Keystone accepts {login['user']}, but for no project; name this server's project in clouds.yaml, or use "
-            "an application credential of it."
+            "an application credential of it.",
+            code="credential.no-project",
         )
     if roles and set(roles) <= {"reader"}:
-        raise AuthError("The credential has the role reader only, which buys nothing; make one with the role member.")
+        text = "The credential has the role reader only, which buys nothing; make one with the role member."
+        raise AuthError(text, code="credential.read-only")
     kind = (
         "an application credential"
         if login["application_credential"]
@@ -84,13 +94,15 @@ def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
     if strange:
         raise RefusedError(
             f"Cinder shows no volume type {', '.join(strange)}, only {', '.join(names) or 'none'}; correct the name in "
-            f"[provider.openstack.types.{strange[0]}]."
+            f"[provider.openstack.types.{strange[0]}].",
+            code=f"provider.openstack.types.{strange[0]}",
         )
     quoted = provider.quote(wanted)
     if not quoted.price_known:
         raise RefusedError(
             f"{wanted.bandwidth_mb_s:.0f} MB/s can be bought, but {quoted.price_source}: "
-            "set price_per_gib_hour in [provider.openstack.types.NAME], or under a cap in currency nothing is bought."
+            "set price_per_gib_hour in [provider.openstack.types.NAME], or under a cap in currency nothing is bought.",
+            code="price.unknown",
         )
     price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour"
     return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into a type of {quoted.spec.bandwidth_mb_s:g} MB/s ({price})."
@@ -99,14 +111,15 @@ def _types(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
 def _quota(provider: OpenstackProvider, wanted: VolumeSpec) -> str:
     limits = provider.catalog.limits()
     size_gib = -(-wanted.size_bytes // GIB)
-    for needed, used, most, unit in (
-        (1, "totalVolumesUsed", "maxTotalVolumes", "volumes"),
-        (size_gib, "totalGigabytesUsed", "maxTotalVolumeGigabytes", "GiB"),
+    for quota, needed, used, most, unit in (
+        ("volumes", 1, "totalVolumesUsed", "maxTotalVolumes", "volumes"),
+        ("gigabytes", size_gib, "totalGigabytesUsed", "maxTotalVolumeGigabytes", "GiB"),
     ):
         taken, limit = limits.get(used, 0), limits.get(most, -1)
         if 0 <= limit < taken + needed:
             raise QuotaError(
                 f"{taken} of {limit} {unit} are used and {needed} more would be bought; delete unused volumes or ask "
-                "the cloud's operator for a larger quota."
+                "the cloud's operator for a larger quota.",
+                code=f"quota.{quota}",
             )
     return f"The quota leaves room for {size_gib} GiB more."

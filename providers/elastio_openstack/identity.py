@@ -92,7 +92,8 @@ def _require_own(server_id: str, dmi: Path) -> None:
     if told is not None and server_id.lower() not in (str(told), str(UUID(bytes=told.bytes_le))):
         raise RefusedError(
             f"provider.openstack.instance_id names the server {server_id}, but the firmware of this one says {told}; "
-            "remove the setting, and the server is found out."
+            "remove the setting, and the server is found out.",
+            code="provider.openstack.instance_id",
         )
 
 
@@ -122,6 +123,7 @@ def _from_service(settings: Settings) -> Who:
         with _opener.open(url, timeout=TIMEOUT_S) as answer:
             found = _who_of(json.loads(answer.read(_MAX_BYTES)))
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code < 500:
             raise _not_openstack(url, error) from error
         raise _silent(url, error) from error
@@ -130,20 +132,22 @@ def _from_service(settings: Settings) -> Who:
     except (OSError, HTTPException) as error:
         raise _silent(url, error) from error
     if found is None:
-        raise RefusedError(f"{url} names no server; set provider.openstack.instance_id.")
+        raise RefusedError(f"{url} names no server; set provider.openstack.instance_id.", code="metadata.incomplete")
     return found
 
 
 def _silent(url: str, error: Exception) -> TransientError:
     return TransientError(
         f"No config drive is there and no metadata service answers at {url} ({error}); is this a server of an "
-        "OpenStack cloud? provider.openstack.instance_id can name it."
+        "OpenStack cloud? provider.openstack.instance_id can name it.",
+        code="metadata.unreachable",
     )
 
 
 def _not_openstack(url: str, error: Exception) -> RefusedError:
     return RefusedError(
-        f"{url} answers, but not with a server's metadata ({error}); set provider.openstack.instance_id."
+        f"{url} answers, but not with a server's metadata ({error}); set provider.openstack.instance_id.",
+        code="metadata.malformed",
     )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from elastio_openstack.client import Cloud
 
 NOVA = "compute"
+NOT_FOUND = "404"
 MAX_TOKEN = 200  # of the 255 characters of a volume's name
 PAGE_SIZE = 100
 MAX_PAGES = 100
@@ -86,12 +87,14 @@ class OpenstackProvider:
         limit = self.settings.bandwidth_limit_mb_s
         if limit is not None and spec.bandwidth_mb_s > limit:
             raise RefusedError(
-                f"{spec.bandwidth_mb_s:.0f} MB/s is more than this server carries; it is {limit:g} MB/s."
+                f"{spec.bandwidth_mb_s:.0f} MB/s is more than this server carries; it is {limit:g} MB/s.",
+                code="instance.bandwidth",
             )
         speed, size_gib = speeds.choose(spec, self.catalog.types())
         most = self.catalog.limits().get("maxTotalVolumeGigabytes", -1)
         if 0 <= most < size_gib:
-            raise RefusedError(f"{size_gib} GiB is more than this project may ever have; its quota is {most} GiB.")
+            text = f"{size_gib} GiB is more than this project may ever have; its quota is {most} GiB."
+            raise RefusedError(text, code="quota.gigabytes")
         return speeds.quote(speed, size_gib, self.settings)
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
@@ -101,7 +104,8 @@ class OpenstackProvider:
         returned from then on, and `list_owned` shows both.
         """
         if not (0 < len(token) <= MAX_TOKEN and token.isascii()):
-            raise RefusedError(f"A token is 1 to {MAX_TOKEN} ASCII characters long, not {token!r}.")
+            text = f"A token is 1 to {MAX_TOKEN} ASCII characters long, not {token!r}."
+            raise RefusedError(text, code="token.invalid")
         bought = self._bought(token)
         if bought is not None:
             return bought
@@ -114,7 +118,7 @@ class OpenstackProvider:
         Whose the volume is was seen before, as a rule: then this asks for nothing more.
         """
         if volume_id not in self._ours and self._own(volume_id) is None:
-            raise TransientError(f"{volume_id} is not known to Cinder (yet); it is looked at again.")
+            raise _unknown(volume_id)
         body = {"volumeAttachment": {"volumeId": volume_id}}
         self._request(volume_id, self._judge_attach, NOVA, "POST", self._attachments_path(), body)
 
@@ -151,7 +155,7 @@ class OpenstackProvider:
         try:
             self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
         except ProviderError as error:
-            if status_of(error) != 404:
+            if error.code != NOT_FOUND:
                 raise
             _require_kept(volume_id, mark)
 
@@ -187,10 +191,11 @@ class OpenstackProvider:
         try:
             return table(self.cloud().call(NOVA, "GET", f"/servers/{quoted(me)}"), "server")
         except ProviderError as error:
-            if status_of(error) != 404:
+            if error.code != NOT_FOUND:
                 raise
             raise RefusedError(
-                f"The credential's project has no server {me}; use an application credential of this server's project."
+                f"The credential's project has no server {me}; use an application credential of this server's project.",
+                code="credential.other-project",
             ) from error
 
     def create_request(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> dict[str, Any]:
@@ -228,7 +233,8 @@ class OpenstackProvider:
             if len(shown) < PAGE_SIZE:
                 return
             query["marker"] = str(shown[-1].get("id"))
-        raise TransientError(f"The list of volumes went on beyond {MAX_PAGES} pages; it is asked again.")
+        text = f"The list of volumes did not end within {MAX_PAGES} pages; it is asked again."
+        raise TransientError(text, code="answer.too-long")
 
     # --- inside --------------------------------------------------------------------------------------------
 
@@ -237,7 +243,7 @@ class OpenstackProvider:
         try:
             self.cloud().call(*call)
         except ProviderError as error:
-            if status_of(error) not in (400, 404, 409):
+            if error.code not in ("400", NOT_FOUND, "409"):
                 raise
             judge(volume_id, error)
 
@@ -252,11 +258,12 @@ class OpenstackProvider:
         try:
             found = table(self.cloud().call(CINDER, "GET", f"/volumes/{quoted(volume_id)}"), "volume")
         except ProviderError as error:
-            if status_of(error) == 404:
+            if error.code == NOT_FOUND:
                 return None
             raise
         if found.get("id") != volume_id:
-            raise TransientError(f"Cinder was asked for {volume_id} and showed another volume; it is asked again.")
+            text = f"Cinder was asked for {volume_id} and showed another volume; it is asked again."
+            raise TransientError(text, code="answer.other-volume")
         return found
 
     def _own(self, volume_id: VolumeId) -> dict[str, Any] | None:
@@ -264,7 +271,8 @@ class OpenstackProvider:
         shown = self._shown(volume_id)
         if shown is not None and not self._is_own(shown):
             raise NotOursError(
-                f"{volume_id} does not carry this server's metadata {volumes.OWNER_KEY}; it was left alone."
+                f"{volume_id} does not carry this server's metadata {volumes.OWNER_KEY}; it was left alone.",
+                code="volume.foreign",
             )
         return shown
 
@@ -297,15 +305,15 @@ class OpenstackProvider:
     def _judge_attach(self, volume_id: VolumeId, error: ProviderError) -> None:
         seen = self.describe(volume_id)
         if seen is None:
-            raise TransientError(f"{volume_id} is not known to Cinder (yet); it is looked at again.") from error
+            raise _unknown(volume_id) from error
         if seen.state in (VolumeState.ATTACHING, VolumeState.ATTACHED):
             return
         if seen.state is VolumeState.ELSEWHERE:
-            raise RefusedError(f"{volume_id} is attached to another server; detach it there first.") from error
+            text = f"{volume_id} is attached to another server; detach it there first."
+            raise RefusedError(text, code="volume.elsewhere") from error
         if seen.state in (VolumeState.CREATING, VolumeState.DETACHING):
-            raise TransientError(
-                f"{volume_id} is {seen.state} and cannot be attached yet; it is looked at again."
-            ) from error
+            text = f"{volume_id} is {seen.state} and cannot be attached yet; it is looked at again."
+            raise TransientError(text, code="volume.not-ready") from error
         raise error
 
     def _judge_detach(self, volume_id: VolumeId, error: ProviderError) -> None:
@@ -317,13 +325,14 @@ class OpenstackProvider:
             self._take_back(volume_id, error)
         if seen.state in _ON_ITS_WAY or seen.state in (VolumeState.CREATING, VolumeState.ELSEWHERE):
             return
-        if seen.state is VolumeState.ERROR and status_of(error) == 404:
+        if seen.state is VolumeState.ERROR and error.code == NOT_FOUND:
             return
-        if seen.state is VolumeState.ATTACHING and status_of(error) == 404:
+        if seen.state is VolumeState.ATTACHING and error.code == NOT_FOUND:
             self._give_back(volume_id, error)
             return
         if seen.state is VolumeState.ATTACHING:
-            raise TransientError(f"{volume_id} is still {shown['status']}, so Nova does not detach it yet.") from error
+            text = f"{volume_id} is still {shown['status']}, so Nova does not detach it yet."
+            raise TransientError(text, code="volume.not-ready") from error
         raise error
 
     def _take_back(self, volume_id: VolumeId, error: ProviderError) -> NoReturn:
@@ -331,7 +340,8 @@ class OpenstackProvider:
         _log.warning("%s: has been detaching for too long, which is taken back", volume_id)
         self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/action", {"os-roll_detaching": {}})
         self._detaches.forget(volume_id)
-        raise TransientError(f"{volume_id} stood still in detaching; Nova is asked again.") from error
+        text = f"{volume_id} stood still in detaching; Nova is asked again."
+        raise TransientError(text, code="volume.detach-lost") from error
 
     def _give_back(self, volume_id: VolumeId, error: ProviderError) -> None:
         """Nova knows nothing of the attachment: delete Cinder's records, which then is a tenant's right."""
@@ -339,7 +349,8 @@ class OpenstackProvider:
         if not mine:
             raise RefusedError(
                 f"{volume_id} is kept for a server that nobody names; ask the cloud's operator for "
-                f"`openstack volume set --state available {volume_id}`."
+                f"`openstack volume set --state available {volume_id}`.",
+                code="volume.reserved",
             ) from error
         for record in mine:
             record_id = str(record.get("id"))
@@ -354,11 +365,13 @@ class OpenstackProvider:
         if seen.state in (VolumeState.DELETING, VolumeState.GONE):
             return
         if seen.state in _HELD:
-            raise RefusedError(f"{volume_id} is {seen.state} and cannot be deleted; detach it first.") from error
+            text = f"{volume_id} is {seen.state} and cannot be deleted; detach it first."
+            raise RefusedError(text, code="volume.in-use") from error
         if shown.get("status") == volumes.FAILED_DELETE:
             raise RefusedError(
                 f"{volume_id} is in error_deleting: Cinder could not delete it; ask the cloud's operator for "
-                f"`openstack volume set --state error {volume_id}`, then it is deleted."
+                f"`openstack volume set --state error {volume_id}`, then it is deleted.",
+                code="volume.delete-failed",
             ) from error
         raise error
 
@@ -366,16 +379,18 @@ class OpenstackProvider:
 def _require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
     """A volume that is gone needs no mark; but what is not seen may still become a cache."""
     if mark is not VolumeMark.CLEAN:
-        raise TransientError(f"{volume_id} is not known to Cinder, so it is not marked {mark}; it is asked again.")
+        text = f"{volume_id} is not known to Cinder, so it is not marked {mark}; it is asked again."
+        raise TransientError(text, code="volume.unknown")
 
 
-def status_of(error: ProviderError) -> int:
-    """The HTTP status that a translated error came from, or 0."""
-    return int(getattr(error.__cause__, "status", 0) or 0)
+def _unknown(volume_id: VolumeId) -> TransientError:
+    text = f"{volume_id} is not known to Cinder (yet); it is looked at again."
+    return TransientError(text, code="volume.unknown")
 
 
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> OpenstackProvider:
     """The provider for `[provider.openstack]`; asks nothing yet. Raises ConfigError with one sentence."""
     if find_spec("openstack") is None:
-        raise ConfigError("The provider openstack needs the OpenStack SDK; install elastio[openstack].")
+        text = "The provider openstack needs the OpenStack SDK; install elastio[openstack]."
+        raise ConfigError(text, code="sdk.missing")
     return OpenstackProvider(parse(settings), backing_uuid)

@@ -92,7 +92,8 @@ def _checked(place: str, target: type, value: object) -> dict[str, Any]:
 
 
 def _wrong(key: str, what: str) -> ConfigError:
-    return ConfigError(f"{key} {what}.")
+    """The key is the error's code."""
+    return ConfigError(f"{key} {what}.", code=key)
 
 
 def _check_values(settings: Settings) -> None:

@@ -58,23 +58,25 @@ def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
     Raises RefusedError with what the fastest would carry.
     """
     if not (spec.size_bytes > 0 and 0 < spec.bandwidth_mb_s < math.inf):
-        raise RefusedError("A volume needs a size and a bandwidth above 0.")
+        raise RefusedError("A volume needs a size and a bandwidth above 0.", code="spec.not-positive")
     size_gib = -(-spec.size_bytes // GIB)
     types = sorted(known, key=lambda speed: speed.name)
     if not types:
         raise RefusedError(
             "No volume type's bandwidth is known: declare one as [provider.openstack.types.NAME] bandwidth_mb_s, "
-            "or allow this agent to read QoS specs."
+            "or allow this agent to read QoS specs.",
+            code="type.none-known",
         )
     roomy = [speed for speed in types if size_gib <= (speed.max_size_gib or MAX_GIB)]
     if not roomy:
-        raise RefusedError(f"{size_gib} GiB is more than any volume type takes ({_names(types)}).")
+        raise RefusedError(f"{size_gib} GiB is more than any volume type takes ({_names(types)}).", code="type.size")
     fitting = [speed for speed in roomy if _carries(speed, spec, size_gib)]
     if not fitting:
         best = max(roomy, key=lambda speed: speed.at(size_gib))
         raise RefusedError(
             f"{spec.bandwidth_mb_s:.0f} MB/s is more than a volume of {size_gib} GiB has here; "
-            f"the fastest type, {best.name}, carries {best.at(size_gib):.0f} MB/s."
+            f"the fastest type, {best.name}, carries {best.at(size_gib):.0f} MB/s.",
+            code="type.bandwidth",
         )
     return min(fitting, key=lambda s: (s.at(size_gib), s.price_per_gib_hour or 0.0)), size_gib
 

@@ -196,7 +196,7 @@ def test_attach_before_the_volume_is_ready_does_no_harm(cloud: Any) -> None:
 
 def test_attached_volume_is_not_deleted(cloud: Any) -> None:
     volume = _attached(cloud)
-    with pytest.raises(RefusedError, match="detach it first"):
+    with pytest.raises(RefusedError):
         cloud.provider.delete(volume.id)
     assert _state(cloud, volume.id) == VolumeState.ATTACHED
 

@@ -70,8 +70,9 @@ def test_an_expiry_that_cannot_be_read_is_none() -> None:
 def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ConfigError, match="region"):
+    with pytest.raises(ConfigError) as caught:
         open_fleet({})
+    assert caught.value.code == "provider.aws.region"
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     open_fleet({}).close()
 

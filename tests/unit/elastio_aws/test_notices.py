@@ -72,8 +72,9 @@ def test_the_session_is_renewed_before_it_ends(metadata_service: Metadata) -> No
 def test_a_session_that_is_refused_is_opened_anew_at_the_next_look(metadata_service: Metadata) -> None:
     metadata_service.document, metadata_service.statuses = TEXT, [200, 401]
     reader = NoticeReader(metadata_service.url, Seconds())
-    with pytest.raises(TransientError, match="401"):
+    with pytest.raises(TransientError) as caught:
         reader.read()
+    assert caught.value.code == "metadata.401"
     assert reader.read() == Notice("terminate", AT)
     assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "PUT", "GET"]
 

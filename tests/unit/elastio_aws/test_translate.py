@@ -10,7 +10,6 @@ from botocore import exceptions as sdk
 from elastio.errors import AuthError, ProviderError, QuotaError, RefusedError, TransientError
 from elastio.model import VolumeId, VolumeSpec
 from elastio.units import GIB
-from elastio_aws.codes import code_of
 from elastio_aws.translate import translate
 
 VOLUME = VolumeId("vol-0123456789abcdef0")
@@ -49,10 +48,9 @@ def test_code_becomes_its_class_and_is_named(
     with pytest.raises(ProviderError) as caught:
         provider.create("token", SPEC, {})
     assert type(caught.value) is kind
-    assert str(caught.value).startswith(f"CreateVolume failed with {code}: ")
-    assert str(caught.value).endswith("(EC2: A reason).")
     assert isinstance(caught.value.__cause__, sdk.ClientError)
-    assert code_of(caught.value) == code
+    assert caught.value.code == code
+    assert "A reason" in str(caught.value)
 
 
 def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
@@ -62,7 +60,6 @@ def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
     with pytest.raises(AuthError) as caught:
         provider.create("token", SPEC, {})
     assert "not authorized" in str(caught.value)
-    assert "iam-policy.json" in str(caught.value)
     assert "xxx" not in str(caught.value)
     assert len(str(caught.value)) < 300
 
@@ -71,21 +68,24 @@ def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
 def test_answer_that_is_no_xml_is_transient(open_aws: Any, answer: Any, page: str) -> None:
     provider = open_aws()
     answer(provider, "DescribeVolumes", 500, body=page)
-    with pytest.raises(TransientError, match="DescribeVolumes got no usable answer"):
+    with pytest.raises(TransientError) as caught:
         provider.attach(VOLUME)
+    assert caught.value.code == "ResponseParserError"
 
 
 def test_page_of_a_proxy_is_transient(open_aws: Any, answer: Any) -> None:
     provider = open_aws()
     answer(provider, "DescribeVolumes", 502, body="<html>Bad gateway</html>")
-    with pytest.raises(TransientError, match="502"):
+    with pytest.raises(TransientError) as caught:
         provider.attach(VOLUME)
+    assert caught.value.code == "502"
 
 
 def test_nobody_listening_is_transient(open_aws: Any) -> None:
     provider = open_aws(endpoint_url="http://127.0.0.1:9")
-    with pytest.raises(TransientError, match="DescribeVolumes got no usable answer from EC2"):
+    with pytest.raises(TransientError) as caught:
         provider.describe(VOLUME)
+    assert caught.value.code == "EndpointConnectionError"
 
 
 def test_throttled_call_is_repeated_up_to_the_attempts_set(open_aws: Any, answer: Any) -> None:
@@ -101,8 +101,9 @@ def test_missing_credentials_are_found_once_they_appear(open_aws: Any, monkeypat
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     provider = open_aws()
-    with pytest.raises(AuthError, match="give the instance a role"):
+    with pytest.raises(AuthError) as caught:
         provider.list_owned()
+    assert caught.value.code == "NoCredentialsError"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     assert provider.list_owned() == ()
@@ -123,5 +124,4 @@ def test_missing_credentials_are_found_once_they_appear(open_aws: Any, monkeypat
 def test_error_of_the_sdk_itself_becomes_its_class(error: Exception, kind: type[ProviderError]) -> None:
     translated = translate("CreateVolume", error)
     assert type(translated) is kind
-    assert "CreateVolume" in str(translated)
-    assert type(error).__name__ in str(translated)
+    assert translated.code == type(error).__name__

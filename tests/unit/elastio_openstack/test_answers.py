@@ -64,8 +64,9 @@ def test_answer_of_another_shape_is_asked_for_again(
             entry["body"] = json.loads(json.dumps(body).replace("{id}", volume_id))
     with Front(Cassette(entries), live=False) as front:
         cloud = OpenstackCloud(front, None, tmp_path)
-        with pytest.raises(TransientError, match="asked again"):
+        with pytest.raises(TransientError) as caught:
             ask(cloud.provider)
+        assert caught.value.code in ("answer.malformed", "answer.other-volume")
         assert front.cassette.failure is None
         cloud.close()
 

@@ -150,13 +150,15 @@ def open_provider(settings: Mapping[str, object], backing_uuid: str) -> ShelfPro
     """The provider for `[provider.shelf]`; asks nothing yet. Raises ConfigError with one sentence."""
     unknown = sorted(set(settings) - {"folder", "machine"})
     if unknown:
-        raise ConfigError(f"provider.shelf.{unknown[0]} is not a setting; known are: folder, machine.")
+        key = f"provider.shelf.{unknown[0]}"
+        raise ConfigError(f"{key} is not a setting; known settings: folder, machine.", code=key)
     folder, machine = settings.get("folder"), settings.get("machine")
     if not (isinstance(folder, str) and folder and isinstance(machine, str) and machine):
-        raise ConfigError("provider.shelf.folder and provider.shelf.machine must be set, both to a string.")
+        text = "provider.shelf.folder and provider.shelf.machine must be set, both to a string."
+        raise ConfigError(text, code="provider.shelf.folder")
     return ShelfProvider(Path(folder), machine, backing_uuid)
 
 
 def _translated(call: str, error: ShelfError) -> ProviderError:
     kind, advice = _ERRORS.get(error.code, (RefusedError, "look the code up in the shelf's manual"))
-    return kind(f"{call} failed with {error.code}: {advice}.")
+    return kind(f"{call} failed with {error.code}: {advice}.", code=error.code)
