@@ -1,6 +1,6 @@
-"""What can be checked before money is spent, for `elastio doctor`: each with a verdict and a way out.
+"""Checks for `elastio doctor`, before money is spent: each passes or fails, and says what to do.
 
-Nothing is changed: calls that would are made with DryRun, to which EC2 only says whether they are permitted.
+Nothing is changed. Calls that would change something use DryRun: EC2 then only reports whether they are permitted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, R
 from elastio.model import VolumeMark, VolumeSpec
 from elastio.units import GIB, MIB
 from elastio_aws import codes, devices, queries, volumes
-from elastio_aws.keys import AWS_KEY, GRANTS
+from elastio_aws.encryption import AWS_KEY, KEY_PERMISSIONS
 from elastio_aws.provider import MAX_PAGES, AwsProvider
 
 Check: TypeAlias = tuple[str, bool, str]
@@ -24,15 +24,15 @@ Result: TypeAlias = tuple[str, str | ElastioError]
 METADATA_HOST = "169.254.169.254"
 SMALLEST = VolumeSpec(size_bytes=GIB, bandwidth_mb_s=125 * MIB / 1e6)
 _DRY_TOKEN = "elastio-doctor"
-# What EC2 may say to a dry run of AttachVolume once the permission is granted.
+# What EC2 may respond to a dry run of AttachVolume if the permission is granted.
 _BEYOND_PERMISSION = (codes.DRY_RUN_OK, codes.IN_USE, codes.INCORRECT_STATE)
 
 
 def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
-    """Name, verdict and one sentence for each check; `wanted` is the largest volume the agent would buy.
+    """Name, whether it passed, and one sentence for each check. `wanted` is the largest volume the agent would buy.
 
-    Never raises errors of `elastio.errors`: they are verdicts. Later checks that could only repeat the reason of
-    the first failure are left out.
+    Does not raise errors of `elastio.errors`: they are the failures. If the first checks fail, those that could only
+    fail for the same reason are left out.
     """
     found = results(provider, wanted)
     return [(name, not isinstance(result, ElastioError), str(result)) for name, result in found]
@@ -69,7 +69,7 @@ def _instance(provider: AwsProvider) -> str:
 
 def _credentials(provider: AwsProvider) -> str:
     owned = provider.list_owned()
-    return f"Credentials work, DescribeVolumes is allowed; {len(owned)} volume(s) carry this instance's tag."
+    return f"Credentials work, DescribeVolumes is allowed; {len(owned)} volume(s) have this instance's tag."
 
 
 def _place(provider: AwsProvider) -> str:
@@ -86,7 +86,7 @@ def oddities(provider: AwsProvider) -> dict[str, str]:
         found["endpoint"] = "provider.aws.endpoint_url is not https, so requests can be read and changed on the way"
     proxied = [name for name in ("http_proxy", "HTTP_PROXY") if os.environ.get(name)]
     if proxied and METADATA_HOST not in os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")):
-        found["proxy"] = f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, where the SDK gets its credentials"
+        found["proxy"] = f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, the SDK's source of credentials"
     return found
 
 
@@ -100,7 +100,7 @@ def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
 def _attach(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
-        return "AttachVolume cannot be tried before the first volume exists; see docs/reference/iam-policy.json."
+        return "AttachVolume cannot be checked before the first volume exists; see docs/reference/iam-policy.json."
     request = {"VolumeId": owned[0].id, "InstanceId": provider.who().instance_id, "Device": devices.NAMES[-1]}
     _dry_run(provider, "attach_volume", _BEYOND_PERMISSION, **request)
     return "AttachVolume is allowed for this agent's volumes."
@@ -109,14 +109,14 @@ def _attach(provider: AwsProvider) -> str:
 def _mark(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
-        return "CreateTags cannot be tried before the first volume exists; without it nothing is boosted."
+        return "CreateTags cannot be checked before the first volume exists; there are no boosts without it."
     tags = volumes.tag_list({volumes.STATE_TAG: VolumeMark.CLEAN.value})
     _dry_run(provider, "create_tags", (codes.DRY_RUN_OK,), Resources=[owned[0].id], Tags=tags)
     return f"CreateTags is allowed for {volumes.STATE_TAG} of this agent's volumes."
 
 
 def _encryption(provider: AwsProvider) -> str:
-    """EC2 looks into a KMS key after it has answered, so a missing right shows as a volume that comes to nothing."""
+    """EC2 checks a KMS key only after its response, so a missing permission shows as a volume that fails."""
     key = provider.settings.kms_key_id
     try:
         by_default = provider.ec2().call("get_ebs_encryption_by_default").get("EbsEncryptionByDefault")
@@ -125,12 +125,12 @@ def _encryption(provider: AwsProvider) -> str:
         key = key or str(provider.ec2().call("get_ebs_default_kms_key_id").get("KmsKeyId"))
     except (AuthError, RefusedError):
         return (
-            "Whether this account encrypts by default may not be asked (ec2:GetEbsEncryptionByDefault); if it does "
-            f"with a key of its own, the role needs {GRANTS} on it."
+            "Whether this account encrypts by default is unknown (ec2:GetEbsEncryptionByDefault is not allowed); if it "
+            f"does with a customer managed key, the role needs {KEY_PERMISSIONS} on that key."
         )
     if key.endswith(AWS_KEY):
-        return "New volumes are encrypted with AWS's own key."
-    return f"New volumes are encrypted with {key}: the role needs {GRANTS} on it, which no dry run shows."
+        return "New volumes are encrypted with the AWS managed key."
+    return f"New volumes are encrypted with {key}; no dry run checks that the role has {KEY_PERMISSIONS} on it."
 
 
 def _dry_run(provider: AwsProvider, operation: str, fine: tuple[str, ...], **request: object) -> None:
@@ -146,16 +146,16 @@ def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
     quoted = provider.quote(wanted)
     price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour" if quoted.price_known else quoted.price_source
     if limit is None:
-        return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to check it ({price})."
-    return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into the instance's {round(limit, 1):g} MB/s ({price})."
+        return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to have it checked ({price})."
+    return f"{wanted.bandwidth_mb_s:.0f} MB/s are within the instance's {round(limit, 1):g} MB/s ({price})."
 
 
 def _attachments(provider: AwsProvider) -> str:
     here = {"attachment.instance-id": provider.who().instance_id}
     used = sum(1 for _ in queries.describe_volumes(provider.ec2(), here, MAX_PAGES))
-    most = (provider.instance_type_info() or {}).get("MaximumEbsAttachments")
+    most = (provider.ebs_info() or {}).get("MaximumEbsAttachments")
     if most is None:
-        return f"{used} volume(s) are attached; how many this instance takes is not known."
+        return f"{used} volume(s) are attached; the limit of this instance is not known."
     if used >= int(most):
         raise QuotaError(
             f"{used} of at most {most} volumes are attached; detach one of them.", code="instance.attachments"

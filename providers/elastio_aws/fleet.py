@@ -1,6 +1,6 @@
-"""Every volume that any agent bought in one account and region, for a janitor that runs outside the machines.
+"""Every volume that any agent bought in one account and region, for a janitor that runs on any machine.
 
-Asks neither a metadata service nor for an instance. Needs `ec2:DescribeVolumes`, and `ec2:DeleteVolume` on volumes with
+Uses no metadata service and needs no instance. Needs `ec2:DescribeVolumes`, and `ec2:DeleteVolume` on volumes with
 the tag `elastio:state` = `clean`.
 """
 
@@ -51,23 +51,24 @@ class AwsFleet:
                 raise
 
     def ec2(self) -> Ec2:
-        """The calls, with the SDK imported on first use."""
+        """The EC2 client, with the SDK imported on first use."""
         if self._ec2 is None:
-            from elastio_aws.client import Ec2  # noqa: PLC0415  # slow to load
+            from elastio_aws.client import Ec2  # noqa: PLC0415  # importing the SDK is slow
 
             self._ec2 = Ec2(self._settings, self._region)
         return self._ec2
 
     def close(self) -> None:
-        """Close the connections to EC2; harmless when there are none."""
+        """Close the connections to EC2, if there are any."""
         if self._ec2 is not None:
             self._ec2.close()
 
 
 def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
-    """One volume of an answer. Raises TransientError for what is none."""
+    """One volume of a response. Raises TransientError if it has no id."""
     if not shown.get("VolumeId"):
-        raise TransientError("DescribeVolumes showed a volume without an id.", code="answer.malformed")
+        text = "DescribeVolumes returned a volume without an id; the call will be repeated."
+        raise TransientError(text, code="response.malformed")
     tags = volumes.tags_of(shown)
     attached = [a for a in shown.get("Attachments") or () if a.get("State") != "detached"]
     return FleetVolume(
@@ -83,7 +84,7 @@ def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
 
 
 def expiry_of(text: str) -> float | None:
-    """The time of the tag `elastio:expires`, or None where it is none."""
+    """The time in the tag `elastio:expires`, or None if it cannot be read."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
     except ValueError:
@@ -91,7 +92,7 @@ def expiry_of(text: str) -> float | None:
 
 
 def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
-    """The fleet of `[provider.aws]`; asks nothing yet. Raises ConfigError."""
+    """The fleet of `[provider.aws]`; makes no call yet. Raises ConfigError."""
     if find_spec("boto3") is None:
         raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
     known = parse({"cache_dir": "", **settings})

@@ -16,17 +16,17 @@ PAGE_SIZE = 500
 
 
 def describe_volume(ec2: Ec2, volume_id: VolumeId) -> dict[str, Any] | None:
-    """The volume as EC2 shows it, or None if EC2 does not know it. Raises TransientError if it shows another one."""
+    """The volume as EC2 shows it, or None if EC2 does not know it. Raises TransientError if EC2 returns another one."""
     try:
-        answer = ec2.call("describe_volumes", VolumeIds=[volume_id])
+        response = ec2.call("describe_volumes", VolumeIds=[volume_id])
     except ProviderError as error:
         if error.code == codes.NOT_FOUND:
             return None
         raise
-    found: list[dict[str, Any]] = answer.get("Volumes") or []
+    found: list[dict[str, Any]] = response.get("Volumes") or []
     if any(shown.get("VolumeId") != volume_id for shown in found):
         text = f"DescribeVolumes of {volume_id} returned another volume; the call will be repeated."
-        raise TransientError(text, code="answer.other-volume")
+        raise TransientError(text, code="response.other-volume")
     return found[0] if found else None
 
 
@@ -37,11 +37,11 @@ def describe_volumes(ec2: Ec2, filters: Mapping[str, str], max_pages: int) -> It
         "MaxResults": PAGE_SIZE,
     }
     for _ in range(max_pages):
-        answer = ec2.call("describe_volumes", **request)
-        yield from answer.get("Volumes") or ()
-        following = answer.get("NextToken")
+        response = ec2.call("describe_volumes", **request)
+        yield from response.get("Volumes") or ()
+        following = response.get("NextToken")
         if not following:
             return
         request["NextToken"] = following
     text = f"DescribeVolumes did not end within {max_pages} pages; the call will be repeated."
-    raise TransientError(text, code="answer.too-long")
+    raise TransientError(text, code="response.too-long")

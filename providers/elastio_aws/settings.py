@@ -1,4 +1,4 @@
-"""The table `[provider.aws]`: what may be set, its defaults, and one sentence for whatever is wrong."""
+"""The table `[provider.aws]`: its keys, their defaults and their checks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from elastio.errors import ConfigError
 from elastio.units import GIB, MIB
 
 METADATA_URL = "http://169.254.169.254"
-METADATA_ENV = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # the variable every AWS SDK honours
+METADATA_ENV = "AWS_EC2_METADATA_SERVICE_ENDPOINT"  # as in every AWS SDK
 TAG_PREFIX = "elastio:"
-MAX_EXTRA_TAGS = 40  # EC2 allows 50 on a resource; the agent puts six there
+MAX_EXTRA_TAGS = 40  # EC2 allows 50 per resource; the agent sets six
 
 PLACE = "provider.aws"
 # By the annotation of a dataclass field: the types that its key may have, and what an operator calls them.
@@ -30,19 +30,19 @@ _TABLE = (Mapping, "a table")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What a GiB and a MiB/s of the endpoint are worth. Other than the defaults only for test endpoints."""
+    """What a GiB and a MiB/s of the endpoint really are. Differs from the defaults only for test endpoints."""
 
     gib_bytes: int = GIB
     mib_s_bytes: int = MIB
 
     def mb_s(self, mib_s: float) -> float:
-        """MiB/s as the endpoint counts them, in real MB/s."""
+        """The endpoint's MiB/s in real MB/s."""
         return mib_s * self.mib_s_bytes / 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What gp3 costs here a month, for each GiB, each MiB/s over 125 and each IOPS over 3,000."""
+    """The price of gp3 per month: for each GiB, each MiB/s above 125 and each IOPS above 3,000."""
 
     gb_month: float
     mib_s_month: float
@@ -53,9 +53,9 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Empty strings mean: ask the metadata service. `cache_dir` empty: keep no trimmed SDK data.
+    """An empty string means: from the metadata service. An empty `cache_dir` means: no trimmed SDK data.
 
-    `lifetime_s` fills the tag `elastio:expires`: until then nobody but this agent should delete the volume.
+    `lifetime_s` sets the tag `elastio:expires`: until then only this agent should delete the volume.
     """
 
     volume_type: str = "gp3"
@@ -80,7 +80,7 @@ class Settings:
 
 
 def parse(table: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
-    """Check the table and complete it. Raises ConfigError naming the key and what is allowed."""
+    """Check the table and fill in the defaults. Raises ConfigError, with the key as its code."""
     values = _checked(PLACE, Settings, table)
     values["metadata_url"] = str(values.get("metadata_url") or environ.get(METADATA_ENV) or METADATA_URL).rstrip("/")
     values["extra_tags"] = _extra_tags(table.get("extra_tags"))

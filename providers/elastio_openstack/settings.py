@@ -1,4 +1,4 @@
-"""The table `[provider.openstack]`: what may be set, its defaults, and one sentence for whatever is wrong."""
+"""The table `[provider.openstack]`: its keys, their defaults and their checks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the configuration says of one volume type. None: read it from the type's QoS, if that is allowed.
+    """The configuration of one volume type. None: from the type's QoS specs, if the credential may read them.
 
-    A bandwidth per GiB counts for the whole volume: 10 GiB at 2 MB/s per GiB carry 20 MB/s.
+    A bandwidth per GiB is multiplied by the size: 10 GiB at 2 MB/s per GiB provide 20 MB/s.
     """
 
     bandwidth_mb_s: float | None = None
@@ -41,10 +41,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`cloud` and `clouds_file` name the entry of clouds.yaml; both empty: the SDK's usual places and variables.
+    """`cloud` and `clouds_file` name an entry and its clouds.yaml; if both are empty, the SDK searches as usual.
 
-    Empty strings elsewhere mean: ask the cloud. `timeout_s` bounds one request. `lifetime_s` fills the metadata
-    `elastio:expires`: until then nobody but this agent should delete the volume.
+    Other empty strings mean: from the cloud. `timeout_s` limits one request. `lifetime_s` sets the metadata
+    `elastio:expires`: until then only this agent should delete the volume.
     """
 
     cloud: str = ""
@@ -53,21 +53,21 @@ class Settings:
     instance_id: str = ""
     instance_type: str = ""
     availability_zone: str = ""  # of the volumes; empty: Cinder's default
-    volume_type: str = ""  # the only one to buy; empty: the slowest that carries the bandwidth
+    volume_type: str = ""  # the only one to buy; empty: the slowest with enough bandwidth
     metadata_url: str = METADATA_URL
     currency: str = "EUR"
     price_source: str = "[provider.openstack.types]"
     minimum_s: float = 0.0
     timeout_s: float = 10.0
     lifetime_s: float = 86400.0
-    detach_deadline_s: float = 300.0  # longer than Nova itself tries (8 times 20 s, [libvirt] of its configuration)
-    bandwidth_limit_mb_s: float | None = None  # of this instance to all its volumes, where the operator knows it
+    detach_deadline_s: float = 300.0  # longer than Nova's own attempts (8 x 20 s, [libvirt] in nova.conf)
+    bandwidth_limit_mb_s: float | None = None  # of this server to all its volumes, if known
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Declared] = field(default_factory=dict)
 
 
 def parse(table: Mapping[str, object]) -> Settings:
-    """Check the table and complete it. Raises ConfigError naming the key and what is allowed."""
+    """Check the table and fill in the defaults. Raises ConfigError, with the key as its code."""
     values = _checked(PLACE, Settings, table)
     values["metadata_url"] = str(values.get("metadata_url") or METADATA_URL).rstrip("/")
     values["extra_metadata"] = _extra_metadata(table.get("extra_metadata"))

@@ -1,4 +1,4 @@
-"""What only OpenStack does, and how its provider stays right through it: on the real services, or as recorded there."""
+"""Behaviour that only OpenStack has, and how its provider handles it: on real services, or as recorded there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _released(cloud: Any, volume_id: str) -> None:
     assert cloud.paid() == set()
 
 
-def test_attachment_that_nova_has_forgotten_is_given_back(openstack_cloud: Any) -> None:
+def test_attachment_that_nova_does_not_know_is_deleted(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.reserve(volume.id, openstack_cloud.provider.who().server_id)
     assert _state(openstack_cloud, volume.id) is VolumeState.ATTACHING
@@ -47,14 +47,14 @@ def test_attachment_that_nova_has_forgotten_is_given_back(openstack_cloud: Any) 
     assert _state(openstack_cloud, volume.id) is VolumeState.AVAILABLE
 
 
-def test_detach_that_nova_has_lost_is_begun_anew_after_its_deadline(openstack_cloud: Any) -> None:
+def test_detach_that_nova_gave_up_is_requested_again_after_the_deadline(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
     openstack_cloud.mark(volume.id, "detaching")
     patient = openstack_cloud.provider
     assert patient.describe(volume.id).state is VolumeState.DETACHING
-    patient.detach(volume.id)  # as if it were on its way
+    patient.detach(volume.id)  # succeeds, as for a detach in progress
     assert patient.describe(volume.id).state is VolumeState.DETACHING
     hasty = openstack_cloud.open(detach_deadline_s=1e-9)
     assert [hasty.describe(volume.id).state for _ in range(2)] == [VolumeState.DETACHING, VolumeState.ATTACHED]
@@ -66,7 +66,7 @@ def test_detach_that_nova_has_lost_is_begun_anew_after_its_deadline(openstack_cl
     _released(openstack_cloud, volume.id)
 
 
-def test_volume_kept_for_another_server_is_left_there(openstack_cloud: Any) -> None:
+def test_volume_reserved_for_another_server_stays_there(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.reserve(volume.id, OTHER_SERVER)
     assert _state(openstack_cloud, volume.id) is VolumeState.ELSEWHERE
@@ -80,7 +80,7 @@ def test_volume_kept_for_another_server_is_left_there(openstack_cloud: Any) -> N
     openstack_cloud.mark(volume.id, "available")
 
 
-def test_failed_deletion_is_reported_with_a_way_out(openstack_cloud: Any) -> None:
+def test_failed_deletion_is_refused_until_an_operator_resets_it(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.mark(volume.id, "error_deleting")
     assert _state(openstack_cloud, volume.id) is VolumeState.ERROR
@@ -106,14 +106,14 @@ def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> No
 def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.revoke()
-    openstack_cloud.provider.close()  # a token that was given out is good for some minutes more
+    openstack_cloud.provider.close()  # an issued token stays valid for some minutes
     with pytest.raises(AuthError) as caught:
         openstack_cloud.provider.describe(volume.id)
     assert caught.value.code == "login.404"
     assert [v.id for v in openstack_cloud.renew().list_owned()] == [volume.id]
 
 
-def test_credential_that_is_replaced_in_clouds_yaml_is_taken_up_by_the_running_provider(openstack_cloud: Any) -> None:
+def test_credential_that_is_replaced_in_clouds_yaml_is_used_by_the_running_provider(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.revoke()
     openstack_cloud.provider.close()
@@ -136,11 +136,11 @@ def test_stopped_api_is_transient_and_nothing_is_bought_twice(openstack_cloud: A
     assert openstack_cloud.paid() == {volume.id}
 
 
-def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_goes_on(openstack_cloud: Any) -> None:
+def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_resumes(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.freeze("nova-compute")
     with pytest.raises(TransientError):
-        openstack_cloud.provider.attach(volume.id)  # Nova's API waits for the node longer than the agent does
+        openstack_cloud.provider.attach(volume.id)  # Nova's API waits for the node longer than the agent waits
     openstack_cloud.settle()
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
@@ -164,7 +164,7 @@ def _failures(provider: OpenstackProvider, wanted: VolumeSpec) -> dict[str, str]
     return {name: result.code for name, result in found if isinstance(result, ElastioError)}
 
 
-def test_checks_pass_with_room_and_name_what_is_missing(openstack_cloud: Any) -> None:
+def test_checks_pass_within_the_quota_and_fail_beyond_it(openstack_cloud: Any) -> None:
     wanted = VolumeSpec(4 * GIB, 60.0)
     assert [ok for _, ok, _ in checks.run(openstack_cloud.provider, wanted)] == [True] * 6
     openstack_cloud.limit(volumes=0)

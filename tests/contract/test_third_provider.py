@@ -52,10 +52,10 @@ def test_wrong_setting_names_its_key(settings: dict[str, object], key: str) -> N
 
 
 def test_every_example_of_the_how_to_is_the_code_that_is_tested() -> None:
-    """A block that begins with `# FILE` is a piece of that file, word for word."""
+    """A block that begins with `# FILE` is a verbatim part of that file."""
     blocks = re.findall(r"```\w*\n# (\S+)\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
     assert len(blocks) >= 4
     for name, text in blocks:
         known = (TOY / name).read_text()
-        for piece in text.split("    # ...\n"):
-            assert piece.strip("\n") in known, f"{name}: {piece}"
+        for part in text.split("    # ...\n"):
+            assert part.strip("\n") in known, f"{name}: {part}"

@@ -1,4 +1,4 @@
-"""A plain EC2 (moto's server in this process), a metadata service, and EC2's answers put in the SDK's way."""
+"""An EC2 endpoint (moto's server in this process), a metadata service, and responses injected into the SDK."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Seconds:
         return self.now
 
 
-Answer = Callable[..., list[str]]
+Respond = Callable[..., list[str]]
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither the machine's AWS settings nor its proxies take part."""
+    """Remove the machine's AWS settings and proxies."""
     nothing = str(tmp_path_factory.mktemp("home") / "none")
     with pytest.MonkeyPatch.context() as patch:
         for name in [key for key in os.environ if key.startswith("AWS_") or key.lower().endswith("_proxy")]:
@@ -69,7 +69,7 @@ def moto_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def slim_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trimmed SDK data, made once for all tests."""
+    """Trimmed SDK data, shared by all tests."""
     from elastio_aws import slim
 
     root = tmp_path_factory.mktemp("botocore")
@@ -79,7 +79,7 @@ def slim_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sdk(moto_url: str) -> Iterator[Any]:
-    """A client of the SDK with its full data, to see what the provider did."""
+    """A client of the SDK with full data, to check what the provider did."""
     client = botocore.session.Session().create_client("ec2", region_name=REGION, endpoint_url=moto_url)
     yield client
     client.close()
@@ -87,14 +87,14 @@ def sdk(moto_url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def instance_id(sdk: Any) -> str:
-    answer = sdk.run_instances(
+    response = sdk.run_instances(
         ImageId="ami-12345678",
         MinCount=1,
         MaxCount=1,
         InstanceType="m7i.4xlarge",
         Placement={"AvailabilityZone": ZONE},
     )
-    return str(answer["Instances"][0]["InstanceId"])
+    return str(response["Instances"][0]["InstanceId"])
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ class _Body:
 
 
 @pytest.fixture
-def answer() -> Answer:
-    """`answer(provider, "AttachVolume", 400, "VolumeInUse")`: EC2 says so from now on; gives the list of calls."""
+def respond() -> Respond:
+    """`respond(provider, "AttachVolume", 400, "VolumeInUse")`: from now on; returns the list of requests."""
 
     def put(
         provider: AwsProvider, operation: str, status: int, code: str = "", text: str = "Sorry.", body: str = ""
@@ -153,7 +153,7 @@ def answer() -> Answer:
 
 
 def returns(client: Any, operation: str, *results: dict[str, Any]) -> list[dict[str, Any]]:
-    """The SDK's client returns these results in turn, the last one for ever; the list fills with the requests."""
+    """The SDK's client returns these results in turn, then the last one. Returns the list of requests."""
     requests: list[dict[str, Any]] = []
 
     def reply(params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
@@ -166,7 +166,7 @@ def returns(client: Any, operation: str, *results: dict[str, Any]) -> list[dict[
 
 @dataclass
 class Metadata:
-    """A metadata service under a path prefix. `statuses` are used up one per request, then all are 200."""
+    """A metadata service under a path prefix. Each request takes one of `statuses`; without one it is 200."""
 
     url: str = ""
     document: str = ""
@@ -205,7 +205,7 @@ def metadata_service() -> Iterator[Metadata]:
         do_GET = do_PUT = _reply
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Quiet."""
+            """No log."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     service.url = f"http://127.0.0.1:{server.server_port}/prefix"

@@ -32,10 +32,10 @@ def test_all_is_well_and_nothing_was_bought(open_aws: Any) -> None:
     assert provider.list_owned() == ()
 
 
-def test_attach_is_tried_on_an_own_volume(open_aws: Any, answer: Any) -> None:
+def test_attach_is_checked_on_an_own_volume(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     provider.create("token-check", SPEC, {})
-    calls = answer(provider, "AttachVolume", 412, "DryRunOperation")
+    calls = respond(provider, "AttachVolume", 412, "DryRunOperation")
     assert "AWS attach" not in failures(provider)
     assert "DryRun" in calls[0]
 
@@ -44,21 +44,21 @@ def test_attach_is_tried_on_an_own_volume(open_aws: Any, answer: Any) -> None:
     ("operation", "name"),
     [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS mark")],
 )
-def test_missing_permission_is_found(open_aws: Any, answer: Any, operation: str, name: str) -> None:
+def test_missing_permission_is_found(open_aws: Any, respond: Any, operation: str, name: str) -> None:
     provider = open_aws()
     provider.create(f"token-{operation}", SPEC, {})
-    answer(provider, operation, 403, "UnauthorizedOperation")
+    respond(provider, operation, 403, "UnauthorizedOperation")
     assert failures(provider) == {name: "UnauthorizedOperation"}
 
 
-def test_useless_credentials_end_the_checks(open_aws: Any, answer: Any) -> None:
+def test_useless_credentials_end_the_checks(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    answer(provider, "DescribeVolumes", 401, "AuthFailure")
+    respond(provider, "DescribeVolumes", 401, "AuthFailure")
     results = checks.run(provider, SPEC)
     assert [(name, ok) for name, ok, _ in results] == [("AWS instance", True), ("AWS credentials", False)]
 
 
-def test_silent_metadata_service_fails_the_first_check(open_aws: Any) -> None:
+def test_unresponsive_metadata_service_fails_the_first_check(open_aws: Any) -> None:
     provider = open_aws(account_id="", metadata_url="http://127.0.0.1:9")
     assert failures(provider)["AWS instance"] == "metadata.unreachable"
 
@@ -67,10 +67,10 @@ def test_too_fast_a_volume_for_the_instance_is_found(open_aws: Any) -> None:
     assert failures(open_aws(), VolumeSpec(10 * GIB, 1000.0)) == {"AWS bandwidth": "instance.bandwidth"}
 
 
-def test_limit_is_shown_where_it_is_known_and_the_missing_permission_where_not(open_aws: Any, answer: Any) -> None:
+def test_check_shows_the_limit_or_the_permission_to_read_it(open_aws: Any, respond: Any) -> None:
     assert "625 MB/s" in texts(open_aws())["AWS bandwidth"]
     provider = open_aws()
-    answer(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")
+    respond(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")
     assert "ec2:DescribeInstanceTypes" in texts(provider)["AWS bandwidth"]
 
 

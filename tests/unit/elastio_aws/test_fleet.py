@@ -1,4 +1,4 @@
-"""The view of a whole account, and the mark that it relies on."""
+"""The view of a whole account, and the state tag that it relies on."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def fleet(moto_url: str) -> Iterator[AwsFleet]:
 
 
 @pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])
-def test_what_is_no_mark_counts_as_unknown(text: str) -> None:
+def test_other_mark_counts_as_unknown(text: str) -> None:
     assert mark_of({"elastio:state": text}) is VolumeMark.UNKNOWN
     assert mark_of({}) is VolumeMark.UNKNOWN
 
 
-def test_the_fleet_shows_volumes_as_their_tags_tell(open_aws: Open, fleet: AwsFleet, instance_id: str) -> None:
+def test_fleet_shows_volumes_with_their_tags(open_aws: Open, fleet: AwsFleet, instance_id: str) -> None:
     bought = open_aws().create("fleet-1", SPEC, {})
     shown = fleet.volume(bought.id)
     assert shown is not None
@@ -44,8 +44,8 @@ def test_the_fleet_shows_volumes_as_their_tags_tell(open_aws: Open, fleet: AwsFl
     assert shown.expires_wall % 3600 == 0
 
 
-def test_only_clean_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
-    """A machine that died between the purchase and the first dirty byte leaves nothing that is paid for ever."""
+def test_only_clean_orphans_are_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
+    """A machine that dies between the purchase and the first dirty byte leaves nothing that is billed for ever."""
     provider = open_aws()
     never_used, dirty, odd, unmarked, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(5))
     foreign = sdk.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
@@ -62,12 +62,12 @@ def test_only_clean_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, i
     assert {*kept, foreign} <= {v["VolumeId"] for v in sdk.describe_volumes()["Volumes"]}
 
 
-def test_an_expiry_that_cannot_be_read_is_none() -> None:
+def test_unreadable_expiry_is_none() -> None:
     assert expiry_of("2026-11-20T08:00:00Z") == 1795161600.0
     assert [expiry_of(text) for text in ("", "soon", "2026-11-20", "2026-11-20T08:00:00")] == [None] * 4
 
 
-def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_janitor_needs_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ConfigError) as caught:
@@ -78,13 +78,13 @@ def test_a_janitor_must_be_told_its_region(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("shown", [{"VolumeId": "vol-2"}, {"State": "available"}])
-def test_another_volume_than_the_one_asked_for_is_not_judged(fleet: AwsFleet, shown: dict[str, str]) -> None:
+def test_response_with_another_volume_is_transient(fleet: AwsFleet, shown: dict[str, str]) -> None:
     returns(fleet.ec2().client(), "DescribeVolumes", {"Volumes": [shown]})
     with pytest.raises(TransientError):
         fleet.volume(VolumeId("vol-1"))
 
 
-def test_volume_without_an_id_is_not_judged(fleet: AwsFleet) -> None:
+def test_volume_without_an_id_is_transient(fleet: AwsFleet) -> None:
     returns(fleet.ec2().client(), "DescribeVolumes", {"Volumes": [{"State": "available"}]})
     with pytest.raises(TransientError):
         list(fleet.volumes())

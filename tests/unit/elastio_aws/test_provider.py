@@ -1,4 +1,4 @@
-"""The provider with the real SDK against moto: what EC2 is asked, and what its answers are taken for."""
+"""The provider with the real SDK against moto: the requests it sends, and how it takes the responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_importing_and_opening_loads_no_sdk() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_volume_is_bought_as_specified(open_aws: Any, sdk: Any, instance_id: str) -> None:
+def test_volume_is_created_as_specified(open_aws: Any, sdk: Any, instance_id: str) -> None:
     volume = open_aws(extra_tags={"team": "hpc"}).create("token-1", SPEC, {"phase": "7", "elastio:owner": "someone"})
     raw = _raw(sdk, volume.id)
     assert (raw["VolumeType"], raw["Size"], raw["Iops"], raw["Throughput"]) == ("gp3", 10, 3000, 191)
@@ -56,26 +56,26 @@ def test_volume_is_bought_as_specified(open_aws: Any, sdk: Any, instance_id: str
     assert volume.bandwidth_mb_s == pytest.approx(191 * MIB / 1e6)
 
 
-def test_client_token_is_the_token(open_aws: Any, answer: Any) -> None:
+def test_client_token_is_the_token(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    calls = answer(provider, "CreateVolume", 503, "Unavailable")
+    calls = respond(provider, "CreateVolume", 503, "Unavailable")
     with pytest.raises(TransientError):
         provider.create("my-token", SPEC, {})
     assert "ClientToken=my-token" in calls[0] or "'ClientToken': 'my-token'" in calls[0]
 
 
 @pytest.mark.parametrize("token", ["", "x" * 65, "tök"])
-def test_token_that_ec2_would_not_take_is_refused(open_aws: Any, token: str) -> None:
+def test_token_that_ec2_would_not_accept_is_refused(open_aws: Any, token: str) -> None:
     with pytest.raises(RefusedError) as caught:
         open_aws().create(token, SPEC, {})
     assert caught.value.code == "token.invalid"
 
 
-def test_repeated_create_asks_for_the_same_though_time_goes_on(open_aws: Any, answer: Any) -> None:
+def test_repeated_create_sends_the_same_request_later(open_aws: Any, respond: Any) -> None:
     now = iter(range(0, 10**9, 7200))
     first = open_aws()
     provider = AwsProvider(first.settings, "uuid", wall=lambda: next(now))
-    calls = answer(provider, "CreateVolume", 503, "Unavailable")
+    calls = respond(provider, "CreateVolume", 503, "Unavailable")
     for token in ("a", "a", "b"):
         with pytest.raises(TransientError):
             provider.create(token, SPEC, {})
@@ -84,18 +84,18 @@ def test_repeated_create_asks_for_the_same_though_time_goes_on(open_aws: Any, an
     assert calls[1] != calls[2].replace("ClientToken=b", "ClientToken=a")
 
 
-def test_encryption_is_asked_for(open_aws: Any, answer: Any) -> None:
+def test_encryption_is_requested(open_aws: Any, respond: Any) -> None:
     provider = open_aws(encrypted=True, kms_key_id="alias/mine")
-    calls = answer(provider, "CreateVolume", 503, "Unavailable")
+    calls = respond(provider, "CreateVolume", 503, "Unavailable")
     with pytest.raises(TransientError):
         provider.create("token", SPEC, {})
     assert "Encrypted" in calls[0]
     assert "alias" in calls[0]
 
 
-def test_mismatch_with_nothing_to_see_is_transient(open_aws: Any, answer: Any) -> None:
+def test_mismatch_without_a_visible_volume_is_transient(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    answer(provider, "CreateVolume", 400, "IdempotentParameterMismatch")
+    respond(provider, "CreateVolume", 400, "IdempotentParameterMismatch")
     with pytest.raises(TransientError):
         provider.create("token-burnt", SPEC, {})
 
@@ -107,10 +107,10 @@ def test_mismatch_with_nothing_to_see_is_transient(open_aws: Any, answer: Any) -
         "Value (/dev/xvdcy) for parameter device is invalid. /dev/xvdcy is not a valid EBS device name.",
     ],
 )
-def test_device_name_that_is_taken_or_not_liked_leads_to_the_next(open_aws: Any, answer: Any, text: str) -> None:
+def test_taken_or_invalid_device_name_leads_to_the_next(open_aws: Any, respond: Any, text: str) -> None:
     provider = open_aws()
     volume = provider.create(f"token-name-{len(text)}", SPEC, {})
-    calls = answer(provider, "AttachVolume", 400, "InvalidParameterValue", text)
+    calls = respond(provider, "AttachVolume", 400, "InvalidParameterValue", text)
     with pytest.raises(TransientError):
         provider.attach(volume.id)
     assert len(calls) == len(set(calls)) == 4
@@ -119,47 +119,47 @@ def test_device_name_that_is_taken_or_not_liked_leads_to_the_next(open_aws: Any,
     assert len(set(calls)) == 8
 
 
-def test_other_bad_value_is_refused_after_one_call(open_aws: Any, answer: Any) -> None:
+def test_other_bad_value_is_refused_after_one_call(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-bad-instance", SPEC, {})
-    calls = answer(provider, "AttachVolume", 400, "InvalidParameterValue", "Bad instance.")
+    calls = respond(provider, "AttachVolume", 400, "InvalidParameterValue", "Bad instance.")
     with pytest.raises(RefusedError) as caught:
         provider.attach(volume.id)
     assert caught.value.code == "InvalidParameterValue"
     assert len(calls) == 1
 
 
-def test_detach_is_never_forced(open_aws: Any, answer: Any) -> None:
+def test_detach_is_never_forced(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-force", SPEC, {})
-    calls = answer(provider, "DetachVolume", 503, "Unavailable")
+    calls = respond(provider, "DetachVolume", 503, "Unavailable")
     with pytest.raises(TransientError):
         provider.detach(volume.id)
     assert "Force" not in calls[0]
 
 
 @pytest.mark.parametrize("code", ["IncorrectState", "InvalidAttachment.NotFound", "InvalidVolume.NotFound"])
-def test_detach_refused_is_success_when_not_attached(open_aws: Any, answer: Any, code: str) -> None:
+def test_refused_detach_succeeds_when_not_attached(open_aws: Any, respond: Any, code: str) -> None:
     provider = open_aws()
     volume = provider.create("token-detached", SPEC, {})
-    calls = answer(provider, "DetachVolume", 400, code)
+    calls = respond(provider, "DetachVolume", 400, code)
     provider.detach(volume.id)
     provider.detach(UNKNOWN)
     assert len(calls) == 1
 
 
-def test_detach_refused_is_an_error_while_attached(open_aws: Any, answer: Any) -> None:
+def test_refused_detach_is_an_error_while_attached(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-attached", SPEC, {})
     provider.attach(volume.id)
-    answer(provider, "DetachVolume", 400, "IncorrectState")
+    respond(provider, "DetachVolume", 400, "IncorrectState")
     with pytest.raises(TransientError) as caught:
         provider.detach(volume.id)
     assert caught.value.code == "IncorrectState"
 
 
-def test_tag_that_is_not_shown_yet_is_believed_where_it_was_seen_before(open_aws: Any, sdk: Any) -> None:
-    """DescribeVolumes may lag behind; what names another owner is believed at once."""
+def test_missing_owner_tag_is_assumed_where_it_was_seen_before(open_aws: Any, sdk: Any) -> None:
+    """DescribeVolumes may lag behind, but a tag with another owner counts at once."""
     provider = open_aws()
     volume = provider.create("token-lag", SPEC, {})
     sdk.delete_tags(Resources=[volume.id], Tags=[{"Key": OWNER_TAG}])
@@ -172,7 +172,7 @@ def test_tag_that_is_not_shown_yet_is_believed_where_it_was_seen_before(open_aws
         provider.attach(volume.id)
 
 
-def test_answer_to_a_create_that_names_another_owner_is_not_handed_over(open_aws: Any) -> None:
+def test_volume_of_another_owner_in_a_response_to_create_is_refused(open_aws: Any) -> None:
     provider = open_aws()
     shown = {"VolumeId": "vol-1", "State": "creating", "Tags": [{"Key": OWNER_TAG, "Value": "another"}]}
     returns(provider.ec2().client(), "CreateVolume", shown)
@@ -180,10 +180,10 @@ def test_answer_to_a_create_that_names_another_owner_is_not_handed_over(open_aws
         provider.create("token-shared", SPEC, {})
 
 
-def test_delete_refused_in_a_state_that_passes_is_transient(open_aws: Any, answer: Any) -> None:
+def test_delete_refused_in_a_passing_state_is_transient(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-between", SPEC, {})
-    answer(provider, "DeleteVolume", 400, "IncorrectState")
+    respond(provider, "DeleteVolume", 400, "IncorrectState")
     with pytest.raises(TransientError) as caught:
         provider.delete(volume.id)
     assert caught.value.code == "IncorrectState"
@@ -208,9 +208,7 @@ def test_list_owned_follows_every_page(open_aws: Any) -> None:
         {"VolumeId": "", "State": "available"},
     ],
 )
-def test_a_volume_that_does_not_carry_the_tag_it_was_asked_for_is_never_taken_for_ours(
-    open_aws: Any, shown: dict[str, Any]
-) -> None:
+def test_volume_that_does_not_match_the_filter_is_never_taken_for_ours(open_aws: Any, shown: dict[str, Any]) -> None:
     provider = open_aws()
     returns(provider.ec2().client(), "DescribeVolumes", {"Volumes": [shown]})
     with pytest.raises(TransientError):
@@ -219,36 +217,36 @@ def test_a_volume_that_does_not_carry_the_tag_it_was_asked_for_is_never_taken_fo
         provider.describe(VolumeId("vol-2"))
 
 
-def test_instance_limit_is_the_baseline_and_asked_once(open_aws: Any, answer: Any) -> None:
+def test_instance_limit_is_the_baseline_and_requested_once(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     assert provider.identify().bandwidth_limit_mb_s == 625.0
-    calls = answer(provider, "DescribeInstanceTypes", 500, "InternalError")
+    calls = respond(provider, "DescribeInstanceTypes", 500, "InternalError")
     assert provider.identify().bandwidth_limit_mb_s == 625.0
     assert calls == []
 
 
-def test_instance_limit_is_unknown_where_it_may_not_be_asked(open_aws: Any, answer: Any) -> None:
+def test_instance_limit_is_unknown_without_the_permission(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    answer(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")
+    respond(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")
     assert provider.identify().bandwidth_limit_mb_s is None
     assert provider.quote(VolumeSpec(100 * GIB, 2000.0)).spec.bandwidth_mb_s >= 2000.0
 
 
-def test_throttled_question_for_the_limit_is_an_error_not_a_guess(open_aws: Any, answer: Any) -> None:
+def test_throttled_request_for_the_limit_is_an_error(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    answer(provider, "DescribeInstanceTypes", 503, "RequestLimitExceeded")
+    respond(provider, "DescribeInstanceTypes", 503, "RequestLimitExceeded")
     with pytest.raises(TransientError):
         provider.quote(SPEC)
 
 
-def test_quote_refuses_what_the_instance_cannot_carry(open_aws: Any) -> None:
+def test_quote_refuses_more_than_the_instance_provides(open_aws: Any) -> None:
     assert open_aws().quote(VolumeSpec(10 * GIB, 600.0)).spec.bandwidth_mb_s >= 600.0
     with pytest.raises(RefusedError) as caught:
         open_aws().quote(VolumeSpec(10 * GIB, 626.0))
     assert caught.value.code == "instance.bandwidth"
 
 
-def test_scaled_endpoint_scales_everything(open_aws: Any, sdk: Any) -> None:
+def test_scaled_endpoint_scales_size_and_bandwidth(open_aws: Any, sdk: Any) -> None:
     provider = open_aws(scale={"gib_bytes": MIB, "mib_s_bytes": MIB // 2})
     assert provider.identify().bandwidth_limit_mb_s == 312.5
     volume = provider.create("token-scaled", VolumeSpec(10 * MIB, 200.0), {})
@@ -258,7 +256,7 @@ def test_scaled_endpoint_scales_everything(open_aws: Any, sdk: Any) -> None:
     assert volume.bandwidth_mb_s == pytest.approx(382 * (MIB // 2) / 1e6)
 
 
-def test_sdk_is_set_up_with_our_times_and_attempts(open_aws: Any) -> None:
+def test_sdk_uses_the_configured_timeouts_and_attempts(open_aws: Any) -> None:
     config = open_aws(max_attempts=4, connect_timeout_s=1.5, read_timeout_s=7).ec2().client().meta.config
     assert (config.connect_timeout, config.read_timeout) == (1.5, 7)
     assert config.retries["mode"] == "standard"

@@ -1,7 +1,7 @@
-"""The trimmed SDK data serve every call of the provider as the SDK's own data do.
+"""With the trimmed SDK data every call of the provider is the same as with the SDK's own data.
 
-`slim` relies on how botocore loads and stores its data, which is not part of its public interface. Where a new botocore
-changes that, the agent works on with the full data and needs 30 MB more: these tests are what reports it.
+`slim` relies on how botocore loads and stores its data, which is not part of its public interface. If a new botocore
+changes that, the agent still works with the full data, but needs 30 MB more: only these tests report it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def test_endpoint_and_signing_are_those_of_the_sdk(folder: Path, full: Any, trim
     assert not slim.SlimLoader(folder).is_builtin_path("/elsewhere/endpoints")
 
 
-def test_what_the_copy_lacks_comes_from_the_sdk(folder: Path) -> None:
+def test_data_that_are_not_trimmed_come_from_the_sdk(folder: Path) -> None:
     loader = slim.SlimLoader(folder)
     assert "GetCallerIdentity" in loader.load_service_model("sts", "service-2")["operations"], CHANGED
     assert "DescribeVolumes" in loader.load_service_model("ec2", "paginators-1")["pagination"], CHANGED
@@ -148,7 +148,7 @@ def test_prepare_makes_the_copy_in_a_child_process_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.runs_programs
-def test_prepare_gives_nothing_where_it_cannot_write(tmp_path: Path) -> None:
+def test_prepare_returns_none_where_it_cannot_write(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("", encoding="utf-8")
     assert slim.prepare(file / "cache") is None

@@ -1,4 +1,4 @@
-"""Errors as the real SDK raises them, through its events, seen from above the provider."""
+"""Errors as the real SDK raises them, injected through its events and seen through the provider."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SPEC = VolumeSpec(10 * GIB, 130.0)
         (401, "OptInRequired", AuthError),
     ],
 )
-def test_code_becomes_its_class_and_is_named(
-    open_aws: Any, answer: Any, status: int, code: str, kind: type[ProviderError]
+def test_ec2_code_determines_the_class(
+    open_aws: Any, respond: Any, status: int, code: str, kind: type[ProviderError]
 ) -> None:
     provider = open_aws()
-    answer(provider, "CreateVolume", status, code, "A reason.")
+    respond(provider, "CreateVolume", status, code, "A reason.")
     with pytest.raises(ProviderError) as caught:
         provider.create("token", SPEC, {})
     assert type(caught.value) is kind
@@ -53,10 +53,10 @@ def test_code_becomes_its_class_and_is_named(
     assert "A reason" in str(caught.value)
 
 
-def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
+def test_encoded_reason_of_iam_is_removed(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
     text = "You are not authorized. Encoded authorization failure message: " + "x" * 900
-    answer(provider, "CreateVolume", 403, "UnauthorizedOperation", text)
+    respond(provider, "CreateVolume", 403, "UnauthorizedOperation", text)
     with pytest.raises(AuthError) as caught:
         provider.create("token", SPEC, {})
     assert "not authorized" in str(caught.value)
@@ -65,17 +65,17 @@ def test_encoded_reason_of_iam_is_left_out(open_aws: Any, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("page", ["<!doctype html><p>oops</p>", "upstream error"])
-def test_answer_that_is_no_xml_is_transient(open_aws: Any, answer: Any, page: str) -> None:
+def test_response_that_is_not_xml_is_transient(open_aws: Any, respond: Any, page: str) -> None:
     provider = open_aws()
-    answer(provider, "DescribeVolumes", 500, body=page)
+    respond(provider, "DescribeVolumes", 500, body=page)
     with pytest.raises(TransientError) as caught:
         provider.attach(VOLUME)
     assert caught.value.code == "ResponseParserError"
 
 
-def test_page_of_a_proxy_is_transient(open_aws: Any, answer: Any) -> None:
+def test_page_of_a_proxy_is_transient(open_aws: Any, respond: Any) -> None:
     provider = open_aws()
-    answer(provider, "DescribeVolumes", 502, body="<html>Bad gateway</html>")
+    respond(provider, "DescribeVolumes", 502, body="<html>Bad gateway</html>")
     with pytest.raises(TransientError) as caught:
         provider.attach(VOLUME)
     assert caught.value.code == "502"
@@ -88,15 +88,15 @@ def test_nobody_listening_is_transient(open_aws: Any) -> None:
     assert caught.value.code == "EndpointConnectionError"
 
 
-def test_throttled_call_is_repeated_up_to_the_attempts_set(open_aws: Any, answer: Any) -> None:
+def test_throttled_call_is_repeated_up_to_the_attempts_set(open_aws: Any, respond: Any) -> None:
     provider = open_aws(max_attempts=2)
-    calls = answer(provider, "DescribeVolumes", 503, "RequestLimitExceeded")
+    calls = respond(provider, "DescribeVolumes", 503, "RequestLimitExceeded")
     with pytest.raises(TransientError):
         provider.describe(VOLUME)
     assert len(calls) == 2
 
 
-def test_missing_credentials_are_found_once_they_appear(open_aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_are_used_once_they_appear(open_aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -121,7 +121,7 @@ def test_missing_credentials_are_found_once_they_appear(open_aws: Any, monkeypat
         (sdk.NoRegionError(), RefusedError),
     ],
 )
-def test_error_of_the_sdk_itself_becomes_its_class(error: Exception, kind: type[ProviderError]) -> None:
+def test_exception_of_the_sdk_determines_the_class(error: Exception, kind: type[ProviderError]) -> None:
     translated = translate("CreateVolume", error)
     assert type(translated) is kind
     assert translated.code == type(error).__name__

@@ -1,4 +1,4 @@
-"""`[provider.openstack]`: every wrong value is one sentence that names its key."""
+"""`[provider.openstack]`: the error of every wrong value has its key as code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_types_are_read() -> None:
         ({"types": {"fast": {"bandwidth_mb_s": 1, "bandwidth_mb_s_per_gib": 1}}}, "types.fast"),
     ],
 )
-def test_wrong_value_is_named(table: dict[str, object], key: str) -> None:
+def test_wrong_setting_names_its_key(table: dict[str, object], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(table)
     assert caught.value.code == f"provider.openstack.{key}"

@@ -6,7 +6,7 @@ import pytest
 
 from elastio.errors import RefusedError
 from elastio.model import Serial, Volume, VolumeId, VolumeState
-from elastio_aws.keys import UNSEEN_S, Encrypted
+from elastio_aws.encryption import VISIBILITY_S, PendingEncrypted
 
 from .conftest import Seconds
 
@@ -15,10 +15,10 @@ ENCRYPTED = {"VolumeId": ID, "Encrypted": True, "KmsKeyId": "alias/ours"}
 CREATING, AVAILABLE, ERROR = VolumeState.CREATING, VolumeState.AVAILABLE, VolumeState.ERROR
 
 
-def is_reported(encrypted: Encrypted, state: VolumeState | None) -> bool:
+def is_reported(encrypted: PendingEncrypted, state: VolumeState | None) -> bool:
     seen = None if state is None else Volume(ID, Serial("vol1"), state, 1, 1.0, "token", "uuid", 0.0)
     try:
-        encrypted.judge(ID, seen)
+        encrypted.check(ID, seen)
     except RefusedError:
         return True
     return False
@@ -37,15 +37,15 @@ def is_reported(encrypted: Encrypted, state: VolumeState | None) -> bool:
 def test_only_an_encrypted_volume_that_was_never_ready_is_reported(
     created: dict[str, object], polls: list[VolumeState | None], reported: list[bool]
 ) -> None:
-    encrypted = Encrypted(Seconds())
-    encrypted.born(created)
+    encrypted = PendingEncrypted(Seconds())
+    encrypted.created(created)
     assert [is_reported(encrypted, state) for state in polls] == reported
 
 
 def test_volume_that_was_never_seen_may_be_late() -> None:
     seconds = Seconds()
-    encrypted = Encrypted(seconds)
-    encrypted.born(ENCRYPTED)
+    encrypted = PendingEncrypted(seconds)
+    encrypted.created(ENCRYPTED)
     assert not is_reported(encrypted, None)
-    seconds.now = UNSEEN_S
+    seconds.now = VISIBILITY_S
     assert is_reported(encrypted, None)
