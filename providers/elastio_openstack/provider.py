@@ -12,18 +12,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
-from urllib.parse import urlencode
 
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
 from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
-from elastio_openstack import identity, speeds, volumes
+from elastio_openstack import identity, queries, speeds, volumes
 from elastio_openstack.catalog import CINDER, Catalog
-from elastio_openstack.responses import list_in, object_in, parsing
+from elastio_openstack.queries import NOT_FOUND
+from elastio_openstack.responses import object_in, parsing
 from elastio_openstack.settings import Settings, parse
 from elastio_openstack.stuck import DetachTimer
 
@@ -31,10 +31,7 @@ if TYPE_CHECKING:
     from elastio_openstack.client import Cloud
 
 NOVA = "compute"
-NOT_FOUND = "404"
 MAX_TOKEN = 200  # of the 255 characters of a volume's name
-PAGE_SIZE = 100
-MAX_PAGES = 100
 _LEAVING = (VolumeState.DETACHING, VolumeState.AVAILABLE, VolumeState.DELETING, VolumeState.GONE)
 _IN_USE = (VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING, VolumeState.ELSEWHERE)
 OnRefused: TypeAlias = Callable[[VolumeId, ProviderError], None]
@@ -139,12 +136,15 @@ class OpenstackProvider:
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
         """The volume now, or None; FOREIGN if its metadata do not name this server."""
-        shown = self._fetch(volume_id)
+        shown = queries.show_volume(self.cloud(), volume_id)
         return None if shown is None else self._volume(shown)
 
     def list_owned(self) -> tuple[Volume, ...]:
         """Every volume with this server's metadata, whatever its backing device."""
-        return tuple(self._volume(shown) for shown in self.pages({volumes.OWNER_KEY: self.who().server_id}))
+        return tuple(
+            self._volume(shown)
+            for shown in queries.list_volumes(self.cloud(), {volumes.OWNER_KEY: self.who().server_id})
+        )
 
     # --- optional protocols, checks -----------------------------------------------------------------------------------
 
@@ -221,22 +221,6 @@ class OpenstackProvider:
             request["availability_zone"] = self.settings.availability_zone
         return {"volume": request}
 
-    def pages(self, metadata: Mapping[str, str], **filters: str) -> Iterator[dict[str, Any]]:
-        """Every volume with these metadata, page by page. Beyond MAX_PAGES: TransientError."""
-        # Cinder parses the filter as a Python literal
-        query = {"metadata": repr(dict(metadata)), "limit": str(PAGE_SIZE), **filters}
-        for _ in range(MAX_PAGES):
-            shown = list_in(self.cloud().call(CINDER, "GET", f"/volumes/detail?{urlencode(query)}"), "volumes")
-            # a cloud may be configured without this filter: then it returns every volume
-            with parsing("volumes"):
-                found = [row for row in shown if metadata.items() <= (row.get("metadata") or {}).items()]
-            yield from found
-            if len(shown) < PAGE_SIZE:
-                return
-            query["marker"] = str(shown[-1].get("id"))
-        text = f"The list of volumes did not end within {MAX_PAGES} pages; the call will be repeated."
-        raise TransientError(text, code="response.too-long")
-
     # --- internal --------------------------------------------------------------------------------------------
 
     def _request(self, volume_id: VolumeId, on_refused: OnRefused, *call: Any) -> None:
@@ -251,25 +235,17 @@ class OpenstackProvider:
     def _find_by_token(self, token: str) -> Volume | None:
         """The oldest volume of this token that is not being deleted."""
         ours = {volumes.OWNER_KEY: self.who().server_id, volumes.CYCLE_KEY: token}
-        alive = [row for row in self.pages(ours, name=volumes.name_of(token)) if row.get("status") != "deleting"]
+        alive = [
+            row
+            for row in queries.list_volumes(self.cloud(), ours, name=volumes.name_of(token))
+            if row.get("status") != "deleting"
+        ]
         alive.sort(key=lambda row: (str(row.get("created_at")), str(row.get("id"))))
         return self._volume(alive[0]) if alive else None
 
-    def _fetch(self, volume_id: VolumeId) -> dict[str, Any] | None:
-        try:
-            found = object_in(self.cloud().call(CINDER, "GET", f"/volumes/{quoted(volume_id)}"), "volume")
-        except ProviderError as error:
-            if error.code == NOT_FOUND:
-                return None
-            raise
-        if found.get("id") != volume_id:
-            text = f"Cinder returned another volume than {volume_id}; the call will be repeated."
-            raise TransientError(text, code="response.other-volume")
-        return found
-
     def _require_own(self, volume_id: VolumeId) -> dict[str, Any] | None:
         """The volume as it is now. Raises NotOursError if it does not have this server's metadata."""
-        shown = self._fetch(volume_id)
+        shown = queries.show_volume(self.cloud(), volume_id)
         if shown is not None and not self._is_own(shown):
             raise NotOursError(
                 f"{volume_id} does not have this server's metadata {volumes.OWNER_KEY}; it was not changed.",
@@ -287,18 +263,13 @@ class OpenstackProvider:
     def _volume(self, shown: dict[str, Any]) -> Volume:
         incomplete = volumes.is_taken(shown) and not shown.get("attachments")
         is_own = self._is_own(shown)
-        records = self._attachment_records(str(shown["id"])) if incomplete and is_own else []
+        records = queries.attachment_records(self.cloud(), str(shown["id"])) if incomplete and is_own else []
         with parsing("a volume"):
             seen = volumes.volume_of(shown, self.who().server_id, records)
         if not is_own:
             return replace(seen, state=VolumeState.FOREIGN)
         # The state that it has for Nova, so that the agent requests the detach again.
         return replace(seen, state=VolumeState.ATTACHED) if self._detach_timer.is_stuck(seen) else seen
-
-    def _attachment_records(self, volume_id: str) -> list[dict[str, Any]]:
-        """Cinder's attachment records of a volume, including incomplete ones."""
-        response = self.cloud().call(CINDER, "GET", f"/attachments?{urlencode({'volume_id': volume_id})}")
-        return list_in(response, "attachments")
 
     def _attachments_path(self) -> str:
         return f"/servers/{quoted(self.who().server_id)}/os-volume_attachments"
@@ -318,7 +289,7 @@ class OpenstackProvider:
         raise error
 
     def _on_refused_detach(self, volume_id: VolumeId, error: ProviderError) -> None:
-        shown = self._fetch(volume_id)
+        shown = queries.show_volume(self.cloud(), volume_id)
         if shown is None:
             return
         seen = self._volume(shown)
@@ -346,7 +317,9 @@ class OpenstackProvider:
 
     def _delete_attachment_records(self, volume_id: VolumeId, error: ProviderError) -> None:
         """Delete Cinder's records of an attachment that Nova does not know, which a tenant may do."""
-        own = [r for r in self._attachment_records(volume_id) if r.get("instance") == self.who().server_id]
+        own = [
+            r for r in queries.attachment_records(self.cloud(), volume_id) if r.get("instance") == self.who().server_id
+        ]
         if not own:
             raise RefusedError(
                 f"{volume_id} is reserved for an unknown server; ask the cloud's operator to run "
@@ -359,7 +332,7 @@ class OpenstackProvider:
             self.cloud().call(CINDER, "DELETE", f"/attachments/{quoted(record_id)}")
 
     def _on_refused_delete(self, volume_id: VolumeId, error: ProviderError) -> None:
-        shown = self._fetch(volume_id)
+        shown = queries.show_volume(self.cloud(), volume_id)
         if shown is None:
             return
         seen = self._volume(shown)

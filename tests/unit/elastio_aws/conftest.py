@@ -40,9 +40,6 @@ class Seconds:
         return self.now
 
 
-Respond = Callable[..., list[str]]
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove the machine's AWS settings and proxies."""
@@ -129,27 +126,22 @@ class _Body:
         yield self.text
 
 
-@pytest.fixture
-def respond() -> Respond:
-    """`respond(provider, "AttachVolume", 400, "VolumeInUse")`: from now on; returns the list of requests."""
+def respond(
+    provider: AwsProvider, operation: str, status: int, code: str = "", text: str = "Sorry.", body: str = ""
+) -> list[str]:
+    """From now on EC2 responds to the operation with this status, error code or body. Returns the list of requests."""
+    calls: list[str] = []
+    xml = (
+        f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors>"
+        "<RequestID>0</RequestID></Response>"
+    )
 
-    def put(
-        provider: AwsProvider, operation: str, status: int, code: str = "", text: str = "Sorry.", body: str = ""
-    ) -> list[str]:
-        calls: list[str] = []
-        xml = (
-            f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors>"
-            "<RequestID>0</RequestID></Response>"
-        )
+    def reply(request: Any, **_: Any) -> AWSResponse:
+        calls.append(str(request.body))
+        return AWSResponse(request.url, status, {}, _Body((body or xml).encode()))
 
-        def reply(request: Any, **_: Any) -> AWSResponse:
-            calls.append(str(request.body))
-            return AWSResponse(request.url, status, {}, _Body((body or xml).encode()))
-
-        provider.ec2().client().meta.events.register(f"before-send.ec2.{operation}", reply)
-        return calls
-
-    return put
+    provider.ec2().client().meta.events.register(f"before-send.ec2.{operation}", reply)
+    return calls
 
 
 def returns(client: Any, operation: str, *results: dict[str, Any]) -> list[dict[str, Any]]:

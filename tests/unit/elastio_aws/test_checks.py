@@ -10,7 +10,7 @@ from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.provider import AwsProvider
 
-from .conftest import returns
+from .conftest import respond, returns
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 
@@ -32,7 +32,7 @@ def test_all_is_well_and_nothing_was_bought(open_aws: Any) -> None:
     assert provider.list_owned() == ()
 
 
-def test_attach_is_checked_on_an_own_volume(open_aws: Any, respond: Any) -> None:
+def test_attach_is_checked_on_an_own_volume(open_aws: Any) -> None:
     provider = open_aws()
     provider.create("token-check", SPEC, {})
     calls = respond(provider, "AttachVolume", 412, "DryRunOperation")
@@ -44,14 +44,14 @@ def test_attach_is_checked_on_an_own_volume(open_aws: Any, respond: Any) -> None
     ("operation", "name"),
     [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS mark")],
 )
-def test_missing_permission_is_found(open_aws: Any, respond: Any, operation: str, name: str) -> None:
+def test_missing_permission_is_found(open_aws: Any, operation: str, name: str) -> None:
     provider = open_aws()
     provider.create(f"token-{operation}", SPEC, {})
     respond(provider, operation, 403, "UnauthorizedOperation")
     assert failures(provider) == {name: "UnauthorizedOperation"}
 
 
-def test_useless_credentials_end_the_checks(open_aws: Any, respond: Any) -> None:
+def test_useless_credentials_end_the_checks(open_aws: Any) -> None:
     provider = open_aws()
     respond(provider, "DescribeVolumes", 401, "AuthFailure")
     results = checks.run(provider, SPEC)
@@ -67,7 +67,7 @@ def test_too_fast_a_volume_for_the_instance_is_found(open_aws: Any) -> None:
     assert failures(open_aws(), VolumeSpec(10 * GIB, 1000.0)) == {"AWS bandwidth": "instance.bandwidth"}
 
 
-def test_check_shows_the_limit_or_the_permission_to_read_it(open_aws: Any, respond: Any) -> None:
+def test_check_shows_the_limit_or_the_permission_to_read_it(open_aws: Any) -> None:
     assert "625 MB/s" in texts(open_aws())["AWS bandwidth"]
     provider = open_aws()
     respond(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")

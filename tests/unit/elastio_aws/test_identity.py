@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from elastio.errors import ConfigError, RefusedError, TransientError
+from elastio.errors import ConfigError, ProviderError, RefusedError, TransientError
 from elastio_aws import identity
 from elastio_aws.identity import InstanceIdentity, detect, who
 from elastio_aws.metadata import identity_document
@@ -86,21 +85,6 @@ def test_each_request_is_retried_once(metadata_service: Any) -> None:
     assert [seen[0] for seen in metadata_service.seen] == ["PUT", "PUT", "GET", "GET"]
 
 
-def test_second_failure_is_transient(metadata_service: Any) -> None:
-    metadata_service.statuses = [500, 500]
-    with pytest.raises(TransientError) as caught:
-        _who(metadata_service)
-    assert caught.value.code == "metadata.unreachable"
-
-
-def test_disabled_service_is_refused_at_once(metadata_service: Any) -> None:
-    metadata_service.statuses = [403]
-    with pytest.raises(RefusedError) as caught:
-        _who(metadata_service)
-    assert caught.value.code == "metadata.refused"
-    assert len(metadata_service.seen) == 1
-
-
 def test_no_listener_is_transient() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -118,19 +102,24 @@ def test_unresponsive_listener_times_out() -> None:
         assert caught.value.code == "metadata.unreachable"
 
 
-@pytest.mark.parametrize("text", ["<html>", "[]", '"text"'])
-def test_malformed_document_is_refused(metadata_service: Any, text: str) -> None:
-    metadata_service.document = text
-    with pytest.raises(RefusedError) as caught:
+@pytest.mark.parametrize(
+    ("statuses", "document", "error", "code", "requests"),
+    [
+        ([500, 500], "", TransientError, "metadata.unreachable", 2),
+        ([403], "", RefusedError, "metadata.refused", 1),
+        ([], "<html>", RefusedError, "metadata.malformed", 2),
+        ([], "[]", RefusedError, "metadata.malformed", 2),
+        ([], '"text"', RefusedError, "metadata.malformed", 2),
+        ([], '{"instanceId": "i-1", "region": "us-east-1"}', RefusedError, "metadata.incomplete", 2),
+    ],
+)
+def test_unusable_service_has_its_class_and_code(
+    metadata_service: Any, statuses: list[int], document: str, error: type[ProviderError], code: str, requests: int
+) -> None:
+    metadata_service.statuses, metadata_service.document = statuses, document
+    with pytest.raises(error) as caught:
         _who(metadata_service)
-    assert caught.value.code == "metadata.malformed"
-
-
-def test_incomplete_document_is_refused(metadata_service: Any) -> None:
-    metadata_service.document = json.dumps({"instanceId": "i-1", "region": "us-east-1"})
-    with pytest.raises(RefusedError) as caught:
-        _who(metadata_service)
-    assert caught.value.code == "metadata.incomplete"
+    assert (caught.value.code, len(metadata_service.seen)) == (code, requests)
 
 
 @pytest.mark.parametrize(

@@ -3,25 +3,20 @@ from __future__ import annotations
 import pytest
 
 from elastio.errors import ConfigError
-from elastio.units import GIB, MIB
 from elastio_aws.gp3 import Parameters
 from elastio_aws.prices import quote
 from elastio_aws.settings import Settings, parse
 
 
-def test_free_part_costs_only_storage() -> None:
-    bought = quote(Parameters(100, 3000, 125), Settings(), "us-east-1")
-    assert bought.price_per_hour * 720 == pytest.approx(8.00)
-    assert bought.currency == "USD"
-    assert bought.minimum_s == 60
-
-
-def test_throughput_and_iops_over_the_free_part_are_added() -> None:
-    bought = quote(Parameters(200, 8000, 2000), Settings(), "us-east-1")
-    assert bought.price_per_hour * 720 == pytest.approx(200 * 0.08 + 1875 * 0.04 + 5000 * 0.005)
-    assert bought.spec.size_bytes == 200 * GIB
-    assert bought.spec.bandwidth_mb_s == pytest.approx(2000 * MIB / 1e6)
-    assert bought.spec.iops == 8000
+@pytest.mark.parametrize(
+    ("volume", "per_month"),
+    [(Parameters(100, 3000, 125), 8.00), (Parameters(200, 8000, 2000), 200 * 0.08 + 1875 * 0.04 + 5000 * 0.005)],
+)
+def test_size_and_throughput_and_iops_above_the_included_ones_are_billed(volume: Parameters, per_month: float) -> None:
+    found = quote(volume, Settings(), "us-east-1")
+    assert found.price_per_hour * 720 == pytest.approx(per_month)
+    assert (found.currency, found.minimum_s) == ("USD", 60)
+    assert found.spec == volume.spec(Settings().scale)
 
 
 def test_source_names_place_and_date() -> None:
@@ -50,6 +45,7 @@ def test_configured_price_is_used(region: str) -> None:
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": "0.1"},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": True},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "currency": 5},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "currency": ""},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "gib_month": 0.1},
     ],
 )

@@ -14,7 +14,7 @@ from elastio.units import GIB, MIB
 from elastio_aws.provider import AwsProvider
 from elastio_aws.volumes import OWNER_TAG
 
-from .conftest import returns
+from .conftest import respond, returns
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 UNKNOWN = VolumeId("vol-0123456789abcdef0")
@@ -56,14 +56,6 @@ def test_volume_is_created_as_specified(open_aws: Any, sdk: Any, instance_id: st
     assert volume.bandwidth_mb_s == pytest.approx(191 * MIB / 1e6)
 
 
-def test_client_token_is_the_token(open_aws: Any, respond: Any) -> None:
-    provider = open_aws()
-    calls = respond(provider, "CreateVolume", 503, "Unavailable")
-    with pytest.raises(TransientError):
-        provider.create("my-token", SPEC, {})
-    assert "ClientToken=my-token" in calls[0] or "'ClientToken': 'my-token'" in calls[0]
-
-
 @pytest.mark.parametrize("token", ["", "x" * 65, "tök"])
 def test_token_that_ec2_would_not_accept_is_refused(open_aws: Any, token: str) -> None:
     with pytest.raises(RefusedError) as caught:
@@ -71,7 +63,7 @@ def test_token_that_ec2_would_not_accept_is_refused(open_aws: Any, token: str) -
     assert caught.value.code == "token.invalid"
 
 
-def test_repeated_create_sends_the_same_request_later(open_aws: Any, respond: Any) -> None:
+def test_repeated_create_sends_the_same_request_later(open_aws: Any) -> None:
     now = iter(range(0, 10**9, 7200))
     first = open_aws()
     provider = AwsProvider(first.settings, "uuid", wall=lambda: next(now))
@@ -84,7 +76,7 @@ def test_repeated_create_sends_the_same_request_later(open_aws: Any, respond: An
     assert calls[1] != calls[2].replace("ClientToken=b", "ClientToken=a")
 
 
-def test_encryption_is_requested(open_aws: Any, respond: Any) -> None:
+def test_encryption_is_requested(open_aws: Any) -> None:
     provider = open_aws(encrypted=True, kms_key_id="alias/mine")
     calls = respond(provider, "CreateVolume", 503, "Unavailable")
     with pytest.raises(TransientError):
@@ -93,7 +85,7 @@ def test_encryption_is_requested(open_aws: Any, respond: Any) -> None:
     assert "alias" in calls[0]
 
 
-def test_mismatch_without_a_visible_volume_is_transient(open_aws: Any, respond: Any) -> None:
+def test_mismatch_without_a_visible_volume_is_transient(open_aws: Any) -> None:
     provider = open_aws()
     respond(provider, "CreateVolume", 400, "IdempotentParameterMismatch")
     with pytest.raises(TransientError):
@@ -107,7 +99,7 @@ def test_mismatch_without_a_visible_volume_is_transient(open_aws: Any, respond: 
         "Value (/dev/xvdcy) for parameter device is invalid. /dev/xvdcy is not a valid EBS device name.",
     ],
 )
-def test_taken_or_invalid_device_name_leads_to_the_next(open_aws: Any, respond: Any, text: str) -> None:
+def test_taken_or_invalid_device_name_leads_to_the_next(open_aws: Any, text: str) -> None:
     provider = open_aws()
     volume = provider.create(f"token-name-{len(text)}", SPEC, {})
     calls = respond(provider, "AttachVolume", 400, "InvalidParameterValue", text)
@@ -119,7 +111,7 @@ def test_taken_or_invalid_device_name_leads_to_the_next(open_aws: Any, respond: 
     assert len(set(calls)) == 8
 
 
-def test_other_bad_value_is_refused_after_one_call(open_aws: Any, respond: Any) -> None:
+def test_other_bad_value_is_refused_after_one_call(open_aws: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-bad-instance", SPEC, {})
     calls = respond(provider, "AttachVolume", 400, "InvalidParameterValue", "Bad instance.")
@@ -129,7 +121,7 @@ def test_other_bad_value_is_refused_after_one_call(open_aws: Any, respond: Any) 
     assert len(calls) == 1
 
 
-def test_detach_is_never_forced(open_aws: Any, respond: Any) -> None:
+def test_detach_is_never_forced(open_aws: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-force", SPEC, {})
     calls = respond(provider, "DetachVolume", 503, "Unavailable")
@@ -139,7 +131,7 @@ def test_detach_is_never_forced(open_aws: Any, respond: Any) -> None:
 
 
 @pytest.mark.parametrize("code", ["IncorrectState", "InvalidAttachment.NotFound", "InvalidVolume.NotFound"])
-def test_refused_detach_succeeds_when_not_attached(open_aws: Any, respond: Any, code: str) -> None:
+def test_refused_detach_succeeds_when_not_attached(open_aws: Any, code: str) -> None:
     provider = open_aws()
     volume = provider.create("token-detached", SPEC, {})
     calls = respond(provider, "DetachVolume", 400, code)
@@ -148,7 +140,7 @@ def test_refused_detach_succeeds_when_not_attached(open_aws: Any, respond: Any, 
     assert len(calls) == 1
 
 
-def test_refused_detach_is_an_error_while_attached(open_aws: Any, respond: Any) -> None:
+def test_refused_detach_is_an_error_while_attached(open_aws: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-attached", SPEC, {})
     provider.attach(volume.id)
@@ -180,7 +172,7 @@ def test_volume_of_another_owner_in_a_response_to_create_is_refused(open_aws: An
         provider.create("token-shared", SPEC, {})
 
 
-def test_delete_refused_in_a_passing_state_is_transient(open_aws: Any, respond: Any) -> None:
+def test_delete_refused_in_a_passing_state_is_transient(open_aws: Any) -> None:
     provider = open_aws()
     volume = provider.create("token-between", SPEC, {})
     respond(provider, "DeleteVolume", 400, "IncorrectState")
@@ -217,7 +209,7 @@ def test_volume_that_does_not_match_the_filter_is_never_taken_for_ours(open_aws:
         provider.describe(VolumeId("vol-2"))
 
 
-def test_instance_limit_is_the_baseline_and_requested_once(open_aws: Any, respond: Any) -> None:
+def test_instance_limit_is_the_baseline_and_requested_once(open_aws: Any) -> None:
     provider = open_aws()
     assert provider.identify().bandwidth_limit_mb_s == 625.0
     calls = respond(provider, "DescribeInstanceTypes", 500, "InternalError")
@@ -225,14 +217,14 @@ def test_instance_limit_is_the_baseline_and_requested_once(open_aws: Any, respon
     assert calls == []
 
 
-def test_instance_limit_is_unknown_without_the_permission(open_aws: Any, respond: Any) -> None:
+def test_instance_limit_is_unknown_without_the_permission(open_aws: Any) -> None:
     provider = open_aws()
     respond(provider, "DescribeInstanceTypes", 403, "UnauthorizedOperation")
     assert provider.identify().bandwidth_limit_mb_s is None
     assert provider.quote(VolumeSpec(100 * GIB, 2000.0)).spec.bandwidth_mb_s >= 2000.0
 
 
-def test_throttled_request_for_the_limit_is_an_error(open_aws: Any, respond: Any) -> None:
+def test_throttled_request_for_the_limit_is_an_error(open_aws: Any) -> None:
     provider = open_aws()
     respond(provider, "DescribeInstanceTypes", 503, "RequestLimitExceeded")
     with pytest.raises(TransientError):

@@ -12,6 +12,8 @@ from elastio.model import VolumeId, VolumeSpec
 from elastio.units import GIB
 from elastio_aws.translate import translate
 
+from .conftest import respond
+
 VOLUME = VolumeId("vol-0123456789abcdef0")
 SPEC = VolumeSpec(10 * GIB, 130.0)
 
@@ -40,9 +42,7 @@ SPEC = VolumeSpec(10 * GIB, 130.0)
         (401, "OptInRequired", AuthError),
     ],
 )
-def test_ec2_code_determines_the_class(
-    open_aws: Any, respond: Any, status: int, code: str, kind: type[ProviderError]
-) -> None:
+def test_ec2_code_determines_the_class(open_aws: Any, status: int, code: str, kind: type[ProviderError]) -> None:
     provider = open_aws()
     respond(provider, "CreateVolume", status, code, "A reason.")
     with pytest.raises(ProviderError) as caught:
@@ -53,7 +53,7 @@ def test_ec2_code_determines_the_class(
     assert "A reason" in str(caught.value)
 
 
-def test_encoded_reason_of_iam_is_removed(open_aws: Any, respond: Any) -> None:
+def test_encoded_reason_of_iam_is_removed(open_aws: Any) -> None:
     provider = open_aws()
     text = "You are not authorized. Encoded authorization failure message: " + "x" * 900
     respond(provider, "CreateVolume", 403, "UnauthorizedOperation", text)
@@ -64,21 +64,20 @@ def test_encoded_reason_of_iam_is_removed(open_aws: Any, respond: Any) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("page", ["<!doctype html><p>oops</p>", "upstream error"])
-def test_response_that_is_not_xml_is_transient(open_aws: Any, respond: Any, page: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "page", "code"),
+    [
+        (500, "<!doctype html><p>oops</p>", "ResponseParserError"),
+        (500, "upstream error", "ResponseParserError"),
+        (502, "<html>Bad gateway</html>", "502"),  # of a proxy
+    ],
+)
+def test_response_that_is_not_of_ec2_is_transient(open_aws: Any, status: int, page: str, code: str) -> None:
     provider = open_aws()
-    respond(provider, "DescribeVolumes", 500, body=page)
+    respond(provider, "DescribeVolumes", status, body=page)
     with pytest.raises(TransientError) as caught:
         provider.attach(VOLUME)
-    assert caught.value.code == "ResponseParserError"
-
-
-def test_page_of_a_proxy_is_transient(open_aws: Any, respond: Any) -> None:
-    provider = open_aws()
-    respond(provider, "DescribeVolumes", 502, body="<html>Bad gateway</html>")
-    with pytest.raises(TransientError) as caught:
-        provider.attach(VOLUME)
-    assert caught.value.code == "502"
+    assert caught.value.code == code
 
 
 def test_nobody_listening_is_transient(open_aws: Any) -> None:
@@ -88,7 +87,7 @@ def test_nobody_listening_is_transient(open_aws: Any) -> None:
     assert caught.value.code == "EndpointConnectionError"
 
 
-def test_throttled_call_is_repeated_up_to_the_attempts_set(open_aws: Any, respond: Any) -> None:
+def test_throttled_call_is_repeated_up_to_the_attempts_set(open_aws: Any) -> None:
     provider = open_aws(max_attempts=2)
     calls = respond(provider, "DescribeVolumes", 503, "RequestLimitExceeded")
     with pytest.raises(TransientError):
