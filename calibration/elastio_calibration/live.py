@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from elastio import __version__, registry
-from elastio.config import Config
-from elastio.control_client import ControlClient
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.rows import CycleRow
+from elastio.config.schema import Config
+from elastio.control.client import ControlClient
+from elastio.control.protocol import UnreachableError
+from elastio.control.status import Status
+from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
-from elastio.ledger import Ledger
-from elastio.model import Quote, VolumeSpec
-from elastio.protocol import UnreachableError
-from elastio.report import CycleRow
 from elastio.setup.candidates import candidates
 from elastio.setup.guarded import in_child
-from elastio.status import Status
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
@@ -239,12 +239,12 @@ def _is_at_rest(status: Status, release_threshold: float) -> bool:
 
 def _boost(row: CycleRow, wall: float) -> Boost:
     return Boost(
-        sold_bytes=row.sold_size_bytes,
+        sold_bytes=row.provisioned_size_bytes,
         held_s=row.billed_s(0.0, wall),
         attached_s=row.steps.attached_s,
         boost_s=row.steps.boost_s,
         peak_in_use_percent=row.peak_in_use_percent,
-        evicted_bytes=row.evicted_bytes,
+        written_through_bytes=row.written_through_bytes,
         failure=row.failure,
     )
 

@@ -8,9 +8,9 @@ import time
 import click
 
 from elastio.cli.app import App, standing
+from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
 from elastio.host.sysfs import Sysfs
-from elastio.status import MissingPart, Status
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0
@@ -54,7 +54,7 @@ def plan(seen: Status) -> list[str]:
     missing = seen.missing
     if missing is None:
         return []
-    if missing.disputed:
+    if missing.may_lack_data:
         return _ways_out(missing, seen.wall)
     if missing.may_be_older:
         return _older_or_needed(missing, seen.wall)

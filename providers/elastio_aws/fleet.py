@@ -12,9 +12,9 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.model import VolumeId
 from elastio.errors import ConfigError, ProviderError, TransientError
 from elastio.janitor import FleetVolume
-from elastio.model import VolumeId
 from elastio_aws import codes, queries, volumes
 from elastio_aws.settings import Settings, parse
 
@@ -78,7 +78,7 @@ def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
         size_bytes=int(shown.get("Size") or 0) * settings.scale.gib_bytes,
         owner=tags.get(volumes.OWNER_TAG, ""),
         backing_uuid=tags.get(volumes.BACKING_TAG, ""),
-        mark=volumes.mark_of(tags),
+        tag=volumes.tag_of(tags),
         expires_wall=expiry_of(tags.get(volumes.EXPIRES_TAG, "")),
     )
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import (
     AuthError,
     ConfigError,
@@ -24,7 +25,6 @@ from elastio.errors import (
     RefusedError,
     TransientError,
 )
-from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.units import MIB
 from elastio_aws import codes, gp3, identity, prices, queries, refusals, volumes
 from elastio_aws.devices import DeviceNames
@@ -185,17 +185,17 @@ class AwsProvider:
         """The notice that EC2 is about to interrupt this instance. From the metadata service, without the SDK."""
         return self._notices.read()
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """CreateTags, which replaces the value. The IAM policy allows only this key, and only on own volumes."""
         if volume_id not in self._ours and self._require_own(volume_id) is None:
-            return refusals.require_stored_tag(volume_id, mark)
-        tags = volumes.tag_list({volumes.STATE_TAG: mark.value})
+            return refusals.require_stored_tag(volume_id, tag)
+        tags = volumes.tag_list({volumes.STATE_TAG: tag.value})
         try:
             self.ec2().call("create_tags", Resources=[volume_id], Tags=tags)
         except ProviderError as error:
             if error.code != codes.NOT_FOUND:
                 raise
-            refusals.require_stored_tag(volume_id, mark)
+            refusals.require_stored_tag(volume_id, tag)
 
     def warm_up(self) -> None:
         """Import the SDK and create its client now. Trims the SDK's data once per version: two minutes at most.
@@ -257,7 +257,7 @@ class AwsProvider:
             volumes.CYCLE_TAG: token,
             volumes.BACKING_TAG: self._backing_uuid,
             volumes.EXPIRES_TAG: self._expires[1],
-            volumes.STATE_TAG: VolumeMark.CLEAN.value,
+            volumes.STATE_TAG: VolumeTag.CLEAN.value,
             volumes.NAME_TAG: f"elastio {me.instance_id}",
         }
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.model import VolumeId
 from elastio.errors import ProviderError, TransientError
-from elastio.model import VolumeId
 from elastio_aws import codes
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from elastio.core.model import VolumeId, VolumeTag
 from elastio.errors import NotOursError, ProviderError, RefusedError, TransientError
-from elastio.model import VolumeId, VolumeMark
 from elastio_aws import codes, volumes
 
 
@@ -17,11 +17,11 @@ def is_device_name_error(error: ProviderError, name: str) -> bool:
     return error.code == codes.BAD_VALUE and about
 
 
-def require_stored_tag(volume_id: VolumeId, mark: VolumeMark) -> None:
+def require_stored_tag(volume_id: VolumeId, tag: VolumeTag) -> None:
     """For an unknown volume: if it is gone, it needs no `clean`. Raises TransientError for another value, because a new
     volume that is not visible yet may become a cache."""
-    if mark is not VolumeMark.CLEAN:
-        text = f"{volume_id} is not known to EC2 (yet) and cannot be tagged {mark}; the call will be repeated."
+    if tag is not VolumeTag.CLEAN:
+        text = f"{volume_id} is not known to EC2 (yet) and cannot be tagged {tag}; the call will be repeated."
         raise TransientError(text, code="volume.unknown")
 
 

@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from urllib.parse import quote as quoted
 
+from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
-from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio_openstack import identity, queries, speeds, volumes
 from elastio_openstack.catalog import CINDER, Catalog
 from elastio_openstack.queries import NOT_FOUND
@@ -148,17 +148,17 @@ class OpenstackProvider:
 
     # --- optional protocols, checks -----------------------------------------------------------------------------------
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """Set one key of the volume's metadata; the others are kept."""
         if volume_id not in self._ours and self._require_own(volume_id) is None:
-            return _require_stored_tag(volume_id, mark)
-        body = {"metadata": {volumes.STATE_KEY: mark.value}}
+            return _require_stored_tag(volume_id, tag)
+        body = {"metadata": {volumes.STATE_KEY: tag.value}}
         try:
             self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
         except ProviderError as error:
             if error.code != NOT_FOUND:
                 raise
-            _require_stored_tag(volume_id, mark)
+            _require_stored_tag(volume_id, tag)
 
     def close(self) -> None:
         """Close the connections and drop the token, if there are any."""
@@ -214,7 +214,7 @@ class OpenstackProvider:
                 volumes.BACKING_KEY: self._backing_uuid,
                 volumes.BANDWIDTH_KEY: f"{speed.at(size_gib):g}",
                 volumes.EXPIRES_KEY: volumes.expires(self._wall(), self.settings.lifetime_s),
-                volumes.STATE_KEY: VolumeMark.CLEAN.value,
+                volumes.STATE_KEY: VolumeTag.CLEAN.value,
             },
         }
         if self.settings.availability_zone:
@@ -350,11 +350,11 @@ class OpenstackProvider:
         raise error
 
 
-def _require_stored_tag(volume_id: VolumeId, mark: VolumeMark) -> None:
+def _require_stored_tag(volume_id: VolumeId, tag: VolumeTag) -> None:
     """For an unknown volume: if it is gone, it needs no `clean`. Raises TransientError for another value, because a new
     volume that is not visible yet may become a cache."""
-    if mark is not VolumeMark.CLEAN:
-        text = f"{volume_id} is not known to Cinder and cannot be tagged {mark}; the call will be repeated."
+    if tag is not VolumeTag.CLEAN:
+        text = f"{volume_id} is not known to Cinder and cannot be tagged {tag}; the call will be repeated."
         raise TransientError(text, code="volume.unknown")
 
 

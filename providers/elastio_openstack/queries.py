@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from elastio.core.model import VolumeId
 from elastio.errors import ProviderError, TransientError
-from elastio.model import VolumeId
 from elastio_openstack.catalog import CINDER
 from elastio_openstack.responses import list_in, object_in, parsing
 

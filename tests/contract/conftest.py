@@ -14,8 +14,8 @@ from elastio_shelf.shelf import Shelf
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
-from elastio.model import Serial, VolumeId, VolumeSpec
-from elastio.ports import MarksVolumes, TellsNotices, VolumeProvider
+from elastio.core.model import Serial, VolumeId, VolumeSpec
+from elastio.ports import TagsVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB
@@ -267,9 +267,9 @@ def shelf_cloud(tmp_path: Path) -> ShelfCloud:
 
 # The optional protocols of each cloud's provider.
 OPTIONAL: dict[str, set[type]] = {
-    "ec2_cloud": {MarksVolumes, TellsNotices},
-    "sim_cloud": {MarksVolumes, TellsNotices},
-    "openstack_cloud": {MarksVolumes},
+    "ec2_cloud": {TagsVolumes, TellsNotices},
+    "sim_cloud": {TagsVolumes, TellsNotices},
+    "openstack_cloud": {TagsVolumes},
     "shelf_cloud": set(),
 }
 
@@ -281,8 +281,8 @@ def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     return found
 
 
-@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if MarksVolumes in protocols])
-def marking_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
+@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if TagsVolumes in protocols])
+def tagging_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud whose provider tags its volumes as clean or dirty."""
     found: Cloud = request.getfixturevalue(request.param)
     return found

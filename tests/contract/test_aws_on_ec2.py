@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.model import VolumeMark, VolumeState
 from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.devices import NAMES
@@ -116,7 +116,7 @@ def test_attach_is_one_call_once_the_owner_was_seen(ec2_cloud: Any) -> None:
 
     before = len(asked())
     ec2_cloud.provider.attach(volume.id)
-    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
     assert asked()[before:] == ["AttachVolume", "CreateTags"]
     restarted = ec2_cloud.open()
     restarted.attach(volume.id)
@@ -151,14 +151,14 @@ def test_volume_that_disappears_without_access_to_its_key_is_refused(ec2_cloud: 
     assert "alias/ours" in {name: text for name, _, text in checks.run(provider)}["AWS encryption"]
 
 
-def test_mark_on_a_volume_that_is_not_visible_yet_is_transient(ec2_cloud: Any) -> None:
+def test_tag_on_a_volume_that_is_not_visible_yet_is_transient(ec2_cloud: Any) -> None:
     volume = _available(ec2_cloud)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.ERROR, "CreateTags", code="InvalidVolume.NotFound")])
     with pytest.raises(TransientError):
-        ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
-    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.CLEAN
-    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
-    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.DIRTY
+        ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.CLEAN
+    ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.DIRTY
 
 
 def test_dirty_volume_is_neither_detached_nor_deleted_under_the_policy(ec2_cloud: Any) -> None:
@@ -166,12 +166,12 @@ def test_dirty_volume_is_neither_detached_nor_deleted_under_the_policy(ec2_cloud
     provider, volume = ec2_cloud.provider, _available(ec2_cloud)
     provider.attach(volume.id)
     ec2_cloud.settle()
-    provider.mark(volume.id, VolumeMark.DIRTY)
+    provider.tag(volume.id, VolumeTag.DIRTY)
     with pytest.raises(AuthError):
         provider.detach(volume.id)
     with pytest.raises(AuthError):
         provider.delete(volume.id)
-    provider.mark(volume.id, VolumeMark.CLEAN)
+    provider.tag(volume.id, VolumeTag.CLEAN)
     provider.detach(volume.id)
     ec2_cloud.settle()
     provider.delete(volume.id)

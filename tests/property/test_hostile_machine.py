@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from elastio.core.model import HostView, VolumeId
 from elastio.errors import ElastioError, HostError, TransientError
 from elastio.host import overflow, superblock
 from elastio.host.bcache import BcacheHost
 from elastio.host.sysfs import parse_size
-from elastio.model import HostView, VolumeId
 from elastio_aws import metadata
 from elastio_aws.provider import AwsProvider
 from elastio_aws.settings import Scale, parse
@@ -95,7 +95,7 @@ def test_a_look_at_a_kernel_that_shows_nonsense_is_an_error_of_ours(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode(errors="replace"))
     host = BcacheHost(BACKING_UUID, tree.kernel, tree.programs)
-    view = unless(HostError, lambda: host.look((SERIAL,)))
+    view = unless(HostError, lambda: host.scan((SERIAL,)))
     assert view is None or isinstance(view, HostView)
 
 

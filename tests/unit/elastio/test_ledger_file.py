@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import elastio.ledger_file
+import elastio.accounting.database
+from elastio.accounting.database import MIGRATIONS
+from elastio.accounting.ledger import Ledger
+from elastio.core.state import Timestamps
 from elastio.errors import LedgerError
-from elastio.ledger import Ledger
-from elastio.ledger_file import MIGRATIONS
-from elastio.state import Marks
 
 from .test_ledger import BOOT, BOUGHT, CLOSED, GB, QUOTE, only, rows
 
@@ -46,7 +46,7 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path, *, exists: bool, rea
 READER = """
 import sys
 from pathlib import Path
-from elastio.ledger import Ledger
+from elastio.accounting.ledger import Ledger
 with Ledger(Path(sys.argv[1]), read_only=True) as ledger:
     print(*(c.token for c in ledger.cycles(0, 1e12)))
 """
@@ -94,14 +94,14 @@ def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
 def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
     ledger.record(BOUGHT, QUOTE, BOOT)
     with pytest.raises(LedgerError, match="NOT NULL"):
-        ledger.record(replace(CLOSED, marks=Marks(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
+        ledger.record(replace(CLOSED, times=Timestamps(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
     assert only(ledger).is_open
     ledger.record(CLOSED, QUOTE, BOOT)
     assert not only(ledger).is_open
 
 
 def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
-    bad = replace(CLOSED, marks=replace(CLOSED.marks, clean="soon"))  # type: ignore[arg-type]
+    bad = replace(CLOSED, times=replace(CLOSED.times, clean="soon"))  # type: ignore[arg-type]
     with pytest.raises(LedgerError):
         ledger.record(bad, QUOTE, BOOT)
     assert rows(ledger) == ()
@@ -132,7 +132,7 @@ def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: py
     with Ledger(path) as ledger:
         ledger.record(CLOSED, QUOTE, BOOT)
         ledger.set_learned_size("dev", GB)
-    monkeypatch.setattr(elastio.ledger_file, "MIGRATIONS", NEXT)
+    monkeypatch.setattr(elastio.accounting.database, "MIGRATIONS", NEXT)
     with pytest.raises(LedgerError, match="older elastio"):
         Ledger(path, read_only=True)
     with Ledger(path) as ledger:
@@ -148,7 +148,7 @@ def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.Mo
         ledger.set_learned_size("dev", GB)
     broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
     with monkeypatch.context() as patch:
-        patch.setattr(elastio.ledger_file, "MIGRATIONS", broken)
+        patch.setattr(elastio.accounting.database, "MIGRATIONS", broken)
         with pytest.raises(LedgerError, match="nowhere"):
             Ledger(path)
     with Ledger(path) as ledger:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import AttachVolume, CreateVolume
-from elastio.control import Pending
-from elastio.journal import Journal
-from elastio.model import VolumeId, VolumeSpec
-from elastio.policy import Parting, Policy
-from elastio.protocol import Message
-from elastio.requests import Requests, decisions
+from elastio.agent.journal import Journal
+from elastio.agent.request_handler import Requests, decisions
+from elastio.control.protocol import Message
+from elastio.control.server import Pending
+from elastio.core.actions import AttachVolume, CreateVolume
+from elastio.core.model import VolumeId, VolumeSpec
+from elastio.core.policy import Policy, StopPolicy
+from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import FaultPlan
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
-from elastio.state import AgentState, Phase
 
 SPEC = VolumeSpec(10 * 2**30, 128.0)
 
@@ -104,11 +104,11 @@ def test_requests_get_their_own_answers(desk: Desk) -> None:
 def test_a_shutdown_carries_whether_the_machine_comes_back(
     journal: Journal, fields: dict[str, int], *, flushes: bool
 ) -> None:
-    desk = Desk(journal.path, on_shutdown=Parting(True, 30.0))
+    desk = Desk(journal.path, on_shutdown=StopPolicy(True, 30.0))
     desk.ask("shutdown", **fields)
     desk.agent.step()
-    assert desk.agent.state.hold is not None
-    assert desk.agent.state.hold.flush is flushes
+    assert desk.agent.state.inhibition is not None
+    assert desk.agent.state.inhibition.flush is flushes
 
 
 def test_a_boost_carries_its_size(desk: Desk) -> None:
@@ -161,7 +161,7 @@ def test_without_a_journal_there_is_nothing_to_tell(tmp_path: Path) -> None:
 
 
 def test_decisions_before_a_rotation_are_told_too(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elastio.journal.ROTATE_BYTES", 2000)
+    monkeypatch.setattr("elastio.agent.journal.ROTATE_BYTES", 2000)
     for number in range(10):
         decide(journal, str(number))
         if journal.path.with_suffix(".old").exists():

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError
-from elastio.model import VolumeSpec
 from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.provider import AwsProvider
@@ -42,7 +42,7 @@ def test_attach_is_checked_on_an_own_volume(open_aws: Any) -> None:
 
 @pytest.mark.parametrize(
     ("operation", "name"),
-    [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS mark")],
+    [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS tag")],
 )
 def test_missing_permission_is_found(open_aws: Any, operation: str, name: str) -> None:
     provider = open_aws()

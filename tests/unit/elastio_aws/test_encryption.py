@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState
 from elastio.errors import RefusedError
-from elastio.model import Serial, Volume, VolumeId, VolumeState
 from elastio_aws.encryption import VISIBILITY_S, PendingEncrypted
 
 from .conftest import Seconds

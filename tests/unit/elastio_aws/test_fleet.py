@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeId, VolumeSpec, VolumeTag
 from elastio.errors import ConfigError, TransientError
 from elastio.janitor import sweep
-from elastio.model import VolumeId, VolumeMark, VolumeSpec
 from elastio.units import GIB
 from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
-from elastio_aws.volumes import mark_of
+from elastio_aws.volumes import tag_of
 
 from .conftest import BACKING, REGION, Open, returns
 
@@ -28,9 +28,9 @@ def fleet(moto_url: str) -> Iterator[AwsFleet]:
 
 
 @pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])
-def test_other_mark_counts_as_unknown(text: str) -> None:
-    assert mark_of({"elastio:state": text}) is VolumeMark.UNKNOWN
-    assert mark_of({}) is VolumeMark.UNKNOWN
+def test_other_tag_value_counts_as_unknown(text: str) -> None:
+    assert tag_of({"elastio:state": text}) is VolumeTag.UNKNOWN
+    assert tag_of({}) is VolumeTag.UNKNOWN
 
 
 def test_fleet_shows_volumes_with_their_tags(open_aws: Open, fleet: AwsFleet, instance_id: str) -> None:
@@ -47,14 +47,14 @@ def test_fleet_shows_volumes_with_their_tags(open_aws: Open, fleet: AwsFleet, in
 def test_only_clean_orphans_are_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:
     """A machine that dies between the purchase and the first dirty byte leaves nothing that is billed for ever."""
     provider = open_aws()
-    never_used, dirty, odd, unmarked, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(5))
+    never_used, dirty, odd, untagged, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(5))
     foreign = sdk.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
-    provider.mark(dirty, VolumeMark.DIRTY)
+    provider.tag(dirty, VolumeTag.DIRTY)
     sdk.create_tags(Resources=[odd], Tags=[{"Key": "elastio:state", "Value": "washed"}])
-    sdk.delete_tags(Resources=[unmarked], Tags=[{"Key": "elastio:state"}])
+    sdk.delete_tags(Resources=[untagged], Tags=[{"Key": "elastio:state"}])
     provider.attach(used)
     judged = {v.volume.id: v.outcome for v in sweep(fleet, FAR, dry_run=False)}
-    kept = (dirty, odd, unmarked, used)
+    kept = (dirty, odd, untagged, used)
     assert [judged[volume_id] for volume_id in (never_used, *kept)] == ["deleted", *["kept"] * 4]
     assert foreign not in judged
     assert fleet.volume(never_used) is None

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from elastio.cli.app import App
-from elastio.exits import Exit
+from elastio.control.exit_codes import Exit
 from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB

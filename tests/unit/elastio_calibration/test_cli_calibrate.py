@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.exits import Exit
+from elastio.control.exit_codes import Exit
 from elastio.units import GB, GIB
 from elastio_calibration.cli import calibrate as calibrate_command
 from elastio_calibration.cli.calibrate import interrupted_by_signals

@@ -10,8 +10,8 @@ import pytest
 
 from elastio import errors
 from elastio.cli.main import COMMANDS
-from elastio.exits import Exit, TimedOutError, exit_of, sentence
-from elastio.protocol import RefusedByAgentError, UnreachableError
+from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
+from elastio.control.protocol import RefusedByAgentError, UnreachableError
 
 from .conftest import Shell
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import psutil
 
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView
 from elastio.host.bcache import BcacheHost
 from elastio.host.counters import DiskCounters
-from elastio.model import BackingView, CacheMode, CacheState, HostView
 from tests.fixtures.sysfs_tree import Tree
 
 
@@ -29,8 +29,8 @@ def test_reads_the_disks_of_this_machine_that_the_look_names() -> None:
 def test_the_cache_is_the_disk_of_the_attached_set(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     counters = DiskCounters()
-    counters.follow(host.look(()))
+    counters.follow(host.scan(()))
     assert counters._names == {"adaptive": "bcache0", "backing": "vdb", "cache": "vdc"}
     tree.detached()
-    counters.follow(host.look(()))
+    counters.follow(host.scan(()))
     assert counters._names == {"adaptive": "bcache0", "backing": "vdb"}

@@ -1,0 +1,221 @@
+"""The journal: every intent before its effect, every outcome after it, every decision with its reason.
+
+Append-only JSON lines, flushed to the disk before an effect starts. After a crash the last record tells which cycle
+was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
+power cut leaves and is cut off. `elastio why` reads the same records.
+
+Every record says whose it is: the backing device and the machine. What a start makes of them: `elastio.agent.memory`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elastio.codec import encode
+from elastio.core.actions import Action, Outcome
+from elastio.core.inhibition import snapshot_of
+from elastio.core.state import AgentState, Phase
+from elastio.errors import JournalError
+
+ROTATE_BYTES = 4 * 1024 * 1024
+OLDER = ".old"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose records these are: of a backing device, and of a machine. What is empty is not known, nor compared."""
+
+    backing_uuid: str = ""
+    machine: str = ""
+
+
+NOBODY = Owner()
+
+
+class Journal:
+    """One writer. Every method raises JournalError when the record is not safely on the disk."""
+
+    def __init__(self, path: Path, boot_id: str, owner: Owner = NOBODY) -> None:
+        self.path, self.boot_id, self.owner = path, boot_id, owner
+        self._sequence = 0
+        self._file: int | None = None
+        self._is_torn = False  # the file may end in half a line
+
+    def open(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._cut_torn_line()
+            numbers = (r.get("seq") for r in read(self.path))
+            self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self.path, flags, 0o640)
+            _make_names_durable(self.path.parent)
+        except OSError as error:
+            raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _cut_torn_line(self) -> None:
+        if not self.path.exists():
+            return
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            os.truncate(self.path, whole)
+
+    # --- records -----------------------------------------------------------------------------------------
+
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
+        """Durable before it returns: the effect may start."""
+        body = {"action": type(action).__name__, "with": encode(action), **_remembered(state)}
+        self._append("intent", body, now, wall, durable=True)
+
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
+        body = {
+            "action": type(outcome.action).__name__,
+            "verdict": outcome.kind.value,
+            "seconds": round(outcome.seconds, 3),
+            "error": outcome.error,
+            "value": encode(outcome.value),
+        }
+        self._append("outcome", body, now, wall, durable=False)
+
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+        body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
+        self._append("decision", body, now, wall, durable=True)
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """How much is dirty now, for the case that the cache is lost: worth no flush of its own."""
+        self._append("note", _remembered(state), now, wall, durable=False)
+
+    def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
+        self._sequence += 1
+        head = {
+            "seq": self._sequence,
+            "kind": kind,
+            "wall": round(wall, 3),
+            "now": round(now, 3),
+            "boot": self.boot_id,
+            "backing": self.owner.backing_uuid,
+            "machine": self.owner.machine,
+        }
+        self._write(json.dumps({**head, **body}, separators=(",", ":")).encode() + b"\n", durable=durable)
+
+    def _write(self, line: bytes, *, durable: bool) -> None:
+        if self._file is None:
+            raise JournalError("the journal is not open")
+        start = b"\n" if self._is_torn else b""  # ends the half line, which readers pass over
+        try:
+            self._is_torn = True
+            if os.write(self._file, start + line) != len(start + line):
+                raise OSError(errno.ENOSPC, "the disk is full")
+            self._is_torn = False
+            if durable:
+                os.fdatasync(self._file)
+        except OSError as error:
+            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from error
+        if durable and os.fstat(self._file).st_size >= ROTATE_BYTES:
+            self._rotate(line)
+
+    def _rotate(self, last: bytes) -> None:
+        """Keep one older file. The new one begins with the last durable record, so that nothing is forgotten.
+
+        A failure costs only space: the record is safe in the old file, which goes on.
+        """
+        fresh = self.path.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(fresh, flags, 0o640)
+        except OSError as error:
+            _log.warning("the journal is not rotated: %s", error)
+            return
+        try:
+            self._replace_with(fresh, descriptor, last)
+        except OSError as error:
+            _log.warning("the journal is not rotated: %s", error)
+            os.close(descriptor)
+            return
+        self.close()
+        self._file = descriptor
+        try:
+            _make_names_durable(self.path.parent)
+        except OSError as error:
+            raise JournalError(f"the new journal {self.path} is not safe on the disk: {error.strerror}") from error
+
+    def _replace_with(self, fresh: Path, descriptor: int, last: bytes) -> None:
+        if os.write(descriptor, last) != len(last):
+            raise OSError(errno.ENOSPC, "the disk is full")
+        os.fdatasync(descriptor)
+        older = self.path.with_suffix(OLDER)
+        older.unlink(missing_ok=True)
+        os.link(self.path, older)
+        fresh.replace(self.path)
+
+
+def _make_names_durable(directory: Path) -> None:
+    """Without this a power cut may bring back the file that a name stood for before."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remembered(state: AgentState) -> dict[str, Any]:
+    return {
+        "phase": state.phase.value,
+        "cycle": encode(state.cycle),
+        "paused": state.paused,
+        "failures": state.failures,
+        "cool_until": state.cool_until,
+        "inhibition": encode(snapshot_of(state.inhibition)),
+        "loss_accepted_for": state.loss_accepted_for,
+        "given_up": encode(state.given_up),
+        "is_stale_accepted": state.is_stale_accepted,
+        "failed_clean_set": state.failed_clean_set,
+        "create_s": state.create_s,
+        "lessons": encode(state.lessons),
+        "waste": encode(state.waste),
+    }
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """Records from the oldest; a line that is not a record is passed over (a torn write)."""
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise JournalError(f"cannot read the journal {path}: {error.strerror}") from error
+    for line in text.splitlines():
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(record, dict):
+            yield record
+
+
+def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
+    """`read` of the file that was rotated away, then of this one; what stands in both (one record, or all) once."""
+    told = set()
+    for record in (*read(path.with_suffix(OLDER)), *read(path)):
+        name = (record.get("seq"), record.get("boot"), record.get("wall"))
+        if name not in told:
+            told.add(name)
+            yield record
