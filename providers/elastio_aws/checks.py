@@ -81,7 +81,7 @@ def oddities(provider: AwsProvider) -> dict[str, str]:
     me = provider.who()
     found = {}
     if not re.fullmatch(rf"{re.escape(me.region)}[a-z]", me.zone):
-        found["zone"] = f"{me.zone} is not an ordinary availability zone, and may not sell gp3"
+        found["zone"] = f"{me.zone} is not an ordinary availability zone, and may not offer gp3"
     if provider.settings.endpoint_url.startswith("http://"):
         found["endpoint"] = "provider.aws.endpoint_url is not https, so requests can be read and changed on the way"
     proxied = [name for name in ("http_proxy", "HTTP_PROXY") if os.environ.get(name)]

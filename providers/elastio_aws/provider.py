@@ -82,7 +82,7 @@ class AwsProvider:
                 "cannot be found; use an instance type built on Nitro.",
                 code="instance.xen",
             )
-        purchase = gp3.parameters_for(spec, self.settings.scale, self.settings.iops)
+        parameters = gp3.parameters_for(spec, self.settings.scale, self.settings.iops)
         limit = self._bandwidth_limit()
         if limit is not None and spec.bandwidth_mb_s > limit:
             raise RefusedError(
@@ -90,7 +90,7 @@ class AwsProvider:
                 f"for all its EBS volumes; the limit is {round(limit, 1):g} MB/s.",
                 code="instance.bandwidth",
             )
-        return prices.quote(purchase, self.settings, self.who().region)
+        return prices.quote(parameters, self.settings, self.who().region)
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
         """CreateVolume with `token` as client token. The same token always returns the same volume.
@@ -179,7 +179,7 @@ class AwsProvider:
         """Every volume with this instance's owner tag, whatever its backing device."""
         return tuple(self._list({f"tag:{volumes.OWNER_TAG}": self.who().arn}))
 
-    # --- optional protocols, checks -----------------------------------------------------------------------------------
+    # --- optional protocols, checks ------------------------------------------------------------------------
 
     def notice(self) -> Notice | None:
         """The notice that EC2 is about to interrupt this instance. From the metadata service, without the SDK."""
@@ -229,14 +229,14 @@ class AwsProvider:
 
     def create_request(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> dict[str, Any]:
         """The parameters of CreateVolume. Never DeleteOnTermination: the volume may hold the only copy of data."""
-        purchase = gp3.parameters_for(spec, self.settings.scale, self.settings.iops)
+        parameters = gp3.parameters_for(spec, self.settings.scale, self.settings.iops)
         request: dict[str, Any] = {
             "AvailabilityZone": self.who().zone,
             "ClientToken": token,
             "VolumeType": self.settings.volume_type,
-            "Size": purchase.size_gib,
-            "Iops": purchase.iops,
-            "Throughput": purchase.throughput_mib_s,
+            "Size": parameters.size_gib,
+            "Iops": parameters.iops,
+            "Throughput": parameters.throughput_mib_s,
             "TagSpecifications": [{"ResourceType": "volume", "Tags": volumes.tag_list(tags)}],
         }
         if self.settings.encrypted:
@@ -278,7 +278,7 @@ class AwsProvider:
         info: dict[str, Any] = found[0].get("EbsInfo") or {}
         return info
 
-    # --- internal --------------------------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------------------------
 
     def _attach_as(self, volume_id: VolumeId, name: str) -> None:
         me = self.who().instance_id

@@ -15,7 +15,7 @@ from elastio_openstack.settings import Settings
 from elastio_openstack.translate import SDK_ERRORS, CloudError, message_of, translate
 
 # Pinned, so that an upgraded cloud responds as before: attachment records (Cinder, Ocata), a server's flavor by its
-# name (Nova, Pike).
+# name, and servers without a network (Nova, Pike).
 MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
 MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
 _FAILED = 400

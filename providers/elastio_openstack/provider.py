@@ -146,7 +146,7 @@ class OpenstackProvider:
             for shown in queries.list_volumes(self.cloud(), {volumes.OWNER_KEY: self.who().server_id})
         )
 
-    # --- optional protocols, checks -----------------------------------------------------------------------------------
+    # --- optional protocols, checks ------------------------------------------------------------------------
 
     def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """Set one key of the volume's metadata; the others are kept."""
@@ -221,7 +221,7 @@ class OpenstackProvider:
             request["availability_zone"] = self.settings.availability_zone
         return {"volume": request}
 
-    # --- internal --------------------------------------------------------------------------------------------
+    # --- internal ------------------------------------------------------------------------------------------
 
     def _request(self, volume_id: VolumeId, on_refused: OnRefused, *call: Any) -> None:
         """A changing call. If it is refused, `on_refused` checks the volume: it returns if that is done already."""

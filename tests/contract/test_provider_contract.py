@@ -283,7 +283,7 @@ def test_token_of_another_machine_does_not_return_its_volume(cloud: Any) -> None
 
 @pytest.mark.parametrize("call", ["create", "attach", "detach", "delete", "describe", "list_owned"])
 @pytest.mark.parametrize(("kind", "error"), [("throttled", TransientError), ("auth", AuthError)])
-def test_failure_has_its_class_and_is_not_repeated(
+def test_failed_call_has_its_class_and_the_next_one_works(
     cloud: Any, call: str, kind: str, error: type[ProviderError]
 ) -> None:
     volume = _attached(cloud) if call == "detach" else _bought(cloud)

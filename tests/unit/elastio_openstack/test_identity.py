@@ -31,11 +31,11 @@ def places(tmp_path: Path) -> Places:
 @pytest.fixture
 def service() -> Iterator[list[tuple[int, bytes]]]:
     """A metadata service. It returns the last entry of the list; the first entry is its address."""
-    answers: list[tuple[int, bytes]] = []
+    responses: list[tuple[int, bytes]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = answers[-1]
+            status, body = responses[-1]
             self.send_response(status if self.path == "/openstack/latest/meta_data.json" else 404)
             self.end_headers()
             self.wfile.write(body)
@@ -44,9 +44,9 @@ def service() -> Iterator[list[tuple[int, bytes]]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    answers.append((0, f"http://127.0.0.1:{server.server_port}".encode()))
+    responses.append((0, f"http://127.0.0.1:{server.server_port}".encode()))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield answers
+    yield responses
     server.shutdown()
     server.server_close()
 
