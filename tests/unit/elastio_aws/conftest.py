@@ -15,6 +15,7 @@ import pytest
 
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
+import botocore
 import botocore.session
 from botocore.awsrequest import AWSResponse
 from moto.server import ThreadedMotoServer
@@ -26,6 +27,11 @@ REGION = "us-east-1"
 ZONE = "us-east-1a"
 ACCOUNT = "123456789012"
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
+
+SDK_CHANGED = (
+    f"botocore {botocore.__version__} loads or stores its data in another way than elastio_aws/slim.py expects: "
+    "adapt slim.py, or pin botocore below this version"
+)
 
 Open = Callable[..., AwsProvider]
 
@@ -70,7 +76,10 @@ def slim_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from elastio_aws import slim
 
     root = tmp_path_factory.mktemp("botocore")
-    slim.build(root)
+    try:
+        slim.build(root)
+    except Exception as error:  # whatever a changed SDK raises
+        pytest.fail(f"{SDK_CHANGED} ({error!r})")
     return root
 
 

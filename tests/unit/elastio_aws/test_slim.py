@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,13 +23,11 @@ from botocore.loaders import Loader
 import elastio_aws
 from elastio_aws import slim
 
-from .conftest import returns
+from .conftest import SDK_CHANGED, returns
 
-CHANGED = (
-    f"botocore {botocore.__version__} loads or stores its data in another way than elastio_aws/slim.py expects: "
-    "adapt slim.py, or pin botocore below this version"
-)
 PACKAGE = Path(elastio_aws.__file__).parent
+REQUIREMENTS = Path(__file__).parents[3] / "requirements"
+LOCKED = re.compile(r"^botocore==(\S+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +54,8 @@ def trimmed(folder: Path) -> Iterator[Any]:
     try:
         client = open_client(slim.SlimLoader(folder))
     except Exception as error:  # whatever a changed SDK raises
-        pytest.fail(f"{CHANGED} ({error!r})")
-    assert sorted(client.meta.service_model.operation_names) == sorted(slim.OPERATIONS), CHANGED
+        pytest.fail(f"{SDK_CHANGED} ({error!r})")
+    assert sorted(client.meta.service_model.operation_names) == sorted(slim.OPERATIONS), SDK_CHANGED
     yield client
     client.close()
 
@@ -100,6 +99,13 @@ def outline(shape: Any, above: tuple[str, ...] = ()) -> Any:
     return (here, outline(shape.member, inside)) if shape.type_name == "list" else here
 
 
+def test_tested_sdk_is_the_one_of_the_agent() -> None:
+    locked = {
+        name: LOCKED.search((REQUIREMENTS / name).read_text(encoding="utf-8")) for name in ("dev.txt", "guest.txt")
+    }
+    assert {name: found and found[1] for name, found in locked.items()} == dict.fromkeys(locked, botocore.__version__)
+
+
 def test_every_operation_of_the_provider_is_in_the_trimmed_data() -> None:
     # the doctor's dry runs pass the operation in a variable
     assert called_operations() | {"AttachVolume", "CreateVolume", "CreateTags"} == set(slim.OPERATIONS)
@@ -110,25 +116,25 @@ def test_trimmed_operation_sends_and_reads_what_the_full_one_does(full: Any, tri
     theirs = full.meta.service_model.operation_model(operation)
     ours = trimmed.meta.service_model.operation_model(operation)
     parameters = sample(theirs.input_shape)
-    assert request_of(trimmed, operation, parameters) == request_of(full, operation, parameters), CHANGED
-    assert outline(ours.output_shape) == outline(theirs.output_shape), CHANGED
+    assert request_of(trimmed, operation, parameters) == request_of(full, operation, parameters), SDK_CHANGED
+    assert outline(ours.output_shape) == outline(theirs.output_shape), SDK_CHANGED
 
 
 def test_endpoint_and_signing_are_those_of_the_sdk(folder: Path, full: Any, trimmed: Any) -> None:
-    assert trimmed.meta.endpoint_url == full.meta.endpoint_url == "https://ec2.eu-central-1.amazonaws.com", CHANGED
-    assert trimmed.meta.partition == full.meta.partition, CHANGED
+    assert trimmed.meta.endpoint_url == full.meta.endpoint_url == "https://ec2.eu-central-1.amazonaws.com", SDK_CHANGED
+    assert trimmed.meta.partition == full.meta.partition, SDK_CHANGED
     assert slim.SlimLoader(folder).is_builtin_path(str(folder / "endpoints"))
     assert not slim.SlimLoader(folder).is_builtin_path("/elsewhere/endpoints")
 
 
 def test_data_that_are_not_trimmed_come_from_the_sdk(folder: Path) -> None:
     loader = slim.SlimLoader(folder)
-    assert "GetCallerIdentity" in loader.load_service_model("sts", "service-2")["operations"], CHANGED
-    assert "DescribeVolumes" in loader.load_service_model("ec2", "paginators-1")["pagination"], CHANGED
+    assert "GetCallerIdentity" in loader.load_service_model("sts", "service-2")["operations"], SDK_CHANGED
+    assert "DescribeVolumes" in loader.load_service_model("ec2", "paginators-1")["pagination"], SDK_CHANGED
 
 
 def test_provider_uses_the_copy(open_aws: Any) -> None:
-    assert not hasattr(open_aws().ec2().client(), "run_instances"), CHANGED
+    assert not hasattr(open_aws().ec2().client(), "run_instances"), SDK_CHANGED
 
 
 def test_copy_is_one_per_sdk_version_and_small(folder: Path) -> None:
