@@ -31,7 +31,7 @@ def test_doctor_runs_its_checks(tmp_path: Path) -> None:
 
 
 def test_init_detects_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identity, "MARK", tmp_path / "shelf")
+    monkeypatch.setattr(identity, "MARKER", tmp_path / "shelf")
     assert not identity.detect()
     (tmp_path / "shelf").touch()
     assert identity.detect()

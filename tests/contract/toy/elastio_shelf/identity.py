@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MARK = Path("/etc/shelf")
+MARKER = Path("/etc/shelf")
 
 
 def detect() -> bool:
     """Whether the shelf's marker file exists."""
-    return MARK.exists()
+    return MARKER.exists()
