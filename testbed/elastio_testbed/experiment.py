@@ -5,11 +5,11 @@ Sizes in GB (10^9 bytes), bandwidths in MB/s (10^6 bytes per second), as in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Protocol
 
 from elastio.units import GB, GIB, MB, MIB
-from elastio_testbed.workloads import Bonnie, Dumps, Lammps, Workload
 
 # The agent takes no shorter one.
 SHORTEST_SAMPLE_S = 0.2
@@ -17,6 +17,8 @@ SHORTEST_SAMPLE_S = 0.2
 MIN_CACHE_GIB = 0.26
 # What the agent may learn, in initial sizes.
 MOST_CACHES = 4
+# What a guest of the laboratory has without anything of the application's own.
+GUEST_MIB = 1536
 
 
 class Setup(StrEnum):
@@ -29,6 +31,45 @@ class Setup(StrEnum):
 
 
 PUBLISHED = (Setup.STATIC_SLOW, Setup.STATIC_FAST, Setup.ADAPTIVE)
+
+
+class Workload(Protocol):
+    """One application, sized for a guest by a scaled experiment.
+
+    `program` is a module of `elastio_testbed.guest` that understands `run SPEC REPORT` and `verify SPEC`, as told in
+    `guest/reporting.py`. `needs_tools`: it uses packages that the everyday guest image lacks. `is_checkpointing`: it
+    computes without I/O and writes dumps of the experiment's sizes, one after the other, and nothing else.
+    """
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def needs_tools(self) -> bool: ...
+
+    @property
+    def is_checkpointing(self) -> bool: ...
+
+    @property
+    def writers(self) -> int:
+        """How many of its processes write a dump at once."""
+        ...
+
+    def spec(self, scaled: Scaled) -> dict[str, Any]:
+        """What the program in the guest is told, beside `directory` and `seed`."""
+        ...
+
+    def memory_mib(self, scaled: Scaled) -> int:
+        """Memory of one guest, the same in every set-up."""
+        ...
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        """Of that memory, what its processes keep for their data."""
+        ...
+
+    def moved_bytes(self, scaled: Scaled) -> int:
+        """Bytes read and written by one guest over the whole run: no set-up is slower than these at backing speed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +88,9 @@ class Experiment:
     backing_mb_s: float
     cache_mb_s: float
     initial_cache_gb: float
+    workload: Workload
     inactivity_delay_s: float = 30.0
-    workload: Workload = field(default_factory=Dumps)
     is_size_fixed: bool = False
-
-
-EXPERIMENTS = {
-    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
-    "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0),
-    "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
-    "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, workload=Lammps()),
-    # Its dumps and pauses without its computing: as `cm1`, it measures what storage adds and nothing else.
-    "lammps-like": Experiment("lammps-like", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0),
-    # Three runs with two pauses of 120 s. A file is twice the 2 GB of the published VM: Bonnie++'s own default.
-    "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, workload=Bonnie()),
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 from elastio.units import GB
 from elastio_testbed.bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
 from elastio_testbed.published import SOURCE, published
 from elastio_testbed.result import own_share_s
 from elastio_testbed.spread import spread_of
@@ -314,6 +315,25 @@ def model(document: Document) -> Table:
         "application computes beyond that in a guest counts as I/O."
     )
     return Table("Agreement with the simulator", heads, tuple(rows), note)
+
+
+def every_repetition(document: Document) -> Table:
+    """The figures of each repetition."""
+    rows = tuple(
+        (
+            f"{n} {setup}",
+            number(figures["completion_s"]),
+            " ".join(f"{seconds:.1f}" for seconds in figures["dumps_s"]),
+            number(figures["agbs"], 0),
+            signed(repetition["ratios"][setup]["overhead_vs_fast_pct"]),
+            "ok" if figures["checksums_ok"] else "WRONG",
+            str(figures["volumes_left"]),
+        )
+        for n, repetition in enumerate(document["repetitions"], 1)
+        for setup, figures in repetition["setups"].items()
+    )
+    heads = ("set-up", "completion s", "dumps s", "AGBs", "against static-fast", "data", "volumes left")
+    return Table("Every repetition", heads, rows)
 
 
 def _speed(document: Document) -> Bandwidths:

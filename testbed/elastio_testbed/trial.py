@@ -16,9 +16,10 @@ from typing import Any, Self
 from elastio.units import GB, agbs
 from elastio_testbed.account import Account, Bought
 from elastio_testbed.bound import Bandwidths, dumped_by_phase, least_agbs
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.disturbance import Disturbance
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
-from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
+from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.governed import Governed, governed, intervals_of
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage

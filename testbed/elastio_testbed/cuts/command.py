@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from elastio_testbed.hypervisor import HypervisorError
-from elastio_testbed.image import ImageError, build_guest_image
+from elastio_testbed.console import click_errors, progress
+from elastio_testbed.files import write_json
+from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import MAKE_FILESYSTEM
-from elastio_testbed.options import suite_option
+from elastio_testbed.options import json_option, seed_option, suite_option
 from elastio_testbed.scratch import scratch_folder
 
 
 @click.command()
-@click.option("--runs", type=click.IntRange(1, 10_000), default=24, show_default=True, help="Cuts, over all phases.")
 @click.option(
-    "--control", "control_runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Cuts of it."
+    "--runs", type=click.IntRange(1, 10_000), default=24, show_default=True, help="Number of cuts over all phases."
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of the plan.")
+@click.option(
+    "--control",
+    "control_runs",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Number of cuts of the negative control.",
+)
+@seed_option
 @suite_option
-@click.option("--filesystem", type=click.Choice(sorted(MAKE_FILESYSTEM)), default="ext4", show_default=True)
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every cut.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(sorted(MAKE_FILESYSTEM)),
+    default="ext4",
+    show_default=True,
+    help="Filesystem on the adaptive device.",
+)
+@json_option
 def cuts(runs: int, control_runs: int, seed: int, suite: str | None, filesystem: str, json_path: Path | None) -> None:
     """Cut the power right after an acknowledged fsync, in every phase, and read the copies of the disks back.
 
-    Exit code 1 when an acknowledged record is lost, and when dm-writecache, cut in the same way, loses none.
+    Exit code 1 if an acknowledged record is lost, or if dm-writecache, cut in the same way, loses none.
     """
-    from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
-
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
 
     def keep(document: dict[str, Any]) -> None:
-        if json_path is not None:
-            write_text(json_path, json.dumps(document, indent=2) + "\n")
+        write_json(json_path, document)
 
-    try:
-        document = trial(runs, control_runs, seed, suite, filesystem, say, keep)
-    except (HypervisorError, ImageError) as error:
-        raise click.ClickException(str(error)) from error
+    with click_errors():
+        document = trial(runs, control_runs, seed, suite, filesystem, progress(), keep)
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
     if not document["sound"]:
         sys.exit(1)

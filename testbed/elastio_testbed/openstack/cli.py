@@ -95,7 +95,7 @@ def faults(names: tuple[str, ...], is_list: bool, seed: int, suite: str | None, 
 
 def _carried_out(names: tuple[str, ...], seed: int, suite: str | None, json_path: Path | None) -> dict[str, object]:
     """The document of these runs. What is done is on the disk before the next run begins."""
-    from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
+    from elastio_testbed.files import write_text  # noqa: PLC0415
     from elastio_testbed.image import build_guest_image  # noqa: PLC0415
     from elastio_testbed.openstack.faults import KINDS, Runner, Story, summary  # noqa: PLC0415
     from elastio_testbed.openstack.lab import open_lab  # noqa: PLC0415

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.workloads.kind import GUEST_MIB
-
-if TYPE_CHECKING:
-    from elastio_testbed.experiment import Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled
 
 # Bonnie++ writes its file, rewrites it (reads and writes it again), reads it.
 PASSES = 4

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from elastio_testbed.workloads.kind import GUEST_MIB
-
-if TYPE_CHECKING:
-    from elastio_testbed.experiment import Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled
 
 
 @dataclass(frozen=True, slots=True)

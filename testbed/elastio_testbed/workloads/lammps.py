@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.workloads.kind import GUEST_MIB
-
-if TYPE_CHECKING:
-    from elastio_testbed.experiment import Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled
 
 Files = tuple[tuple[str, str], ...]
 # Everything in LAMMPS's binary files is a double (or as long as one).

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio_testbed.cli import main, to_json_text, write_or_print
+from elastio_testbed.cli import main, to_json_text
+from elastio_testbed.files import write_or_print
+from elastio_testbed.tables import all_tables
 
 from .documents import document
 
@@ -63,11 +66,28 @@ def test_a_file_that_is_no_result_is_named_in_one_sentence(text: str, said: str,
     assert str(path) in done.output
 
 
-def test_the_page_of_a_result_is_written_anew(result: Path, tmp_path: Path) -> None:
+def test_a_stored_result_is_rendered_to_a_page_that_loads_nothing(result: Path, tmp_path: Path) -> None:
     page = tmp_path / "made" / "page.html"
     assert invoke("render", result, "--html", page).exit_code == 0
-    assert page.read_text().startswith("<!doctype html>")
-    assert [path.name for path in page.parent.iterdir()] == ["page.html"]
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert all(f"<h2>{table.title}</h2>" in text for table in all_tables(document()))
+    assert text.count("<svg") == 1
+    assert "A processor &lt;at&gt; 3 GHz" in text
+    assert re.findall(r"""(?:src|href|data)=["'][^#]|<script|@import|url\([^#]""", text) == []
+
+
+def test_a_result_that_was_stored_without_a_picture_is_rendered_to_a_page(tmp_path: Path) -> None:
+    older = document()
+    del older["picture"]
+    (tmp_path / "older.json").write_text(json.dumps(older))
+    assert invoke("render", tmp_path / "older.json", "--html", tmp_path / "page.html").exit_code == 0
+    assert "<svg" not in (tmp_path / "page.html").read_text()
+
+
+def test_the_picture_of_a_stored_result_is_drawn_as_a_file(result: Path, tmp_path: Path) -> None:
+    assert invoke("render", result, "--png", tmp_path / "made" / "picture.png").exit_code == 0
+    assert (tmp_path / "made" / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("option", ["--scale", "--bandwidth", "--max-time"])

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
 
 CM1 = EXPERIMENTS["cm1"]
 

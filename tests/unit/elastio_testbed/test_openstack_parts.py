@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
 from elastio_testbed.faults.subject import MOMENTS_PORT, RECORDS_PORT
 from elastio_testbed.openstack import configure, content, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.cli import chosen_setups
-from elastio_testbed.experiment import PUBLISHED, Setup
-from elastio_testbed.lvmcache import MAPPED_NAME
+from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
+from elastio_testbed.lvmcache import MAPPED_NAME, LvmCache, lvm_commands
 from elastio_testbed.rates import rates_of
 from elastio_testbed.run import Plan
 
@@ -44,3 +45,17 @@ def test_with_a_write_cache_the_application_is_seen_at_the_mapped_device() -> No
     seen = rates_of(lines, "vm0backing", is_static=False)
     moved = {role: round(points[0][1] * 1e6) for role, points in seen.items()}
     assert moved == {"application": 2 << 20, "backing volume": 1 << 20, "cache volume": 3 << 20}
+
+
+def test_each_volume_lies_on_its_own_disk_and_the_fast_one_becomes_the_write_cache() -> None:
+    commands = [" ".join(argv) for argv in lvm_commands("/dev/vdb", "/dev/vdc")]
+    created = [c for c in commands if c.startswith("lvcreate")]
+    assert [c.split()[-1] for c in created] == ["/dev/vdb", "/dev/vdc"]
+    assert "--type writecache" in commands[-1]
+    assert "--cachevol fast" in commands[-1]
+    assert commands[-1].endswith("lab/data")
+
+
+def test_the_fixed_fast_volume_is_as_large_as_the_first_adaptive_one() -> None:
+    scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
+    assert LvmCache("vm0fast", scaled).size_bytes == round(scaled.initial_cache_gib * 2**30)

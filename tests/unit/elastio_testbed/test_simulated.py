@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from elastio.sim.host import HostTimes
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS, Delay
-from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
+from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.measured import TYPICAL, Measured, measured, operations_s
 from elastio_testbed.simulated import policy_of, profile_of, simulate
 

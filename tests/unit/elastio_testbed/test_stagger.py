@@ -4,7 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, PUBLISHED, Scaled, Setup
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
 from elastio_testbed.stagger import busy, overlap_s, starts
 
 SETUPS = tuple(Setup)

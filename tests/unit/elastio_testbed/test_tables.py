@@ -137,7 +137,7 @@ def test_markdown_has_every_table_with_its_note() -> None:
 def test_markdown_and_page_warn_of_a_disturbed_repetition() -> None:
     found = {**document(), "disturbed": [1]}
     assert "> Disturbed: repetition 1." in section(found)
-    assert "<p class='warning'" in page(found)
+    assert '<p class="warning">Disturbed: repetition 1.' in page(found)
     assert "Disturbed" not in section(document())
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
 from elastio_testbed.workloads import Bonnie, Lammps, lammps
 from elastio_testbed.workloads.bonnie import first_and_rest
 
