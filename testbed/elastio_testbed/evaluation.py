@@ -129,7 +129,7 @@ def to_text(evaluation: Evaluation) -> str:
 
 
 def _own_share(evaluation: Evaluation) -> list[str]:
-    found = spread_of(p.own_share_s for r in evaluation.repetitions for s in r.setups for p in s.phases)
+    found = spread_of(p.own_share_s for r in evaluation.repetitions for s in r.setups for p in s.boosts)
     if found is None:
         return []
     between = f"({found.min:.2f} to {found.max:.2f} s)"

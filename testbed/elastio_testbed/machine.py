@@ -92,7 +92,7 @@ class Guest:
 
     def _copy_programs(self) -> None:
         """Two that are run by their path, and the workload's, which import one another."""
-        places = {"recorder": PROGRAMS, "ask": PROGRAMS}
+        places = {"recorder": PROGRAMS, "status_probe": PROGRAMS}
         places |= dict.fromkeys(("__init__", "reporting", self.program), f"{PROGRAMS}/elastio_testbed/guest")
         for program, place in places.items():
             text = resources.files("elastio_testbed.guest").joinpath(f"{program}.py").read_bytes()
@@ -220,7 +220,7 @@ class Guest:
     # --- the agent ---------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/ask.py"], timeout_s=90))
+        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/status_probe.py"], timeout_s=90))
         return found
 
     def report(self) -> dict[str, Any]:

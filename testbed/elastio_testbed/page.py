@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.picture import to_svg
-from elastio_testbed.published import SOURCE
+from elastio_testbed.reference_results import SOURCE
 from elastio_testbed.tables import all_tables, conditions, every_repetition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run
-from elastio_testbed.stolen import processor_time
+from elastio_testbed.steal_time import processor_time
 from elastio_testbed.trial import Plan, Trial
 
 # Bandwidths and times of a profile and of an experiment are the same when they differ by less.
@@ -97,7 +97,7 @@ def _choice_row(choice: Choice) -> dict[str, float]:
 class Prediction:
     """What was predicted, from what, and what then happened. `time_ratio`, `agbs_ratio`: predicted over real.
 
-    `stolen`: of each stage, the share of processor time that this machine's hypervisor gave to others.
+    `steal`: of each stage, the share of processor time that this machine's hypervisor gave to others.
     """
 
     plan: Plan
@@ -105,7 +105,7 @@ class Prediction:
     forecasts: tuple[Forecast, ...]
     result: Result
     verified: Verified | None = None
-    stolen: Mapping[str, float] = field(default_factory=dict)
+    steal: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_sound(self) -> bool:
@@ -130,7 +130,7 @@ class Prediction:
                 "predicted_dumps_s": [d.seconds for d in _dumps(forecast)],
                 "real_dumps_s": list(real.dumps_s),
                 "predicted_caches_gb": [d.cache_bytes / GB for d in _dumps(forecast)],
-                "real_caches_gb": [p.size_gb for p in real.phases],
+                "real_caches_gb": [p.size_gb for p in real.boosts],
             }
         return found
 
@@ -142,12 +142,12 @@ class Prediction:
             "bandwidth": self.plan.bandwidth,
             "accelerator": accelerator(),
             "side_by_side": self.plan.side_by_side,
-            "processor_time_stolen": dict(self.stolen),
+            "processor_time_stolen": dict(self.steal),
             "setups": self.setups(),
             "plan": None if self.verified is None else self.verified.to_json(),
             "throughput_noise": solution.throughput_noise,
             "holding_noise": solution.holding_noise,
-            "real": {s.setup.value: asdict(s) for s in self.result.setups},
+            "real": {s.setup.value: s.to_json() for s in self.result.setups},
             "profile": to_document(self.profile),
         }
 
@@ -177,13 +177,13 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
     real, ran = _real(plan, say), processor_time()
-    stolen = {"calibrated": calibrated.stolen_since(began), "real": ran.stolen_since(calibrated)}
-    prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, stolen)
+    steal = {"calibrated": calibrated.steal_share_since(began), "real": ran.steal_share_since(calibrated)}
+    prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, steal)
     keep(prediction)
     if wanted is not None and wanted.chosen is not None:
         verified = _verified(plan, wanted, wanted.chosen, image, say)
-        stolen["deadline"] = processor_time().stolen_since(ran)
-        prediction = replace(prediction, verified=verified, stolen=stolen)
+        steal["deadline"] = processor_time().steal_share_since(ran)
+        prediction = replace(prediction, verified=verified, steal=steal)
         keep(prediction)
     return prediction
 
@@ -279,7 +279,7 @@ def to_text(prediction: Prediction) -> str:
         )
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
-    if (most := max(prediction.stolen.values(), default=0.0)) > DISTURBING:
+    if (most := max(prediction.steal.values(), default=0.0)) > DISTURBING:
         lines.append(f"disturbed: up to {most:.0%} of a stage's processor time went to others than this machine")
     return "\n".join(lines)
 

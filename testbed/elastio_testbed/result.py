@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from elastio_testbed.bound import ratio
+from elastio_testbed.bandwidth_use import BandwidthUse
 from elastio_testbed.experiment import Setup
-from elastio_testbed.governed import Governed
+from elastio_testbed.lower_bound import ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class Boost:
     """One boost, as the agent's ledger has it; `cache_agbs` as the cloud saw its volume.
 
     `steps_s` add up to `attach_s`. `cloud_s` is the part of it that the cloud took to create and to attach the volume,
@@ -22,7 +22,7 @@ class Phase:
     attach_s: float | None
     attached_s: float | None
     dirty_peak_gb: float
-    evicted_gb: float
+    written_through_gb: float
     flush_s: float | None
     steps_s: dict[str, float | None] = field(default_factory=dict)
     vm: str = ""
@@ -32,8 +32,15 @@ class Phase:
     cache_agbs_bound: float = 0.0
     begun: float = 0.0  # wall clock
     ended: float = 0.0
-    governed: Governed | None = None  # of the first VM
+    bandwidth_use: BandwidthUse | None = None  # of the first VM
     own_share_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """With the names of the first result files."""
+        fields = asdict(self)
+        fields["evicted_gb"] = fields.pop("written_through_gb")
+        fields["governed"] = fields.pop("bandwidth_use")
+        return fields
 
 
 def own_share_s(attach_s: float | None, cloud_s: float | None) -> float | None:
@@ -63,7 +70,7 @@ class SetupResult:
     dumps_s: tuple[float, ...]
     checksums_ok: bool
     volumes_left: int
-    phases: tuple[Phase, ...] = ()
+    boosts: tuple[Boost, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
     ledger_cache_agbs: float | None = None
     # What the workload itself measured, for each dump of the first VM; the keys are the workload's.
@@ -72,7 +79,7 @@ class SetupResult:
     @property
     def cache_agbs_bound(self) -> float | None:
         """The least that caches could have cost for these bursts; None without a boost."""
-        return round(sum(p.cache_agbs_bound for p in self.phases), 3) if self.phases else None
+        return round(sum(p.cache_agbs_bound for p in self.boosts), 3) if self.boosts else None
 
     @property
     def cache_agbs_ratio(self) -> float | None:
@@ -83,12 +90,15 @@ class SetupResult:
     def cache_agbs_ratio_later(self) -> float | None:
         """The same without each VM's first phase, whose size nothing measured has chosen."""
         seen: set[str] = set()
-        later = [p for p in self.phases if p.vm in seen or seen.add(p.vm)]  # type: ignore[func-returns-value]
+        later = [p for p in self.boosts if p.vm in seen or seen.add(p.vm)]  # type: ignore[func-returns-value]
         return ratio(sum(p.cache_agbs for p in later), sum(p.cache_agbs_bound for p in later))
 
     def to_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        del fields["boosts"]
         return {
-            **asdict(self),
+            **fields,
+            "phases": [boost.to_json() for boost in self.boosts],
             "cache_agbs_bound": self.cache_agbs_bound,
             "cache_agbs_ratio": self.cache_agbs_ratio,
             "cache_agbs_ratio_later": self.cache_agbs_ratio_later,

@@ -13,11 +13,11 @@ from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, build_guest_image
-from elastio_testbed.measured import measured
+from elastio_testbed.operation_timings import timings_of
+from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
-from elastio_testbed.stagger import overlap_s, starts
-from elastio_testbed.together import Job, run_together
+from elastio_testbed.start_schedule import overlap_s, starts
 from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial, open_endpoint
 
 __all__ = ["Evidence", "Plan", "Progress", "open_endpoint", "run"]
@@ -55,7 +55,7 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
         records = (*records, {result.setup: evidence for result, evidence in done})
         journal = [line for record in records for evidence in record.values() for line in evidence.journal]
         # The simulator's cloud sells by the scale, as the EC2 endpoint does; another cloud sells by its own sizes.
-        models = simulate(plan.scaled(), plan.setups, plan.vms, measured(journal)) if plan.cloud == EC2 else {}
+        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if plan.cloud == EC2 else {}
         yield Progress(Evaluation(plan, conditions, results, models), records)
 
 
@@ -93,7 +93,7 @@ def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Conclud
             trial.prepare()
         jobs = [Job(starts_s[trial.setup], partial(_live, trial)) for trial in trials]
         try:
-            run_together(jobs, max(starts_s.values()) + max(trial.limit_s() for trial in trials), CALL_S)
+            run_in_parallel(jobs, max(starts_s.values()) + max(trial.limit_s() for trial in trials), CALL_S)
         except TimeoutError as error:
             raise HypervisorError(f"side by side: {error}") from error
         return [trial.conclude() for trial in trials], trials[0].kernel()

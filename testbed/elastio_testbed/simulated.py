@@ -17,10 +17,10 @@ from elastio.sim.workload import Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
 from elastio.units import GIB, MB, agbs
 from elastio_calibration.simulated import Machine
-from elastio_testbed.bound import DIRTY_SHARE
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.measured import TYPICAL, Measured
+from elastio_testbed.lower_bound import DIRTY_SHARE
+from elastio_testbed.operation_timings import TYPICAL, OperationTimings
 from elastio_testbed.trial import patience_s
 
 # What the laboratory's configuration files say beyond the experiment (machine.py).
@@ -36,7 +36,9 @@ class Simulated:
     cache_agbs: float = 0.0
 
 
-def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measured = TYPICAL) -> dict[Setup, Simulated]:
+def simulate(
+    scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: OperationTimings = TYPICAL
+) -> dict[Setup, Simulated]:
     """Those of the set-ups that the simulator has a model of; none for an application that is not bulk-synchronous.
 
     `took` is what the agent's operations take. Machines do not disturb each other here: `vms` multiplies the cost.
@@ -71,7 +73,7 @@ def _static(scaled: Scaled, profile: Profile, bytes_s: int) -> Simulated:
     return Simulated(run.completion_s, run.agbs)
 
 
-def machine(scaled: Scaled, took: Measured = TYPICAL, seed: int = 0) -> Machine:
+def machine(scaled: Scaled, took: OperationTimings = TYPICAL, seed: int = 0) -> Machine:
     """A guest with its agent and its cloud, as the simulator knows them."""
     kernel = KernelSettings(
         backing_mb_s=scaled.backing_bytes_s / MB,

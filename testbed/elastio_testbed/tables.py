@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.units import GB
-from elastio_testbed.bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import Scaled
-from elastio_testbed.published import SOURCE, published
+from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
+from elastio_testbed.reference_results import SOURCE, reference
 from elastio_testbed.result import own_share_s
 from elastio_testbed.spread import spread_of
 
@@ -88,7 +88,7 @@ def conditions(document: Document) -> Table:
 
 def completion(document: Document) -> Table:
     """Completion times beside the published ones."""
-    known, summary = published(document["experiment"]), document["summary"]
+    known, summary = reference(document["experiment"]), document["summary"]
     rows = tuple(
         (
             setup,
@@ -113,7 +113,7 @@ def _overhead(setup: str, text: str) -> str:
 
 def throughput(document: Document) -> Table:
     """What the application wrote per second of its dumps."""
-    known = published(document["experiment"]).write_mb_s
+    known = reference(document["experiment"]).write_mb_s
     rows = tuple(
         (setup, spread(figures["app_write_mb_s"]), known.get(setup, NONE))
         for setup, figures in document["summary"]["setups"].items()
@@ -123,7 +123,7 @@ def throughput(document: Document) -> Table:
 
 def cost(document: Document) -> Table:
     """AGBs, and the savings beside the published ones."""
-    known, summary = published(document["experiment"]), document["summary"]
+    known, summary = reference(document["experiment"]), document["summary"]
     rows = []
     for setup, figures in summary["setups"].items():
         ratios = summary["ratios"][setup]

@@ -14,20 +14,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
-from elastio_testbed.account import Account, Bought
-from elastio_testbed.bound import Bandwidths, dumped_by_phase, least_agbs
+from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
+from elastio_testbed.billing import Billing, Purchase
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.disturbance import Disturbance
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.governed import Governed, governed, intervals_of
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
+from elastio_testbed.lower_bound import Bandwidths, dumped_by_boost, least_agbs
 from elastio_testbed.machine import Guest
+from elastio_testbed.parallel import CancelledError
 from elastio_testbed.rates import APPLICATION, BACKING, rates_of
-from elastio_testbed.result import Phase, SetupResult, own_share_s
+from elastio_testbed.result import Boost, SetupResult, own_share_s
 from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.together import CancelledError
 
 POLL_S = 1.0
 # Beyond what a set-up should take, before it is given up.
@@ -121,7 +121,7 @@ class Trial:
         self._image, self._tell = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
-        self._cloud: Account | None = None
+        self._cloud: Billing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +132,7 @@ class Trial:
         self._stack.close()
 
     @property
-    def endpoint(self) -> Account:
+    def endpoint(self) -> Billing:
         """The cloud of this set-up, from `prepare` on."""
         if self._cloud is None:
             raise RuntimeError("prepare the set-up first")
@@ -228,32 +228,32 @@ class Trial:
             evidence.journal = [record for guest in self.guests for record in _journal(guest)]
             reports = [guest.report() for guest in self.guests]
             evidence.cost_report = first.check(["elastio", "report"], timeout_s=60)
-        result = self._result(dumps, reports, self._governed(evidence))
+        result = self._result(dumps, reports, self._bandwidth_use(evidence))
         self.say(f"completed in {result.completion_s:.1f} s, {result.agbs:.0f} AGBs")
         return result, evidence
 
-    def _governed(self, evidence: Evidence) -> dict[float, Governed]:
+    def _bandwidth_use(self, evidence: Evidence) -> dict[float, BandwidthUse]:
         """What became of both volumes' bandwidth in the first guest's boosts, by their begin."""
         if not evidence.decisions or not evidence.timeline:
             return {}
         rates = rates_of(evidence.timeline, evidence.serial, is_static=False)
         intervals = intervals_of(evidence.decisions, evidence.timeline[-1]["t"])
         slow = self.scaled.backing_bytes_s / 1e6
-        return governed(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
+        return bandwidth_use(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
 
-    def _phases(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Phase]:
+    def _boosts(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Boost]:
         """The boosts of one guest's ledger, with what the application dumped during each."""
         rows = [row for row in report["phases"] if row["steps"]["boost_s"] is not None]
         spans = [(_epoch(row["begun"]), _epoch(row["closed"] or row["begun"])) for row in rows]
         volumes = {volume.id: volume for volume in self.endpoint.volumes()}
-        dumped = dumped_by_phase(spans, dumps)
+        dumped = dumped_by_boost(spans, dumps)
         return [
-            _phase(vm, row, volumes.get(row["volume_id"]), size, self.scaled, self.endpoint.scale)
+            _boost(vm, row, volumes.get(row["volume_id"]), size, self.scaled, self.endpoint.scale)
             for row, size in zip(rows, dumped, strict=True)
         ]
 
     def _result(
-        self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]], boosts: dict[float, Governed]
+        self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]], boosts: dict[float, BandwidthUse]
     ) -> SetupResult:
         scaled, guests = self.scaled, self.guests
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
@@ -273,10 +273,10 @@ class Trial:
             dumps_s=tuple(round(d["ended"] - d["began"], 3) for d in dumps[0]),
             checksums_ok=all(v["ok"] for v in verified),
             volumes_left=left,
-            phases=tuple(
-                with_governed(p, boosts) if n == 0 else p
+            boosts=tuple(
+                with_bandwidth_use(p, boosts) if n == 0 else p
                 for n, report in enumerate(reports)
-                for p in self._phases(guests[n].name, report, dumps[n])
+                for p in self._boosts(guests[n].name, report, dumps[n])
             ),
             checksums={
                 f"{g.name}/{k}": c for g, v in zip(guests, verified, strict=True) for k, c in v["checksums"].items()
@@ -320,19 +320,19 @@ def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
 
 
-def _cache_agbs(endpoint: Account) -> float:
+def _cache_agbs(endpoint: Billing) -> float:
     """What the cloud saw, of every volume that there ever was."""
     return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
-def volume_agbs(volume: Bought, scale: Scale) -> float:
+def volume_agbs(volume: Purchase, scale: Scale) -> float:
     """From its creation to its end, or until now."""
     ended = volume.deleted_at if volume.deleted_at is not None else time.time()
     bandwidth = volume.throughput_mib_s * scale.mib_s_bytes / 1e6
     return agbs(bandwidth, volume.size_gib * scale.gib_bytes, ended - volume.created_at)
 
 
-def _volume_rows(endpoint: Account) -> list[dict[str, Any]]:
+def _volume_rows(endpoint: Billing) -> list[dict[str, Any]]:
     return [
         {
             "id": v.id,
@@ -345,16 +345,16 @@ def _volume_rows(endpoint: Account) -> list[dict[str, Any]]:
     ]
 
 
-def with_governed(phase: Phase, boosts: dict[float, Governed]) -> Phase:
+def with_bandwidth_use(phase: Boost, boosts: dict[float, BandwidthUse]) -> Boost:
     """The phase with what was measured of its first boost."""
     own = [boosts[begin] for begin in sorted(boosts) if phase.begun <= begin <= phase.ended]
-    return replace(phase, governed=own[0]) if own else phase
+    return replace(phase, bandwidth_use=own[0]) if own else phase
 
 
-def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
+def _boost(vm: str, row: dict[str, Any], volume: Purchase | None, dumped: int, scaled: Scaled, scale: Scale) -> Boost:
     steps, cloud = row["steps"], cloud_s(volume.history) if volume else None
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
-    return Phase(
+    return Boost(
         vm=vm,
         begun=_epoch(row["begun"]),
         ended=_epoch(row["closed"] or row["begun"]),
@@ -362,7 +362,7 @@ def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, sca
         attach_s=steps["boost_s"],
         attached_s=steps["attached_s"],
         dirty_peak_gb=round(row["peak_dirty_bytes"] / GB, 4),
-        evicted_gb=round(row["evicted_bytes"] / GB, 4),
+        written_through_gb=round(row["evicted_bytes"] / GB, 4),
         flush_s=steps["flush_s"],
         steps_s={name.removesuffix("_s"): value for name, value in steps.items() if name not in NO_STEPS},
         cloud_s=cloud,

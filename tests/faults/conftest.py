@@ -13,7 +13,7 @@ import pytest
 
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.consistency import SLOWER
-from elastio_testbed.faults.deeds import make_dirty
+from elastio_testbed.faults.fault_actions import make_dirty
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import build_guest_image

@@ -11,7 +11,7 @@ import pytest
 from elastio_testbed.faults.campaign import carry_out
 from elastio_testbed.faults.kinds import SELECTION
 from elastio_testbed.faults.plan import plan
-from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.run_result import RunResult
 
 pytestmark = pytest.mark.guest
 
@@ -29,26 +29,26 @@ def evidence() -> Path:
 
 
 @pytest.fixture(scope="module")
-def stories(evidence: Path) -> Mapping[str, Story]:
+def results(evidence: Path) -> Mapping[str, RunResult]:
     """What came of the run of each kind."""
     told = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
-    return {story.planned.kind: story for story in told}
+    return {result.planned.kind: result for result in told}
 
 
 @pytest.mark.parametrize("kind", SELECTION)
 def test_a_fault_leaves_no_volume_and_loses_no_record_but_one_that_the_kernel_is_witnessed_to_have_lost(
-    stories: Mapping[str, Story], kind: str
+    results: Mapping[str, RunResult], kind: str
 ) -> None:
-    story = stories[kind]
-    assert story.stuck == ""
-    assert story.acknowledged_records > 0
+    result = results[kind]
+    assert result.stuck == ""
+    assert result.acknowledged_records > 0
     # A torn record has two witnesses in the run's own kernel log and writer: see `tears`.
-    assert (story.lost_records - story.torn_records, story.unverified_records) == (0, 0)
-    assert story.leaked_volumes == ()
-    assert not story.interrupted
-    assert not story.missed, "the fault did not strike where it was to"
+    assert (result.lost_records - result.torn_records, result.unverified_records) == (0, 0)
+    assert result.leaked_volumes == ()
+    assert not result.interrupted
+    assert not result.missed, "the fault did not strike where it was to"
 
 
-def test_evidence_is_kept_of_nothing_but_failures(stories: Mapping[str, Story], evidence: Path) -> None:
-    assert all(story.is_sound for story in stories.values())
+def test_evidence_is_kept_of_nothing_but_failures(results: Mapping[str, RunResult], evidence: Path) -> None:
+    assert all(result.is_sound for result in results.values())
     assert list(evidence.iterdir()) == []

@@ -12,7 +12,7 @@ from elastio.host.blockdev import SECTOR
 from elastio.setup.blank import DATA_OFFSET_SECTORS
 from elastio_testbed.ec2.client import open_client
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import make_dirty, reboot
+from elastio_testbed.faults.fault_actions import make_dirty, reboot
 from elastio_testbed.guest.records import verify
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Patient

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB
+from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.cutter import Cutter, Taken, read_back
 from elastio_testbed.cuts.plan import Phase, PlannedCut, of_phase
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import ADAPTIVE, Reader
-from elastio_testbed.cuts.story import Story
-from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestTimeout
 from elastio_testbed.image import GuestImage
 
 PHASE_S = 300.0
-ATTACHED = Moment("outcome", "AttachCacheSet")
+ATTACHED = Trigger("outcome", "AttachCacheSet")
 # Of the cache's size. The kernel lets 0.70 of its buckets be in use, and not every one is full.
 NEAR = 0.55
 # In published GB: some 320 MB here, which a burst or two fill up to the cutoff.
@@ -42,7 +42,7 @@ class Adaptive:
         self._cutter.start_writer(name)
         seen = lab.arm(ATTACHED, kill=False)
         lab.burst()
-        if not lab.wait_for_moment(seen, PHASE_S):
+        if not lab.wait_for_trigger(seen, PHASE_S):
             raise GuestTimeout(f"no cache was attached within {PHASE_S:.0f} s; {guest.agent_log()}")
         taken = self._take(cuts, Phase.ATTACHED, name)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
@@ -83,10 +83,10 @@ def _dirty(status: dict[str, Any]) -> int:
     return int(status["backing"]["dirty_bytes"]) if status["backing"] else 0
 
 
-def stories(
+def results(
     image: GuestImage, cycles: Sequence[Sequence[PlannedCut]], seed: int, filesystem: str, folder: Path, say: Say
-) -> Iterator[Story]:
-    """The story of each cut, after each cycle. Raises HypervisorError."""
+) -> Iterator[CutResult]:
+    """The result of each cut, after each cycle. Raises HypervisorError."""
     with (
         PowerStrip() as strip,
         Reader(image, folder / "reader") as reader,

@@ -70,11 +70,11 @@ def trial(
     Raises HypervisorError, and ImageError when there is no guest to be booted.
     """
     from elastio_testbed.cuts import adaptive, control, plan  # noqa: PLC0415  moto takes a second to load
-    from elastio_testbed.cuts.story import Story, summary  # noqa: PLC0415
+    from elastio_testbed.cuts.cut_result import CutResult, summary  # noqa: PLC0415
     from elastio_testbed.image.debian import chosen_suite  # noqa: PLC0415
 
     image, beside = build_guest_image(suite=suite), build_guest_image(suite=control.SUITE)
-    seen: dict[str, list[Story]] = {"control": [], "agent": []}
+    seen: dict[str, list[CutResult]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
         conditions = {"suite": chosen_suite(suite).name, "filesystem": filesystem, "seed": seed}
@@ -83,13 +83,13 @@ def trial(
     with scratch_folder("elastio-cuts-") as name:
         folder = Path(name)
         every = {
-            "control": control.stories(beside, plan.control(control_runs, seed), seed, folder / "control", say),
-            "agent": adaptive.stories(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
+            "control": control.results(beside, plan.control(control_runs, seed), seed, folder / "control", say),
+            "agent": adaptive.results(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
         }
-        for kind, stories in every.items():
-            for story in stories:
-                failure = story.failure.partition("\n")[0]
-                say(f"{story.planned}: {len(story.lost)} of {story.acknowledged} lost {failure}")
-                seen[kind].append(story)
+        for kind, results in every.items():
+            for result in results:
+                failure = result.failure.partition("\n")[0]
+                say(f"{result.planned}: {len(result.lost)} of {result.acknowledged} lost {failure}")
+                seen[kind].append(result)
                 keep(document())
     return document()

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elastio_testbed.cuts.adaptive import Say
+from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.cutter import Cutter, read_back
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import BOOT_S, Assembly, Reader
-from elastio_testbed.cuts.story import Story
 from elastio_testbed.cuts.writer import CALL_S, PORT
 from elastio_testbed.hypervisor import Disk, VirtualMachine
 from elastio_testbed.image import GuestImage
@@ -41,8 +41,8 @@ echo /dev/mapper/front
 EMPTY = ("dmsetup", "message", "front", "0", "flush")
 
 
-def stories(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[Story]:
-    """The story of each cut, in guests of an image of SUITE. Raises HypervisorError."""
+def results(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[CutResult]:
+    """The result of each cut, in guests of an image of SUITE. Raises HypervisorError."""
     records = folder / "records.port"
     disks = [_disk(folder, "slow", SLOW_BYTES), _disk(folder, "fast", FAST_BYTES)]
     with (

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio_testbed.cuts import writer
+from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import Assembly, Reader
-from elastio_testbed.cuts.story import Story
 from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
 
 ACK_S, POLL_S = 120.0, 0.002
@@ -67,13 +67,13 @@ class Cutter:
         return known
 
 
-def read_back(reader: Reader, taken: Taken, assembly: Assembly, seed: int) -> Story:
+def read_back(reader: Reader, taken: Taken, assembly: Assembly, seed: int) -> CutResult:
     """What the copies hold; they go."""
     spec = {"name": taken.name, "seed": seed, "acknowledged": taken.acknowledged}
     found = reader.read(taken.images, assembly, spec)
     shutil.rmtree(taken.folder)
     failure = str(found.get("failure", ""))
-    return Story(
+    return CutResult(
         taken.planned,
         acknowledged=taken.acknowledged,
         lost=tuple(range(1, taken.acknowledged + 1)) if failure else tuple(found["lost"]),

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from elastio_testbed.faults.fault_target import CALL_S, NOISE, NOISE_MIB
 from elastio_testbed.faults.lab import Lab
-from elastio_testbed.faults.subject import CALL_S, NOISE, NOISE_MIB
 from elastio_testbed.hypervisor import GuestError, GuestTimeout
 from elastio_testbed.machine import DATA, PROGRAMS
 

@@ -13,7 +13,7 @@ import click
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
-from elastio_testbed.faults.story import Story, summary
+from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
 from elastio_testbed.image.debian import chosen_suite
 from elastio_testbed.options import json_option, seed_option, suite_option
@@ -77,10 +77,10 @@ def campaign(
     """Carry the runs out and return the document, which is written after each run."""
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
-    def document(stories: Sequence[Story]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite).name, **summary(seed, stories)}
+    def document(results: Sequence[RunResult]) -> dict[str, object]:
+        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
 
-    def keep(stories: Sequence[Story]) -> None:
-        write_json(json_path, document(stories))
+    def keep(results: Sequence[RunResult]) -> None:
+        write_json(json_path, document(results))
 
     return document(carry_out(wanted, seed, evidence, progress(), guests=guests, keep=keep, suite=suite))

@@ -11,24 +11,24 @@ from typing import Any
 from elastio_testbed.faults.kinds import KINDS
 from elastio_testbed.tables import Table
 
-Stories = Sequence[Mapping[str, Any]]
+Results = Sequence[Mapping[str, Any]]
 
 
-def steps_met(stories: Stories) -> dict[str, set[str]]:
+def steps_met(results: Results) -> dict[str, set[str]]:
     """By kind the moments at which it struck, or the calls that it hit. One that was missed met nothing."""
     met: dict[str, set[str]] = {}
-    for story in stories:
-        planned = story["planned"]
+    for result in results:
+        planned = result["planned"]
         steps = met.setdefault(planned["kind"], set())
         calls = {each["call"] for each in planned["cloud"] if each["kind"] == planned["kind"]}
-        if not story["missed"]:
+        if not result["missed"]:
             steps |= calls or {f"{planned['moment']['kind']} {planned['moment']['what']}"}
     return dict(sorted(met.items()))
 
 
 def steps_of(kind: str) -> int:
     """How many steps a kind may meet."""
-    return len(KINDS[kind].calls or KINDS[kind].moments)
+    return len(KINDS[kind].calls or KINDS[kind].triggers)
 
 
 def campaigns(documents: Sequence[Mapping[str, Any]]) -> Table:
@@ -58,15 +58,15 @@ def _counts(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 def steps(documents: Sequence[Mapping[str, Any]]) -> Table:
     """Of each kind the runs of all files together, and how many of its steps they met."""
-    stories = [story for each in documents for story in each["stories"]]
-    met = steps_met(stories)
+    results = [result for each in documents for result in each["stories"]]
+    met = steps_met(results)
     rows = tuple(
         (
             kind,
-            str(sum(story["planned"]["kind"] == kind for story in stories)),
+            str(sum(result["planned"]["kind"] == kind for result in results)),
             str(len(met.get(kind, ()))),
             str(steps_of(kind)),
-            str(sum(story["lost_records"] for story in stories if story["planned"]["kind"] == kind)),
+            str(sum(result["lost_records"] for result in results if result["planned"]["kind"] == kind)),
         )
         for kind in KINDS
     )

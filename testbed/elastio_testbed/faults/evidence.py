@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from elastio_testbed.faults.fault_target import CALL_S
 from elastio_testbed.faults.lab import Lab
-from elastio_testbed.faults.story import Story
-from elastio_testbed.faults.subject import CALL_S
+from elastio_testbed.faults.run_result import RunResult
 from elastio_testbed.hypervisor import HypervisorError
 
 # Of each file, its end: a kernel that goes on complaining must not fill the disk.
@@ -19,27 +19,27 @@ QUESTIONS: Mapping[str, list[str]] = {
     "kernel.log": ["journalctl", "--no-pager", "-k", "-o", "short-monotonic"],
     "records.log": ["journalctl", "--no-pager", "-u", "records", "-o", "short-precise"],
     "journal.jsonl": ["cat", "/var/lib/elastio/journal.jsonl"],
-    "status.json": ["python3", "-S", "/opt/testbed/ask.py"],
+    "status.json": ["python3", "-S", "/opt/testbed/status_probe.py"],
     "bcache.txt": ["sh", "-c", "grep -rs . /sys/block/*/bcache/{state,cache_mode,running,dirty_data}; lsblk; mount"],
     "tasks.txt": ["sh", "-c", "ps -eo pid,stat,wchan:32,args | grep -v ' S ' | head -50"],
 }
 
 
-def folder_of(story: Story, seed: int) -> str:
+def folder_of(result: RunResult, seed: int) -> str:
     """Named by what plays the run again: `--seed SEED --only NUMBER`."""
-    return f"{'lost' if story.lost_records else 'failed'}-{seed}-{story.planned.number}"
+    return f"{'lost' if result.lost_records else 'failed'}-{seed}-{result.planned.number}"
 
 
-def keep(folder: Path, lab: Lab, story: Story) -> None:
+def keep(folder: Path, lab: Lab, result: RunResult) -> None:
     """Write it all to `folder`. A guest that does not answer leaves a sentence in place of each answer."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "story.json").write_text(json.dumps(story.as_dict(), indent=2, default=str) + "\n")
+    (folder / "story.json").write_text(json.dumps(result.as_dict(), indent=2, default=str) + "\n")
     (folder / "cloud.jsonl").write_text(
         "".join(json.dumps(entry.as_dict(), default=str) + "\n" for entry in lab.cloud.log.entries())
     )
     volumes = [volume.as_dict() for volume in lab.cloud.volumes()]
     (folder / "volumes.json").write_text(json.dumps(volumes, indent=2, default=str) + "\n")
-    for path in (lab.guest.vm.console, lab.records, lab.moments):
+    for path in (lab.guest.vm.console, lab.records, lab.triggers):
         if path.exists():
             (folder / path.name).write_bytes(_end_of(path.read_bytes()))
     for name, question in QUESTIONS.items():

@@ -25,7 +25,7 @@ CALLS = ("CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Trigger:
     """A record of the agent's journal: the intent or the outcome of an action, or the decision for a phase."""
 
     kind: str
@@ -35,19 +35,19 @@ class Moment:
         return f"{self.kind} {self.what}"
 
 
-STEPS = tuple(Moment(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
-PHASES = tuple(Moment("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
+STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
+PHASES = tuple(Trigger("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
 # No record of the journal: the instant in which the kernel holds applications back.
-HELD_BACK = Moment("limit", "io.max")
+HELD_BACK = Trigger("limit", "io.max")
 
 
-class Deed(StrEnum):
+class FaultAction(StrEnum):
     """What is done to the guest at the moment."""
 
     NOTHING = "nothing"  # the cloud alone misbehaves
     KILL_DAEMON = "kill daemon"
-    KILL_HOLDING = "kill daemon, spoil its configuration"
+    KILL_HOLDING = "kill daemon, corrupt its configuration"
     FILL_DISK = "fill the state disk"
     CUT_POWER = "cut power"
     STOP_SERVICE = "stop service"
@@ -60,11 +60,11 @@ class Deed(StrEnum):
 
 
 # Deeds of which an application notices nothing but its speed.
-UNFELT = (
-    *(Deed.NOTHING, Deed.KILL_DAEMON, Deed.KILL_HOLDING, Deed.FILL_DISK),
-    *(Deed.STOP_SERVICE, Deed.REVOKE, Deed.FORBID),
+TRANSPARENT = (
+    *(FaultAction.NOTHING, FaultAction.KILL_DAEMON, FaultAction.KILL_HOLDING, FaultAction.FILL_DISK),
+    *(FaultAction.STOP_SERVICE, FaultAction.REVOKE, FaultAction.FORBID),
 )
-PULLS = (Deed.PULL_DIRTY, Deed.PULL_CLEAN)
+PULLS = (FaultAction.PULL_DIRTY, FaultAction.PULL_CLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Kind:
     """
 
     name: str
-    deed: Deed = Deed.NOTHING
-    moments: tuple[Moment, ...] = (BEGIN,)
+    action: FaultAction = FaultAction.NOTHING
+    triggers: tuple[Trigger, ...] = (BEGIN,)
     random_s: float = 0.0
     calls: tuple[str, ...] = ()
     fault: Mapping[str, object] | None = None
@@ -96,17 +96,17 @@ LATE_S, STALL_S = 15.0, 75.0
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("daemon-kill", Deed.KILL_DAEMON, STEPS),
-        Kind("daemon-kill-random", Deed.KILL_DAEMON, PHASES[:4], random_s=6.0),
-        Kind("daemon-kill-holding", Deed.KILL_HOLDING, (HELD_BACK,)),
-        Kind("state-disk-full", Deed.FILL_DISK, PHASES[:4], random_s=2.0),
-        Kind("power-cut", Deed.CUT_POWER, STEPS),
-        Kind("power-cut-random", Deed.CUT_POWER, PHASES[:4], random_s=6.0),
-        Kind("service-stop", Deed.STOP_SERVICE, PHASES[:4], random_s=2.0),
-        Kind("reboot", Deed.REBOOT, PHASES, random_s=2.0),
-        Kind("poweroff", Deed.POWER_OFF, PHASES, random_s=2.0),
-        Kind("cache-pulled-dirty", Deed.PULL_DIRTY, (BOOSTING,), random_s=3.0),
-        Kind("cache-pulled-clean", Deed.PULL_CLEAN, (BOOSTING,)),
+        Kind("daemon-kill", FaultAction.KILL_DAEMON, STEPS),
+        Kind("daemon-kill-random", FaultAction.KILL_DAEMON, PHASES[:4], random_s=6.0),
+        Kind("daemon-kill-holding", FaultAction.KILL_HOLDING, (HELD_BACK,)),
+        Kind("state-disk-full", FaultAction.FILL_DISK, PHASES[:4], random_s=2.0),
+        Kind("power-cut", FaultAction.CUT_POWER, STEPS),
+        Kind("power-cut-random", FaultAction.CUT_POWER, PHASES[:4], random_s=6.0),
+        Kind("service-stop", FaultAction.STOP_SERVICE, PHASES[:4], random_s=2.0),
+        Kind("reboot", FaultAction.REBOOT, PHASES, random_s=2.0),
+        Kind("poweroff", FaultAction.POWER_OFF, PHASES, random_s=2.0),
+        Kind("cache-pulled-dirty", FaultAction.PULL_DIRTY, (BOOSTING,), random_s=3.0),
+        Kind("cache-pulled-clean", FaultAction.PULL_CLEAN, (BOOSTING,)),
         _api("lost-answer", FaultKind.DROP_AFTER, times=1),
         _api("lost-request", FaultKind.DROP_BEFORE, times=2),
         _api("throttled", FaultKind.THROTTLE, (*CALLS, "DescribeVolumes", "*"), times=8),
@@ -121,8 +121,8 @@ KINDS: Mapping[str, Kind] = {
         _api("late-detached", FaultKind.STUCK_DETACHING, ("DetachVolume",), seconds=20.0, times=1),
         _api("volume-in-error", FaultKind.CREATE_ERROR, ("CreateVolume",), times=1),
         _api("no-capacity", FaultKind.ERROR, ("CreateVolume",), code="InsufficientVolumeCapacity", times=2),
-        Kind("api-quota", Deed.FORBID),
-        Kind("api-expired-credentials", Deed.REVOKE, PHASES[:4]),
+        Kind("api-quota", FaultAction.FORBID),
+        Kind("api-expired-credentials", FaultAction.REVOKE, PHASES[:4]),
     )
 }
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Setup
-from elastio_testbed.faults.subject import CALL_S, DEADLINE_S, MOMENTS_PORT, RECORDS_PORT, Subject
+from elastio_testbed.faults.fault_target import CALL_S, DEADLINE_S, RECORDS_PORT, TRIGGER_PORT, FaultTarget
 from elastio_testbed.hypervisor import GuestError, HypervisorError, Power
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, SMALL_MIB, Guest
@@ -18,7 +18,7 @@ from elastio_testbed.trial import Plan, open_endpoint
 BOOT_S = 300.0
 
 
-class Lab(Subject):
+class Lab(FaultTarget):
     """One guest and its cloud, replaced together."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Lab(Subject):
         self.scaled = self.plan.scaled()
         self._stack = ExitStack()
         self.cloud: Ec2Endpoint = open_endpoint(self.plan, self.scaled, folder / "cloud")
-        records, moments = folder / "records.port", folder / "moments.port"
+        records, triggers = folder / "records.port", folder / "triggers.port"
         guest = Guest(
             image,
             folder / "vm",
@@ -46,12 +46,12 @@ class Lab(Subject):
             Setup.ADAPTIVE,
             self.scaled,
             sample_interval_s=1.0,
-            ports={RECORDS_PORT: records, MOMENTS_PORT: moments},
+            ports={RECORDS_PORT: records, TRIGGER_PORT: triggers},
             memory_mib=SMALL_MIB,
             power=power,
         )
         guest.filesystem = filesystem
-        super().__init__(guest, records, moments)
+        super().__init__(guest, records, triggers)
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self.cloud)
@@ -77,11 +77,11 @@ class Lab(Subject):
         self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
 
     def settle(self, seconds: float) -> None:
-        """See `Subject`."""
+        """See `FaultTarget`."""
         self.cloud.settle(seconds)
 
     def leaked(self) -> tuple[str, ...]:
-        """See `Subject`."""
+        """See `FaultTarget`."""
         volumes = {volume.serial: volume.id for volume in self.cloud.live_volumes()}
         disks = [serial for serial in self.guest.vm.disks() if serial != self.guest.serial]
         return tuple(sorted({*volumes.values(), *(volumes.get(serial, serial) for serial in disks)}))

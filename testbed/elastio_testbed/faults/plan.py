@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from elastio_testbed.faults.kinds import CALLS, KINDS, Deed, Kind, Moment
+from elastio_testbed.faults.kinds import CALLS, KINDS, FaultAction, Kind, Trigger
 
 T = TypeVar("T")
 
 # How often the cloud misbehaves in a run whose fault is the guest's.
-BOTH = 0.25
+SIDE_FAULT_SHARE = 0.25
 # One lost or refused answer at the side: what a crash meets when the cloud has a bad day, too.
-BESIDE = ("api-lost-answer", "api-lost-request", "api-throttled", "api-server-error", "api-slow-step")
+SIDE_FAULTS = ("api-lost-answer", "api-lost-request", "api-throttled", "api-server-error", "api-slow-step")
 # Deeds whose recovery needs the cloud's help itself, or that make the cloud refuse everything.
-ALONE = (Deed.NOTHING, Deed.PULL_CLEAN, Deed.REVOKE, Deed.FORBID)
+WITHOUT_SIDE_FAULT = (FaultAction.NOTHING, FaultAction.PULL_CLEAN, FaultAction.REVOKE, FaultAction.FORBID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class PlannedRun:
 
     number: int
     kind: str
-    moment: Moment
+    trigger: Trigger
     delay_s: float
     cloud: tuple[CloudFault, ...]
     seed: int
 
     @property
-    def deed(self) -> Deed:
-        return KINDS[self.kind].deed
+    def action(self) -> FaultAction:
+        return KINDS[self.kind].action
 
     def __str__(self) -> str:
         later = f" + {self.delay_s:.1f} s" if self.delay_s else ""
         cloud = "".join(f", {each.kind} at {each.call}" for each in self.cloud)
-        return f"run {self.number}: {self.kind} at {self.moment}{later}{cloud}"
+        return f"run {self.number}: {self.kind} at {self.trigger}{later}{cloud}"
 
 
 def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[PlannedRun, ...]:
@@ -58,7 +58,7 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
         raise ValueError(f"no such fault: {', '.join(unknown) or 'none given'}; known are {', '.join(KINDS)}")
     rng = random.Random(seed)
     names = _rounds(rng, kinds)
-    moments = {name: _rounds(rng, KINDS[name].moments) for name in kinds}
+    triggers = {name: _rounds(rng, KINDS[name].triggers) for name in kinds}
     calls = {name: _rounds(rng, KINDS[name].calls) for name in kinds if KINDS[name].calls}
     planned = []
     for number in range(1, runs + 1):
@@ -68,7 +68,7 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
             PlannedRun(
                 number=number,
                 kind=kind.name,
-                moment=next(moments[kind.name]),
+                trigger=next(triggers[kind.name]),
                 delay_s=round(rng.uniform(0, kind.random_s), 2),
                 cloud=own + _beside(rng, kind),
                 seed=rng.randrange(2**31),
@@ -79,8 +79,8 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
 
 def _beside(rng: random.Random, kind: Kind) -> tuple[CloudFault, ...]:
     # Drawn in every case: whether a run has a fault beside its own must not move those after it.
-    wanted, name, call = rng.random() < BOTH, rng.choice(BESIDE), rng.choice(CALLS)
-    return (CloudFault(name, call),) if wanted and kind.deed not in ALONE else ()
+    wanted, name, call = rng.random() < SIDE_FAULT_SHARE, rng.choice(SIDE_FAULTS), rng.choice(CALLS)
+    return (CloudFault(name, call),) if wanted and kind.action not in WITHOUT_SIDE_FAULT else ()
 
 
 def _rounds(rng: random.Random, items: Sequence[T]) -> Iterator[T]:

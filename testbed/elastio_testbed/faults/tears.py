@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastio_testbed.faults.acks import Word, acknowledged, failures
+from elastio_testbed.faults.acks import WriteOutcome, acknowledged, failures
 from elastio_testbed.guest.records import is_twice
 
 # From the kernel's error to the answer, and from the answer to the writer's next error.
@@ -42,8 +42,8 @@ class Tear:
     name: str
     began_s: float
     kernel_error_s: float | None = None
-    acknowledged: Word | None = None
-    failed: Word | None = None
+    acknowledged: WriteOutcome | None = None
+    failed: WriteOutcome | None = None
     kernel_log: tuple[str, ...] = ()
 
     @property

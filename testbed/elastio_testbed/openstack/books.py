@@ -30,7 +30,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A volume's life; `history` as in `account.Bought`, without the attachment where Nova has no record of one."""
+    """A volume's life; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
 
     id: str
     serial: str
@@ -42,7 +42,7 @@ class Row:
 
 
 class CinderBooks:
-    """The cache volumes of one server since a moment: an `Account`."""
+    """The cache volumes of one server since a moment: a `Billing`."""
 
     scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
 

@@ -17,7 +17,7 @@ from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, ImageError
 from elastio_testbed.openstack import content, services
@@ -49,7 +49,7 @@ class Kind:
     """
 
     name: str
-    moment: Moment
+    moment: Trigger
     strike: Deed
     mend: Deed
     said: str = ""
@@ -87,38 +87,38 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind(
             "cinder-api-stopped-at-purchase",
-            Moment("intent", "CreateVolume"),
+            Trigger("intent", "CreateVolume"),
             *_without(services.CINDER_API.name),
             NO_ANSWER,
         ),
         Kind(
             "nova-api-stopped-at-attach",
-            Moment("outcome", "CreateVolume"),
+            Trigger("outcome", "CreateVolume"),
             *_without(services.NOVA_API.name),
             NO_ANSWER,
         ),
         Kind(
             "cinder-volume-stopped-at-attach",
-            Moment("intent", "AttachVolume"),
+            Trigger("intent", "AttachVolume"),
             *_without(services.CINDER_VOLUME.name),
             shown=("reserved", "attaching"),
             hold_s=30.0,
         ),
         Kind(
             "nova-api-stopped-at-detach",
-            Moment("outcome", "DetachCacheSet"),
+            Trigger("outcome", "DetachCacheSet"),
             *_without(services.NOVA_API.name),
             NO_ANSWER,
         ),
         Kind(
             "cinder-api-stopped-at-detach",
-            Moment("intent", "DetachVolume"),
+            Trigger("intent", "DetachVolume"),
             *_without(services.CINDER_API.name),
             NO_ANSWER,
         ),
         Kind(
             "cinder-api-stopped-during-detach",
-            Moment("outcome", "DetachCacheSet"),
+            Trigger("outcome", "DetachCacheSet"),
             _lose_the_detach,
             _without(services.CINDER_API.name)[1],
             NO_ANSWER,
@@ -126,19 +126,19 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind(
             "cinder-api-stopped-at-deletion",
-            Moment("intent", "DeleteVolume"),
+            Trigger("intent", "DeleteVolume"),
             *_without(services.CINDER_API.name),
             NO_ANSWER,
         ),
         Kind(
             "cinder-volume-stopped-at-deletion",
-            Moment("intent", "DeleteVolume"),
+            Trigger("intent", "DeleteVolume"),
             *_without(services.CINDER_VOLUME.name),
             shown=("deleting",),
         ),
         Kind(
             "credential-revoked",
-            Moment("decision", "boosting"),
+            Trigger("decision", "boosting"),
             NovaSubject.revoke,
             NovaSubject.renew,
             "make a new application credential",
@@ -147,7 +147,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         Kind(
             "quota-reached",
-            Moment("intent", "CreateVolume"),
+            Trigger("intent", "CreateVolume"),
             lambda subject: subject.limit(**FULL),
             lambda subject: subject.limit(**content.QUOTA),
             "beyond a quota",
@@ -259,7 +259,7 @@ def struck(kind: Kind, subject: NovaSubject, story: Story, name: str, seed: int,
     if kind.is_early:
         kind.strike(subject)
     subject.burst()
-    came = subject.wait_for_moment(seen, MOMENT_S)
+    came = subject.wait_for_trigger(seen, MOMENT_S)
     at = time.monotonic()
     if not kind.is_early:
         kind.strike(subject)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from elastio_testbed.experiment import Setup
-from elastio_testbed.faults.subject import CALL_S, DEADLINE_S, MOMENTS_PORT, RECORDS_PORT, Subject
+from elastio_testbed.faults.fault_target import CALL_S, DEADLINE_S, RECORDS_PORT, TRIGGER_PORT, FaultTarget
 from elastio_testbed.image import GuestImage
 from elastio_testbed.openstack import content
 from elastio_testbed.openstack.cassette import Cassette
@@ -32,7 +32,7 @@ CONFIG: Mapping[str, Mapping[str, object]] = {
 }
 
 
-class NovaSubject(Subject):
+class NovaSubject(FaultTarget):
     """One guest of the laboratory's OpenStack; ends with `booted`."""
 
     guest: NovaGuest
@@ -41,7 +41,7 @@ class NovaSubject(Subject):
         self.lab, self.machine = lab, machine
         scaled = Plan("demo", (Setup.ADAPTIVE,), scale=0.12, bandwidth=0.5, cloud=OPENSTACK).scaled()
         guest = NovaGuest(machine, front, Setup.ADAPTIVE, scaled, CONFIG)
-        super().__init__(guest, machine.port(RECORDS_PORT), machine.port(MOMENTS_PORT), burst_mib=BURST_MIB)
+        super().__init__(guest, machine.port(RECORDS_PORT), machine.port(TRIGGER_PORT), burst_mib=BURST_MIB)
 
     def prepare(self) -> None:
         """Wait for the guest, and put device, agent, programs and noise in place."""
@@ -50,11 +50,11 @@ class NovaSubject(Subject):
         self.guest.check(["sync"], timeout_s=CALL_S)
 
     def settle(self, seconds: float) -> None:
-        """See `Subject`. Raises LabError."""
+        """See `FaultTarget`. Raises LabError."""
         self.machine.tenant.settle(seconds)
 
     def leaked(self) -> tuple[str, ...]:
-        """See `Subject`; in every state that Cinder knows."""
+        """See `FaultTarget`; in every state that Cinder knows."""
         volumes = {row["id"] for row in self._caches()}
         disks = {disk for disk in self.machine.disks() if not disk.startswith(self.guest.serial)}
         return tuple(sorted(volumes | disks))

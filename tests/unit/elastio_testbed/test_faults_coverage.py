@@ -14,7 +14,7 @@ from elastio_testbed.cli import main
 from elastio_testbed.faults.coverage import campaigns, steps, steps_met, steps_of
 from elastio_testbed.faults.kinds import ACTIONS, CALLS, KINDS
 from elastio_testbed.faults.plan import plan
-from elastio_testbed.faults.story import Story, summary
+from elastio_testbed.faults.run_result import RunResult, summary
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = sorted((REPOSITORY / "docs/results/faults").glob("*.json"))
@@ -22,8 +22,8 @@ KEPT = sorted((REPOSITORY / "docs/results/faults").glob("*.json"))
 
 def document(*kinds: str, missed: bool = False, **changes: Any) -> dict[str, Any]:
     """As it comes back from a file."""
-    stories = [Story(run, 40, missed=missed) for run in plan(len(kinds), 5, kinds[:1])]
-    found = summary(5, [dataclasses.replace(story, **changes) for story in stories])
+    results = [RunResult(run, 40, missed=missed) for run in plan(len(kinds), 5, kinds[:1])]
+    found = summary(5, [dataclasses.replace(result, **changes) for result in results])
     loaded: dict[str, Any] = json.loads(json.dumps(found))
     return loaded
 

@@ -12,11 +12,21 @@ from elastio.core.state import Phase
 from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults
-from elastio_testbed.faults.deeds import DEEDS
-from elastio_testbed.faults.kinds import ACTIONS, HELD_BACK, KINDS, PHASES, PULLS, SELECTION, STEPS, Deed, Moment
-from elastio_testbed.faults.plan import ALONE, PlannedRun, plan
+from elastio_testbed.faults.fault_actions import FAULT_ACTIONS
+from elastio_testbed.faults.kinds import (
+    ACTIONS,
+    HELD_BACK,
+    KINDS,
+    PHASES,
+    PULLS,
+    SELECTION,
+    STEPS,
+    FaultAction,
+    Trigger,
+)
+from elastio_testbed.faults.plan import WITHOUT_SIDE_FAULT, PlannedRun, plan
+from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.faults.runner import has_struck, is_done
-from elastio_testbed.faults.story import Story, summary
 from elastio_testbed.faults.tears import Tear
 
 
@@ -37,18 +47,18 @@ def test_every_kind_comes_before_any_comes_again() -> None:
 
 def test_every_moment_of_a_kind_comes_before_any_comes_again() -> None:
     runs = plan(len(STEPS), 2, ["power-cut"])
-    assert {run.moment for run in runs} == set(STEPS)
+    assert {run.trigger for run in runs} == set(STEPS)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_run_stays_within_its_row_of_the_table(seed: int) -> None:
     for run in plan(60, seed):
         kind = KINDS[run.kind]
-        assert run.moment in kind.moments
+        assert run.trigger in kind.triggers
         assert 0 <= run.delay_s <= kind.random_s
         own = [each for each in run.cloud if each.kind == run.kind]
         assert [each.call in kind.calls for each in own] == ([True] if kind.calls else [])
-        assert len(run.cloud) == len(own) or run.deed not in ALONE
+        assert len(run.cloud) == len(own) or run.action not in WITHOUT_SIDE_FAULT
 
 
 def test_some_crashes_meet_a_cloud_with_a_bad_day_and_most_do_not() -> None:
@@ -68,7 +78,7 @@ def test_moments_are_named_as_the_journal_names_them() -> None:
     known = {kind.__name__ for kind in Action.__args__}
     assert set(ACTIONS) <= known
     assert {moment.what for moment in PHASES} == set(Phase) - {Phase.FAULTED}
-    others = {moment for kind in KINDS.values() for moment in kind.moments} - {*STEPS, *PHASES}
+    others = {moment for kind in KINDS.values() for moment in kind.triggers} - {*STEPS, *PHASES}
     assert others == {HELD_BACK}
 
 
@@ -85,15 +95,21 @@ def test_every_fault_of_the_cloud_is_one_the_endpoint_takes() -> None:
 
 
 def test_every_deed_is_in_the_table_and_the_selection_is_of_every_group() -> None:
-    assert {kind.deed for kind in KINDS.values()} == set(Deed)
+    assert {kind.action for kind in KINDS.values()} == set(FaultAction)
     assert len(SELECTION) >= 8
-    chosen = {KINDS[name].deed for name in SELECTION}
-    assert {Deed.KILL_DAEMON, Deed.CUT_POWER, Deed.REBOOT, Deed.STOP_SERVICE, Deed.NOTHING} <= chosen
+    chosen = {KINDS[name].action for name in SELECTION}
+    assert {
+        FaultAction.KILL_DAEMON,
+        FaultAction.CUT_POWER,
+        FaultAction.REBOOT,
+        FaultAction.STOP_SERVICE,
+        FaultAction.NOTHING,
+    } <= chosen
     assert chosen & set(PULLS)
 
 
 def test_every_deed_has_a_way_to_be_done() -> None:
-    assert set(DEEDS) == set(Deed)
+    assert set(FAULT_ACTIONS) == set(FaultAction)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +146,8 @@ def test_a_fault_of_the_cloud_that_hit_no_call_is_noticed() -> None:
 
 # --- what is told ------------------------------------------------------------------------------------------------
 
-RUN = PlannedRun(1, "power-cut", Moment("intent", "CreateVolume"), 0.0, (), 9)
-SOUND = Story(RUN, acknowledged_records=40, recovery_s=12.0, rest_s=60.0)
+RUN = PlannedRun(1, "power-cut", Trigger("intent", "CreateVolume"), 0.0, (), 9)
+SOUND = RunResult(RUN, acknowledged_records=40, recovery_s=12.0, rest_s=60.0)
 
 
 def test_a_campaign_sums_its_runs() -> None:
@@ -174,11 +190,11 @@ def test_the_command_prints_a_plan_without_running_it() -> None:
 
 
 def test_a_record_that_the_kernel_lost_with_witnesses_is_counted_as_lost_and_told_apart() -> None:
-    story = dataclasses.replace(SOUND, lost_records=1, torn_records=1, tears=(Tear("run1-0", 1.0),))
-    assert story.is_sound
-    document = summary(3, [story])
+    result = dataclasses.replace(SOUND, lost_records=1, torn_records=1, tears=(Tear("run1-0", 1.0),))
+    assert result.is_sound
+    document = summary(3, [result])
     assert (document["lost_records"], document["torn_records"], document["sound"]) == (1, 1, True)
-    assert not dataclasses.replace(story, lost_records=2).is_sound
+    assert not dataclasses.replace(result, lost_records=2).is_sound
 
 
 @pytest.mark.parametrize(("torn_runs", "tears", "sound"), [(1, 1, True), (2, 10, True), (2, 9, False), (27, 27, False)])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from elastio_testbed.faults import acks
-from elastio_testbed.guest import moments, records
+from elastio_testbed.guest import journal_trigger, records
 
 # A file system in memory knows no O_DIRECT.
 BUFFERED = 0
@@ -146,23 +146,23 @@ def test_an_error_ends_the_writer_and_the_host_is_told_which_and_when(written: W
 
 def test_only_whole_lines_acknowledge() -> None:
     first, second = records.ack_line("a", 1, 2.5).decode(), records.ack_line("a", 12, 3.25).decode()
-    torn, one = second[:7], {"a": acks.Word(1, 2.5)}
+    torn, one = second[:7], {"a": acks.WriteOutcome(1, 2.5)}
     assert acks.acknowledged(first + torn) == one
     assert acks.acknowledged(first + torn + "\n") == one
     assert acks.acknowledged(first + torn + records.ack_line("b", 2, 4.0).decode()) == one
-    assert acks.acknowledged(second + first) == {"a": acks.Word(12, 3.25)}
+    assert acks.acknowledged(second + first) == {"a": acks.WriteOutcome(12, 3.25)}
     assert acks.acknowledged(second.replace(" 3.25", " 3.26")) == {}
 
 
 def test_an_error_is_no_acknowledgement_and_an_acknowledgement_no_error() -> None:
     text = (records.ack_line("a", 7, 2.5) + records.failed_line("a", 8, 2.75, 5)).decode()
-    assert acks.acknowledged(text) == {"a": acks.Word(7, 2.5)}
-    assert acks.failures(text) == {"a": acks.Word(8, 2.75, 5)}
+    assert acks.acknowledged(text) == {"a": acks.WriteOutcome(7, 2.5)}
+    assert acks.failures(text) == {"a": acks.WriteOutcome(8, 2.75, 5)}
 
 
 def test_a_port_that_was_never_written_to_acknowledges_nothing(tmp_path: Path) -> None:
     assert acks.read(tmp_path / "none") == {}
-    assert acks.told(tmp_path / "none", "moment") == 0
+    assert acks.count_lines(tmp_path / "none", "triggered") == 0
 
 
 # --- moments -------------------------------------------------------------------------------------------------------
@@ -179,26 +179,26 @@ def test_a_port_that_was_never_written_to_acknowledges_nothing(tmp_path: Path) -
     ],
 )
 def test_a_moment_is_one_record_of_the_journal(record: object, kind: str, what: str, fits: bool) -> None:
-    assert moments.fits(json.dumps(record).encode(), kind, what) is fits
+    assert journal_trigger.matches(json.dumps(record).encode(), kind, what) is fits
 
 
 def test_half_a_line_is_no_moment() -> None:
-    assert not moments.fits(b'{"kind":"intent","action":"Crea', "intent", "CreateVolume")
+    assert not journal_trigger.matches(b'{"kind":"intent","action":"Crea', "intent", "CreateVolume")
 
 
 def test_only_what_is_written_after_the_watch_began_counts(tmp_path: Path) -> None:
     journal, port = tmp_path / "journal", tmp_path / "port"
     line = json.dumps({"kind": "intent", "action": "AttachVolume"}) + "\n"
     journal.write_text(line)
-    descriptor = moments.at_end(str(journal))
+    descriptor = journal_trigger.at_end(str(journal))
     assert os.read(descriptor, 100) == b""
     with journal.open("a") as file:
         file.write(line)
-    moments.wait_for(descriptor, str(journal), "intent", "AttachVolume")
+    journal_trigger.wait_for_record(descriptor, str(journal), "intent", "AttachVolume")
     port.touch()
-    moments.act({"do": "tell", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
-    assert port.read_text() == "moment intent AttachVolume\n"
-    assert acks.told(port, "moment") == 1
+    journal_trigger.act({"do": "report", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
+    assert port.read_text() == "triggered intent AttachVolume\n"
+    assert acks.count_lines(port, "triggered") == 1
 
 
 def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,20 +212,20 @@ def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatc
         polled.append(seconds)
         limited.write_text("252:16 rbps=max wbps=1 riops=max wiops=max\n")
 
-    moments.wait_for_limit("io.max", str(tmp_path))
+    journal_trigger.wait_for_limit("io.max", str(tmp_path))
     limited.write_text("")
     monkeypatch.setattr("time.sleep", stopped)
-    moments.wait_for_limit("io.max", str(tmp_path))
+    journal_trigger.wait_for_limit("io.max", str(tmp_path))
     assert len(polled) == 1
 
 
 def test_a_spoilt_file_does_not_parse_before_the_daemon_is_killed(tmp_path: Path) -> None:
-    spoilt, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
-    spoilt.write_text("[device]\n")
+    corrupted, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
+    corrupted.write_text("[device]\n")
     port.touch()
-    spec = {"do": "kill all", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
-    moments.act({**spec, "cgroup_kill": str(cgroup)}, 0)
+    spec = {"do": "kill all", "corrupt": str(corrupted), "port": str(port), "kind": "limit", "what": "io.max"}
+    journal_trigger.act({**spec, "cgroup_kill": str(cgroup)}, 0)
     assert cgroup.read_text() == "1"
     with pytest.raises(tomllib.TOMLDecodeError):
-        tomllib.loads(spoilt.read_text())
-    assert port.read_text() == "moment limit io.max\n"
+        tomllib.loads(corrupted.read_text())
+    assert port.read_text() == "triggered limit io.max\n"

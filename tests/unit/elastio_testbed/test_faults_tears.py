@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from elastio_testbed.faults.acks import Word
+from elastio_testbed.faults.acks import WriteOutcome
 from elastio_testbed.faults.tears import MOST_LINES, NEAR_S, Tear, is_plausible, kernel_error_s, tear, torn
 from elastio_testbed.guest.records import ack_line, failed_line
 
 NAME = "run8-0"
-SEEN = Tear(NAME, 100.0, 100.5, Word(41, 100.6), Word(42, 100.7, errno.EIO))
+SEEN = Tear(NAME, 100.0, 100.5, WriteOutcome(41, 100.6), WriteOutcome(42, 100.7, errno.EIO))
 JOURNAL_ERROR = "bcache: bch_cache_set_error() error on 0b7c: journal io error, disabling caching"
 
 
@@ -28,7 +28,7 @@ def test_the_last_record_of_a_witnessed_tear_is_the_kernels() -> None:
 
 
 def test_a_record_that_was_written_once_is_too() -> None:
-    seen = replace(SEEN, acknowledged=Word(42, 100.6), failed=Word(43, 100.7, errno.EROFS))
+    seen = replace(SEEN, acknowledged=WriteOutcome(42, 100.6), failed=WriteOutcome(43, 100.7, errno.EROFS))
     assert torn(found(42, (42, "once")), seen) == 1
 
 
@@ -40,14 +40,17 @@ def test_a_record_that_was_written_once_is_too() -> None:
         {"kernel_error_s": 99.0},  # another tear's
         {"kernel_error_s": 100.65},  # the answer came before
         {"kernel_error_s": 100.05, "began_s": 100.1},
-        {"acknowledged": Word(41, 99.9)},  # acknowledged before the tear
-        {"acknowledged": Word(41, 100.6 + NEAR_S), "failed": Word(42, 100.7 + NEAR_S, errno.EIO)},  # too late
-        {"failed": Word(42, 100.7 + NEAR_S, errno.EIO)},
-        {"failed": Word(43, 100.7, errno.EIO)},  # another one was written in between
-        {"failed": Word(42, 100.7, errno.ENOSPC)},
-        {"failed": Word(42, 100.5, errno.EIO)},
+        {"acknowledged": WriteOutcome(41, 99.9)},  # acknowledged before the tear
+        {
+            "acknowledged": WriteOutcome(41, 100.6 + NEAR_S),
+            "failed": WriteOutcome(42, 100.7 + NEAR_S, errno.EIO),
+        },  # too late
+        {"failed": WriteOutcome(42, 100.7 + NEAR_S, errno.EIO)},
+        {"failed": WriteOutcome(43, 100.7, errno.EIO)},  # another one was written in between
+        {"failed": WriteOutcome(42, 100.7, errno.ENOSPC)},
+        {"failed": WriteOutcome(42, 100.5, errno.EIO)},
         {"acknowledged": None},
-        {"acknowledged": Word(900, 100.6), "failed": Word(901, 100.7, errno.EIO)},  # the life went on
+        {"acknowledged": WriteOutcome(900, 100.6), "failed": WriteOutcome(901, 100.7, errno.EIO)},  # the life went on
     ],
 )
 def test_without_both_witnesses_in_their_order_a_loss_is_a_loss(change: dict[str, object]) -> None:
@@ -112,8 +115,8 @@ def test_a_tear_is_put_together_from_the_port_and_the_log() -> None:
     port = ack_line(NAME, 41, 100.6) + failed_line(NAME, 42, 100.7, errno.EIO) + ack_line("run8-1", 3, 120.0)
     seen = tear(NAME, 100.0, port.decode(), log(100.5))
     assert torn(LOST, seen) == 1
-    assert seen.acknowledged == Word(41, 100.6)
-    assert seen.failed == Word(42, 100.7, errno.EIO)
+    assert seen.acknowledged == WriteOutcome(41, 100.6)
+    assert seen.failed == WriteOutcome(42, 100.7, errno.EIO)
 
 
 def test_of_the_kernels_log_what_followed_the_tear_is_kept_and_no_more_than_so_much() -> None:

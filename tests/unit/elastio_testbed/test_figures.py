@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.bound import DIRTY_SHARE, Bandwidths, dumped_by_phase, least_agbs, naive_agbs, ratio
+from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of, mean, sampling_s
 from elastio_testbed.conditions import processor_name
-from elastio_testbed.governed import Governed, governed, intervals_of, mean, sampling_s
+from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, dumped_by_boost, least_agbs, naive_agbs, ratio
 from elastio_testbed.spread import nearest_to_median, spread_of
-from elastio_testbed.stolen import ProcessorTime, processor_time
+from elastio_testbed.steal_time import ProcessorTime, processor_time
 from elastio_testbed.tables import caches
 from elastio_testbed.trial import cloud_s
 
@@ -65,7 +65,7 @@ def test_a_dump_belongs_to_the_first_phase_that_it_overlaps() -> None:
         {"began": 60.0, "ended": 68.0, "bytes": 100},
         {"began": 200.0, "ended": 230.0, "bytes": 1000},  # never boosted
     ]
-    assert dumped_by_phase([(1.5, 40.0), (61.0, 90.0)], dumps) == [11, 100]
+    assert dumped_by_boost([(1.5, 40.0), (61.0, 90.0)], dumps) == [11, 100]
 
 
 def test_no_ratio_to_nothing() -> None:
@@ -84,17 +84,17 @@ DUMPS = [{"began": 4.0, "ended": 20.0}]
 
 
 def test_a_boost_is_measured_in_its_three_parts() -> None:
-    found = governed(APPLICATION, BACKING, INTERVALS, DUMPS, 16.5)
-    assert found == {10.0: Governed(burst_mb_s=64.0, resting_share=round(15 / 16.5, 3), flushing_share=1.0)}
+    found = bandwidth_use(APPLICATION, BACKING, INTERVALS, DUMPS, 16.5)
+    assert found == {10.0: BandwidthUse(burst_mb_s=64.0, resting_share=round(15 / 16.5, 3), flushing_share=1.0)}
 
 
 def test_a_boost_without_the_end_of_a_dump_says_nothing_of_it() -> None:
-    found = governed(APPLICATION, BACKING, INTERVALS, [], 16.5)
-    assert found[10.0] == Governed(None, None, 1.0)
+    found = bandwidth_use(APPLICATION, BACKING, INTERVALS, [], 16.5)
+    assert found[10.0] == BandwidthUse(None, None, 1.0)
 
 
 def test_a_boost_that_was_not_flushed_says_nothing_of_phase_2() -> None:
-    found = governed(APPLICATION, BACKING, INTERVALS[:2], DUMPS, 16.5)
+    found = bandwidth_use(APPLICATION, BACKING, INTERVALS[:2], DUMPS, 16.5)
     assert found[10.0].flushing_share is None
 
 
@@ -132,7 +132,7 @@ def test_a_decision_without_a_load_was_not_sampled_for() -> None:
 
 
 def test_a_boost_knows_what_sampling_took_before_it() -> None:
-    found = governed(LOADED, BACKING, [(13.25, 16.0, "attaching"), (16.0, 30.0, "boosting")], DUMPS, 16.5)
+    found = bandwidth_use(LOADED, BACKING, [(13.25, 16.0, "attaching"), (16.0, 30.0, "boosting")], DUMPS, 16.5)
     assert found[16.0].sampling_s == 2.25
 
 
@@ -174,14 +174,14 @@ def test_the_repetition_that_stands_for_all_is_the_one_nearest_to_the_median(
     ],
 )
 def test_is_a_share_of_what_was_wanted(after: ProcessorTime, share: float) -> None:
-    assert after.stolen_since(ProcessorTime(40.0, 5.0)) == pytest.approx(share)
+    assert after.steal_share_since(ProcessorTime(40.0, 5.0)) == pytest.approx(share)
 
 
 def test_the_kernels_count_never_goes_back() -> None:
     before = processor_time()
     after = processor_time()
     assert after.used >= before.used > 0
-    assert after.stolen >= before.stolen >= 0
+    assert after.steal >= before.steal >= 0
 
 
 def test_the_machine_is_named_by_its_first_processor() -> None:

@@ -24,12 +24,12 @@ def argv_with(*disks: tuple[Disk, str]) -> list[str]:
 def test_a_port_of_the_guest_ends_in_a_file_of_the_host() -> None:
     cache = Path("/cache")
     image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest")
-    ports = {"org.elastio.records": Path("/run/a,b/records"), "org.elastio.moments": Path("/run/moments")}
+    ports = {"org.elastio.records": Path("/run/a,b/records"), "org.elastio.triggers": Path("/run/triggers")}
     wiring = Wiring(Path("/run/root.qcow2"), Path("/run/console"), 5, 6, ports)
     argv = qemu_argv(image, Hardware("tcg", 1, 512), wiring, [])
     assert "file,id=out0,path=/run/a,,b/records,append=on" in values(argv, "-chardev")
     assert "virtserialport,chardev=out0,name=org.elastio.records" in values(argv, "-device")
-    assert "virtserialport,chardev=out1,name=org.elastio.moments" in values(argv, "-device")
+    assert "virtserialport,chardev=out1,name=org.elastio.triggers" in values(argv, "-device")
 
 
 def test_a_guest_that_reboots_ends_the_machine() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import Scaled
-from elastio_testbed.faults.subject import MOMENTS_PORT, RECORDS_PORT
+from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
 from elastio_testbed.openstack import configure, content, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
@@ -65,7 +65,7 @@ def test_daemon_that_does_not_run_has_no_processes(tmp_path: Path) -> None:
 
 def test_guest_has_the_ports_of_the_fault_runs_and_their_files_are_where_they_are_looked_for() -> None:
     wrapper = (configure._OVERLAY / "usr/bin/qemu-system-x86_64").read_text()
-    for port in (RECORDS_PORT, MOMENTS_PORT):
+    for port in (RECORDS_PORT, TRIGGER_PORT):
         assert f",name={port}" in wrapper
         assert f"path=/run/lab/$name.{port}," in wrapper
 

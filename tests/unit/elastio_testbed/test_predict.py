@@ -163,8 +163,8 @@ def test_ratios_are_predicted_over_real() -> None:
 
 
 def test_a_result_says_how_much_of_the_machine_others_took() -> None:
-    quiet = replace(prediction(), stolen={"calibrated": 0.003, "real": 0.004})
-    busy = replace(prediction(), stolen={"calibrated": 0.003, "real": 0.31})
+    quiet = replace(prediction(), steal={"calibrated": 0.003, "real": 0.004})
+    busy = replace(prediction(), steal={"calibrated": 0.003, "real": 0.31})
     assert "disturbed" not in to_text(quiet)
     assert "disturbed: up to 31%" in to_text(busy)
     assert busy.to_json()["processor_time_stolen"] == {"calibrated": 0.003, "real": 0.31}

@@ -5,7 +5,7 @@ import pytest
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result
 
-from .documents import phase, repetition, setup_result
+from .documents import boost, repetition, setup_result
 
 
 def test_comparison_gives_the_published_percentages_for_the_published_figures() -> None:
@@ -31,13 +31,13 @@ def test_every_set_up_is_compared_with_the_static_ones() -> None:
 
 
 def test_the_cache_ratio_leaves_out_each_vms_first_phase_where_asked() -> None:
-    phases = (
-        phase(1.2, 300.0, 100.0, "vm0"),
-        phase(0.4, 120.0, 100.0, "vm0"),
-        phase(1.2, 500.0, 100.0, "vm1"),
-        phase(0.4, 140.0, 100.0, "vm1"),
+    boosts = (
+        boost(1.2, 300.0, 100.0, "vm0"),
+        boost(0.4, 120.0, 100.0, "vm0"),
+        boost(1.2, 500.0, 100.0, "vm1"),
+        boost(0.4, 140.0, 100.0, "vm1"),
     )
-    ran = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=1100.0, phases=phases)
+    ran = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=1100.0, boosts=boosts)
     assert ran.cache_agbs_bound == 400.0
     assert ran.cache_agbs_ratio == 2.75
     assert ran.cache_agbs_ratio_later == 1.3
@@ -45,6 +45,6 @@ def test_the_cache_ratio_leaves_out_each_vms_first_phase_where_asked() -> None:
 
 def test_there_is_no_cache_ratio_without_a_boost_and_no_later_one_after_a_single_boost() -> None:
     assert setup_result(Setup.STATIC_FAST, 100, 10.0).cache_agbs_ratio is None
-    once = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=300.0, phases=(phase(1.2, 300.0, 100.0),))
+    once = setup_result(Setup.ADAPTIVE, 100, 10.0, cache_agbs=300.0, boosts=(boost(1.2, 300.0, 100.0),))
     assert once.cache_agbs_ratio == 3.0
     assert once.cache_agbs_ratio_later is None

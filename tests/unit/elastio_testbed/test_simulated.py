@@ -8,7 +8,7 @@ from elastio.sim.host import HostTimes
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS, Delay
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.measured import TYPICAL, Measured, measured, operations_s
+from elastio_testbed.operation_timings import TYPICAL, OperationTimings, operations_s, timings_of
 from elastio_testbed.simulated import policy_of, profile_of, simulate
 
 SCALED = Scaled(EXPERIMENTS["cm1"], 0.12, 0.5)
@@ -43,7 +43,7 @@ def test_several_vms_cost_as_many_times_as_much() -> None:
 
 
 def test_slower_operations_in_the_guest_make_the_simulated_run_slower() -> None:
-    slow = Measured(HostTimes(format=4.0), 2.0, (1.0, 1.0))
+    slow = OperationTimings(HostTimes(format=4.0), 2.0, (1.0, 1.0))
     quick, tired = (simulate(SCALED, (Setup.ADAPTIVE,), 1, took)[Setup.ADAPTIVE] for took in (TYPICAL, slow))
     assert tired.completion_s > quick.completion_s + 3
 
@@ -84,11 +84,11 @@ def test_the_simulator_is_given_the_medians_of_what_was_measured() -> None:
     journal = []
     for n, seconds in enumerate((1.0, 9.0, 2.0)):
         journal += [record("intent", "InstallCache", 100.0 * n), record("outcome", "InstallCache", 100.0 * n + seconds)]
-    found = measured(journal)
+    found = timings_of(journal)
     assert found.host.format + found.host.register + found.superblock_s == pytest.approx(2.0)
     assert found.host.release == TYPICAL.host.release
-    assert measured([]).host.release == TYPICAL.host.release
-    assert measured([]).call_s == TYPICAL.call_s
+    assert timings_of([]).host.release == TYPICAL.host.release
+    assert timings_of([]).call_s == TYPICAL.call_s
 
 
 def test_the_mean_of_a_delay_is_what_many_draws_come_to() -> None:

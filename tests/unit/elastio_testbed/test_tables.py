@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio_testbed.bound import Bandwidths, least_agbs, naive_agbs
 from elastio_testbed.cli import main
+from elastio_testbed.lower_bound import Bandwidths, least_agbs, naive_agbs
 from elastio_testbed.markdown import MarkError, rewritten, section, sections
 from elastio_testbed.page import page
 from elastio_testbed.tables import all_tables, caches, completion, conditions, cost, latency, model, spread

@@ -14,7 +14,7 @@ SOURCE = "the published evaluation"
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ReferenceResult:
     """By set-up: seconds to completion, percent above static-fast. `cost` has words, by set-up compared with."""
 
     completion_s: Mapping[str, float] = field(default_factory=dict)
@@ -24,29 +24,29 @@ class Published:
     write_mb_s: Mapping[str, str] = field(default_factory=dict)
 
 
-NOTHING = Published()
+NOTHING = ReferenceResult()
 
-PUBLISHED: Mapping[str, Published] = MappingProxyType(
+REFERENCE_RESULTS: Mapping[str, ReferenceResult] = MappingProxyType(
     {
-        "cm1": Published(
+        "cm1": ReferenceResult(
             completion_s={"static-slow": 1471.0, "static-fast": 1190.0, "adaptive": 1231.0},
             overhead_vs_fast_pct={"static-slow": 23.0, "adaptive": 3.3},
             cost_vs_fast="about -65 %",
             cost_vs_slow="about -7 %",
         ),
-        "lammps": Published(
+        "lammps": ReferenceResult(
             completion_s={"static-slow": 1680.0, "static-fast": 1454.0, "adaptive": 1476.0},
             overhead_vs_fast_pct={"static-slow": 15.5, "adaptive": 1.01},
             cost_vs_fast="more than -70 %",
             cost_vs_slow="about -1 %",
         ),
-        "bonnie": Published(
+        "bonnie": ReferenceResult(
             write_mb_s={"static-slow": "33 of 60", "static-fast": "128 of 128", "adaptive": "about 100 of 128"}
         ),
     }
 )
 
 
-def published(experiment: str) -> Published:
+def reference(experiment: str) -> ReferenceResult:
     """What is published of an experiment; nothing for one of our own."""
-    return PUBLISHED.get(experiment, NOTHING)
+    return REFERENCE_RESULTS.get(experiment, NOTHING)

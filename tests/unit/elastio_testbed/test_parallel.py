@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from elastio_testbed.together import CancelledError, Job, run_together
+from elastio_testbed.parallel import CancelledError, Job, run_in_parallel
 
 LONG_S = 60.0
 
@@ -20,14 +20,14 @@ def wait_to_be_cancelled(ended: list[str]) -> Job:
 
 def test_every_job_runs_to_its_end() -> None:
     done: list[int] = []
-    run_together([Job(0.0, lambda _, n=n: done.append(n)) for n in range(3)], LONG_S, LONG_S)  # type: ignore[misc]
+    run_in_parallel([Job(0.0, lambda _, n=n: done.append(n)) for n in range(3)], LONG_S, LONG_S)  # type: ignore[misc]
     assert sorted(done) == [0, 1, 2]
 
 
 def test_jobs_run_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
     met: list[int] = []
-    run_together([Job(0.0, lambda _: met.append(meeting.wait(LONG_S))) for _ in range(2)], LONG_S, LONG_S)
+    run_in_parallel([Job(0.0, lambda _: met.append(meeting.wait(LONG_S))) for _ in range(2)], LONG_S, LONG_S)
     assert sorted(met) == [0, 1]
 
 
@@ -38,7 +38,7 @@ def test_the_first_failure_ends_the_others_and_is_what_is_raised() -> None:
         raise ValueError("the guest is gone")
 
     with pytest.raises(ValueError, match="the guest is gone"):
-        run_together([wait_to_be_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
+        run_in_parallel([wait_to_be_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
     assert ended == ["cancelled"]
 
 
@@ -49,12 +49,12 @@ def test_a_job_that_has_not_started_never_does_after_a_failure() -> None:
         raise ValueError("early")
 
     with pytest.raises(ValueError, match="early"):
-        run_together([Job(LONG_S, lambda _: started.append("late")), Job(0.0, fail)], LONG_S, LONG_S)
+        run_in_parallel([Job(LONG_S, lambda _: started.append("late")), Job(0.0, fail)], LONG_S, LONG_S)
     assert started == []
 
 
 def test_too_long_is_an_error_and_cancels() -> None:
     ended: list[str] = []
     with pytest.raises(TimeoutError, match="not done after 0 s"):
-        run_together([wait_to_be_cancelled(ended)], 0.01, LONG_S)
+        run_in_parallel([wait_to_be_cancelled(ended)], 0.01, LONG_S)
     assert ended == ["cancelled"]

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from elastio_testbed.ec2 import Quota
-from elastio_testbed.faults.kinds import Deed
+from elastio_testbed.faults.fault_target import CALL_S
+from elastio_testbed.faults.kinds import FaultAction
 from elastio_testbed.faults.lab import Lab
-from elastio_testbed.faults.subject import CALL_S
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.machine import DATA
 
@@ -151,19 +151,19 @@ def forbid(lab: Lab) -> None:
 
 
 # What has to be so before the deed is one; the time it takes is not the time of the fault.
-READY: Mapping[Deed, Callable[[Lab], None]] = {Deed.PULL_DIRTY: make_dirty}
+PRECONDITIONS: Mapping[FaultAction, Callable[[Lab], None]] = {FaultAction.PULL_DIRTY: make_dirty}
 
-DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
-    Deed.NOTHING: nothing,
-    Deed.KILL_DAEMON: kill_daemon,
-    Deed.KILL_HOLDING: free_applications,
-    Deed.FILL_DISK: fill_disk,
-    Deed.CUT_POWER: cut_power,
-    Deed.STOP_SERVICE: stop_service,
-    Deed.REBOOT: reboot,
-    Deed.POWER_OFF: power_off,
-    Deed.PULL_DIRTY: pull,
-    Deed.PULL_CLEAN: pull,
-    Deed.REVOKE: revoke,
-    Deed.FORBID: forbid,
+FAULT_ACTIONS: Mapping[FaultAction, Callable[[Lab], None]] = {
+    FaultAction.NOTHING: nothing,
+    FaultAction.KILL_DAEMON: kill_daemon,
+    FaultAction.KILL_HOLDING: free_applications,
+    FaultAction.FILL_DISK: fill_disk,
+    FaultAction.CUT_POWER: cut_power,
+    FaultAction.STOP_SERVICE: stop_service,
+    FaultAction.REBOOT: reboot,
+    FaultAction.POWER_OFF: power_off,
+    FaultAction.PULL_DIRTY: pull,
+    FaultAction.PULL_CLEAN: pull,
+    FaultAction.REVOKE: revoke,
+    FaultAction.FORBID: forbid,
 }

@@ -10,7 +10,7 @@ from elastio_testbed.cuts.plan import PHASES, Phase, PlannedCut
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class CutResult:
     """One cut. `acknowledged` before it, each after one fsync; `lost` are the numbers of those that were not read back.
 
     `taken_bytes` had been answered and not flushed, and did not survive; `disks` were there. `state` is bcache's of the
@@ -30,35 +30,35 @@ class Story:
         return {"story": str(self.planned), **asdict(self)}
 
 
-def by_phase(stories: Sequence[Story]) -> dict[str, dict[str, int]]:
+def by_phase(results: Sequence[CutResult]) -> dict[str, dict[str, int]]:
     """Cuts, cuts that lost something, records acknowledged and lost, for each phase there was a cut in."""
     found: dict[str, dict[str, int]] = {}
     for phase in Phase:
-        here = [story for story in stories if story.planned.phase is phase]
+        here = [result for result in results if result.planned.phase is phase]
         if here:
             found[phase.value] = {
                 "cuts": len(here),
-                "losing_cuts": sum(bool(story.lost) for story in here),
-                "acknowledged": sum(story.acknowledged for story in here),
-                "lost": sum(len(story.lost) for story in here),
+                "losing_cuts": sum(bool(result.lost) for result in here),
+                "acknowledged": sum(result.acknowledged for result in here),
+                "lost": sum(len(result.lost) for result in here),
             }
     return found
 
 
-def summary(stories: Sequence[Story], control: Sequence[Story]) -> dict[str, Any]:
+def summary(results: Sequence[CutResult], control: Sequence[CutResult]) -> dict[str, Any]:
     """The document of a trial. Sound is one that lost nothing where the control lost something, and skipped no phase.
 
     A control whose copies could not be read at all shows nothing either.
     """
-    is_seeing = any(story.lost and not story.failure for story in control)
-    is_whole = {story.planned.phase for story in stories} >= set(PHASES) or len(stories) < len(PHASES)
+    is_seeing = any(result.lost and not result.failure for result in control)
+    is_whole = {result.planned.phase for result in results} >= set(PHASES) or len(results) < len(PHASES)
     return {
-        "cuts": len(stories),
-        "acknowledged": sum(story.acknowledged for story in stories),
-        "lost": sum(len(story.lost) for story in stories),
-        "phases": by_phase(stories),
+        "cuts": len(results),
+        "acknowledged": sum(result.acknowledged for result in results),
+        "lost": sum(len(result.lost) for result in results),
+        "phases": by_phase(results),
         "control": by_phase(control),
         "control_loses": is_seeing,
-        "sound": bool(stories) and is_whole and is_seeing and not any(story.lost for story in stories),
-        "stories": [story.as_dict() for story in (*stories, *control)],
+        "sound": bool(results) and is_whole and is_seeing and not any(result.lost for result in results),
+        "stories": [result.as_dict() for result in (*results, *control)],
     }

@@ -15,16 +15,16 @@ WORKING = ("user", "nice", "system", "irq", "softirq")
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTime:
-    """Seconds since boot, over all processors: `used` here, and `stolen` while something here was ready to run."""
+    """Seconds since boot, over all processors: `used` here, and `steal` while something here was ready to run."""
 
     used: float
-    stolen: float
+    steal: float
 
-    def stolen_since(self, before: ProcessorTime) -> float:
+    def steal_share_since(self, before: ProcessorTime) -> float:
         """Of the time that was wanted since then, the share that was not given: 0 to 1."""
-        stolen = self.stolen - before.stolen
-        wanted = self.used - before.used + stolen
-        return round(stolen / wanted, 4) if wanted > 0 else 0.0
+        steal = self.steal - before.steal
+        wanted = self.used - before.used + steal
+        return round(steal / wanted, 4) if wanted > 0 else 0.0
 
 
 def processor_time() -> ProcessorTime:

@@ -8,7 +8,7 @@ from typing import Protocol
 from elastio_testbed.ec2 import Scale
 
 
-class Bought(Protocol):
+class Purchase(Protocol):
     """One volume's life so far; times in seconds of the Unix epoch.
 
     `history` holds (when, state) as far as the cloud knows it: creating, available, in-use/attaching,
@@ -39,7 +39,7 @@ class Bought(Protocol):
     def history(self) -> Sequence[tuple[float, str]]: ...
 
 
-class Account(Protocol):
+class Billing(Protocol):
     """The volumes of one set-up, as the cloud has them."""
 
     @property
@@ -47,7 +47,7 @@ class Account(Protocol):
         """What a GiB and a MiB/s of the cloud's API are worth."""
         ...
 
-    def volumes(self) -> Sequence[Bought]:
+    def volumes(self) -> Sequence[Purchase]:
         """Every volume that was bought for a cache, deleted ones too."""
         ...
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import GuestTimeout
 from elastio_testbed.machine import DATA, PROGRAMS, Guest
 from elastio_testbed.trial import JOURNAL
 
-RECORDS_PORT, MOMENTS_PORT = "org.elastio.records", "org.elastio.moments"
+RECORDS_PORT, TRIGGER_PORT = "org.elastio.records", "org.elastio.triggers"
 RECORDS = f"{DATA}/records"
-RECORDS_SPEC, MOMENTS_SPEC = "/var/tmp/records.json", "/var/tmp/moments.json"
+RECORDS_SPEC, TRIGGER_SPEC = "/var/tmp/records.json", "/var/tmp/moments.json"
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
 BURST_MIB = 180  # what a boost and a flush of some seconds each take
 PAUSE_S = 0.05  # between two records: well below what keeps a boost alive
@@ -27,14 +27,14 @@ CALL_S, REST_S, POLL_S = 60.0, 600.0, 0.5
 DEADLINE_S = 45
 
 
-class Subject(ABC):
-    """`records` and `moments` are the host's ends of the guest's two ports.
+class FaultTarget(ABC):
+    """`records` and `triggers` are the host's ends of the guest's two ports.
 
     Every method is bounded and raises GuestError or a kin of it.
     """
 
-    def __init__(self, guest: Guest, records: Path, moments: Path, *, burst_mib: int = BURST_MIB) -> None:
-        self.guest, self.records, self.moments, self.burst_mib = guest, records, moments, burst_mib
+    def __init__(self, guest: Guest, records: Path, triggers: Path, *, burst_mib: int = BURST_MIB) -> None:
+        self.guest, self.records, self.triggers, self.burst_mib = guest, records, triggers, burst_mib
 
     @abstractmethod
     def settle(self, seconds: float) -> None:
@@ -47,7 +47,7 @@ class Subject(ABC):
     def install(self) -> None:
         """Put programs and noise in place; the recorder of experiments has no part in this."""
         self.guest.check(["systemctl", "stop", "recorder"])
-        for name in ("records", "moments"):
+        for name in ("records", "journal_trigger"):
             program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
             self.guest.vm.agent.write_file(f"{PROGRAMS}/{name}.py", program)
         self.guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=CALL_S)
@@ -103,27 +103,27 @@ class Subject(ABC):
 
     # --- moments -----------------------------------------------------------------------------------------------
 
-    def arm(self, moment: Moment, *, kill: bool, spoil: str = "") -> int:
-        """Have the guest watch for the moment; returns what `wait_for_moment` wants.
+    def arm(self, trigger: Trigger, *, kill: bool, corrupt: str = "") -> int:
+        """Have the guest watch for the moment; returns what `wait_for_trigger` wants.
 
-        With a file to be spoilt, the daemon is killed with every process that it has forked.
+        With a file to be corrupted, the daemon is killed with every process that it has forked.
         """
-        self.stop("moments")
-        seen, ready = acks.told(self.moments, "moment"), acks.told(self.moments, "ready")
-        port = f"/dev/virtio-ports/{MOMENTS_PORT}"
-        spec = {"journal": JOURNAL, "port": port, "kind": moment.kind, "what": moment.what}
-        spec["do"] = "kill" if kill else "tell"
-        if spoil:
-            spec |= {"do": "kill all", "spoil": spoil}
-        self.guest.vm.agent.write_file(MOMENTS_SPEC, json.dumps(spec).encode())
-        self._start("moments", "python3", f"{PROGRAMS}/moments.py", MOMENTS_SPEC)
-        self.wait_until(lambda: acks.told(self.moments, "ready") > ready, 120, "the watch for a moment")
+        self.stop("trigger")
+        seen, ready = acks.count_lines(self.triggers, "triggered"), acks.count_lines(self.triggers, "ready")
+        port = f"/dev/virtio-ports/{TRIGGER_PORT}"
+        spec = {"journal": JOURNAL, "port": port, "kind": trigger.kind, "what": trigger.what}
+        spec["do"] = "kill" if kill else "report"
+        if corrupt:
+            spec |= {"do": "kill all", "corrupt": corrupt}
+        self.guest.vm.agent.write_file(TRIGGER_SPEC, json.dumps(spec).encode())
+        self._start("trigger", "python3", f"{PROGRAMS}/journal_trigger.py", TRIGGER_SPEC)
+        self.wait_until(lambda: acks.count_lines(self.triggers, "ready") > ready, 120, "the watch for a moment")
         return seen
 
-    def wait_for_moment(self, seen: int, seconds: float) -> bool:
+    def wait_for_trigger(self, seen: int, seconds: float) -> bool:
         """Whether the armed moment came in time. Looks at a file of the host: the guest is not disturbed."""
         end = time.monotonic() + seconds
-        while acks.told(self.moments, "moment") <= seen:
+        while acks.count_lines(self.triggers, "triggered") <= seen:
             if time.monotonic() > end:
                 return False
             time.sleep(0.02)

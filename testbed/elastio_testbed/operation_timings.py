@@ -15,7 +15,7 @@ from elastio.sim.kernel import KernelSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class OperationTimings:
     """`host` and `superblock_s` (an attachment behind a loaded backing disk); `call_s`, one call to the cloud."""
 
     host: HostTimes
@@ -24,10 +24,10 @@ class Measured:
 
 
 # Of a guest that nothing else disturbs; used where a run has no journal.
-TYPICAL = Measured(HostTimes(), KernelSettings().superblock_loaded_s, (0.15, 0.4))
+TYPICAL = OperationTimings(HostTimes(), KernelSettings().superblock_loaded_s, (0.15, 0.4))
 
 
-def measured(journal: Iterable[Mapping[str, Any]]) -> Measured:
+def timings_of(journal: Iterable[Mapping[str, Any]]) -> OperationTimings:
     """The medians of what was done, from its intent to its outcome as the loop saw both; else what is typical."""
     took = operations_s(journal)
 
@@ -49,7 +49,7 @@ def measured(journal: Iterable[Mapping[str, Any]]) -> Measured:
         release=of(TYPICAL.host.release, "ReleaseCacheDisk"),
     )
     call_s = (min(calls), max(calls)) if calls else TYPICAL.call_s
-    return Measured(host, TYPICAL.superblock_s * slower, call_s)
+    return OperationTimings(host, TYPICAL.superblock_s * slower, call_s)
 
 
 def operations_s(journal: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:

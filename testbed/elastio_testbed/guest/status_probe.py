@@ -1,4 +1,4 @@
-"""The agent's status, straight from its control socket: `python3 ask.py`.
+"""The agent's status, straight from its control socket: `python3 status_probe.py`.
 
 The `elastio` command says the same; starting it takes an emulated processor seconds, which a poll would steal from
 what is being measured.

@@ -21,7 +21,7 @@ class Job:
     run: Callable[[threading.Event], None]
 
 
-def run_together(jobs: Sequence[Job], limit_s: float, end_s: float) -> None:
+def run_in_parallel(jobs: Sequence[Job], limit_s: float, end_s: float) -> None:
     """Run all to their ends. Raises what the first that failed raised, once the others have ended or `end_s` is over.
 
     Raises TimeoutError when not all are done after `limit_s`.

@@ -38,7 +38,7 @@ def naive_agbs(dumped_bytes: float, speed: Bandwidths, share: float = DIRTY_SHAR
     return agbs(speed.cache / MB, dumped_bytes / share, seconds)
 
 
-def dumped_by_phase(phases: Sequence[tuple[float, float]], dumps: Sequence[Mapping[str, Any]]) -> list[int]:
+def dumped_by_boost(phases: Sequence[tuple[float, float]], dumps: Sequence[Mapping[str, Any]]) -> list[int]:
     """Bytes dumped in each phase. A dump belongs to the first phase, `(begin, end)`, that it overlaps."""
     dumped = [0] * len(phases)
     for dump in dumps:

@@ -1,10 +1,10 @@
-"""Waits for a record of the agent's journal and acts in that instant: `moments.py SPEC`.
+"""Waits for a record of the agent's journal and acts at once: `journal_trigger.py SPEC`.
 
-SPEC, a JSON file: `journal`, `port`, `kind` (intent, outcome, decision), `what` (an action, or for a decision the phase
-it leads to), `do` (`tell` the host, `kill` the daemon first, or `kill all` its processes), and where given `spoil`, a
-TOML file that does not parse any more before that. With the kind `limit` it waits until some cgroup's requests are held
-back (`what` is the name of the kernel's file). From outside the guest nobody would be quick enough.
-A line `ready` goes to the port once nothing can be missed any more, and `moment KIND WHAT` when it has come.
+SPEC is a JSON file: `journal`, `port`, `kind` (intent, outcome, decision), `what` (an action, or for a decision the
+phase it leads to) and `do`: `report` to the host, `kill` the daemon first, or `kill all` its processes. With `corrupt`,
+that TOML file is made unparsable before. With the kind `limit` the program waits until the requests of some cgroup are
+throttled; `what` is the name of the kernel's file. From outside the guest none of this would be fast enough.
+A line `ready` goes to the port once no record can be missed any more, and `triggered KIND WHAT` afterwards.
 """
 
 import glob
@@ -21,7 +21,7 @@ POLL_S = 0.005
 CGROUP_KILL = "/sys/fs/cgroup/system.slice/elastiod.service/cgroup.kill"
 
 
-def fits(line: bytes, kind: str, what: str) -> bool:
+def matches(line: bytes, kind: str, what: str) -> bool:
     try:
         record = json.loads(line)
     except ValueError:
@@ -40,14 +40,14 @@ def at_end(journal: str) -> int:
     return descriptor
 
 
-def wait_for(descriptor: int, journal: str, kind: str, what: str) -> None:
+def wait_for_record(descriptor: int, journal: str, kind: str, what: str) -> None:
     """A journal that begins anew is read from its begin."""
     rest = b""
     inode = os.fstat(descriptor).st_ino
     while True:
         rest += os.read(descriptor, 1 << 16)
         *lines, rest = rest.split(b"\n")
-        if any(fits(line, kind, what) for line in lines):
+        if any(matches(line, kind, what) for line in lines):
             return
         if not lines:
             time.sleep(POLL_S)
@@ -79,18 +79,18 @@ def daemon() -> int:
 
 
 def act(spec: dict[str, Any], pid: int) -> None:
-    if "spoil" in spec:
-        with open(spec["spoil"], "w") as file:
+    if "corrupt" in spec:
+        with open(spec["corrupt"], "w") as file:
             file.write("[device\n")
     if spec["do"] == "kill":
         os.kill(pid, signal.SIGKILL)
     elif spec["do"] == "kill all":
         with open(spec.get("cgroup_kill", CGROUP_KILL), "w") as file:
             file.write("1")
-    tell(spec["port"], f"moment {spec['kind']} {spec['what']}")
+    send(spec["port"], f"triggered {spec['kind']} {spec['what']}")
 
 
-def tell(port: str, line: str) -> None:
+def send(port: str, line: str) -> None:
     descriptor = os.open(port, os.O_WRONLY)
     os.write(descriptor, f"{line}\n".encode())
     os.close(descriptor)
@@ -101,11 +101,11 @@ def main() -> None:
         spec = json.load(file)
     pid = daemon() if spec["do"] == "kill" else 0
     descriptor = at_end(spec["journal"])
-    tell(spec["port"], "ready")
+    send(spec["port"], "ready")
     if spec["kind"] == "limit":
         wait_for_limit(spec["what"])
     else:
-        wait_for(descriptor, spec["journal"], spec["kind"], spec["what"])
+        wait_for_record(descriptor, spec["journal"], spec["kind"], spec["what"])
     act(spec, pid)
 
 

@@ -18,7 +18,7 @@ LOAD = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Governed:
+class BandwidthUse:
     """One boost. None: too short to be measured.
 
     `burst_mb_s`: the application's throughput from writeback mode to the end of its dump. `resting_share`: of the
@@ -43,13 +43,13 @@ def intervals_of(decisions: Sequence[Mapping[str, Any]], end: float) -> list[tup
     return [(change["wall"], until, str(change["to"])) for change, until in zip(changes, ends, strict=True)]
 
 
-def governed(
+def bandwidth_use(
     application: Points,
     backing: Points,
     intervals: Sequence[tuple[float, float, str]],
     dumps: Sequence[Mapping[str, Any]],
     backing_mb_s: float,
-) -> dict[float, Governed]:
+) -> dict[float, BandwidthUse]:
     """One value for each boosting interval, by its begin. All times on one clock."""
     found = {}
     for index, (begin, end, phase) in enumerate(intervals):
@@ -63,7 +63,7 @@ def governed(
         share = _share(backing, later[0], later[1], backing_mb_s) if flushing and later else None
         decided = intervals[index - 1] if index else None
         waited = sampling_s(application, decided[0], backing_mb_s) if decided and decided[2] == "attaching" else None
-        found[begin] = Governed(burst, resting, share, waited)
+        found[begin] = BandwidthUse(burst, resting, share, waited)
     return found
 
 

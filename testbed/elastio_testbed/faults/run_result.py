@@ -16,7 +16,7 @@ FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class RunResult:
     """One run.
 
     `recovery_s`: from the fault until the device took a durable write again and the agent had read its phase back;
@@ -52,35 +52,38 @@ class Story:
         return not (lost or self.unverified_records or self.leaked_volumes or self.stuck or self.interrupted)
 
     def as_dict(self) -> dict[str, Any]:
-        return {"story": str(self.planned), **asdict(self), "sound": self.is_sound}
+        """With the names of the first result files."""
+        fields = asdict(self)
+        fields["planned"]["moment"] = fields["planned"].pop("trigger")
+        return {"story": str(self.planned), **fields, "sound": self.is_sound}
 
 
-def summary(seed: int, stories: Sequence[Story]) -> dict[str, Any]:
+def summary(seed: int, results: Sequence[RunResult]) -> dict[str, Any]:
     """The document of a campaign. Every count is a sum over `stories`; a fault beside another one counts, too."""
-    told = [story.as_dict() for story in stories]
-    torn_runs, tears = sum(bool(s.torn_records) for s in stories), sum(len(s.tears) for s in stories)
-    faults = Counter(name for story in stories for name in _kinds(story.planned))
+    told = [result.as_dict() for result in results]
+    torn_runs, tears = sum(bool(s.torn_records) for s in results), sum(len(s.tears) for s in results)
+    faults = Counter(name for result in results for name in _kinds(result.planned))
     return {
         "format": FORMAT,
         "seed": seed,
-        "kernels": sorted({story.kernel for story in stories if story.kernel}),
-        "runs": len(stories),
+        "kernels": sorted({result.kernel for result in results if result.kernel}),
+        "runs": len(results),
         "faults": dict(sorted(faults.items())),
         "steps_met": {kind: len(met) for kind, met in steps_met(told).items()},
         "steps_of": {kind: steps_of(kind) for kind in steps_met(told)},
-        "acknowledged_records": sum(story.acknowledged_records for story in stories),
-        "lost_records": sum(story.lost_records for story in stories),
-        "torn_records": sum(story.torn_records for story in stories),
+        "acknowledged_records": sum(result.acknowledged_records for result in results),
+        "lost_records": sum(result.lost_records for result in results),
+        "torn_records": sum(result.torn_records for result in results),
         "torn_off_under_load": tears,
-        "unverified_records": sum(story.unverified_records for story in stories),
-        "leaked_volumes": sum(len(story.leaked_volumes) for story in stories),
-        "stuck_runs": sum(bool(story.stuck) for story in stories),
-        "reset_runs": sum(story.rebooted for story in stories),
-        "interrupted_runs": sum(story.interrupted for story in stories),
-        "missed_moments": sum(story.missed for story in stories),
-        "worst_recovery_s": max((s.recovery_s for s in stories if s.recovery_s is not None), default=None),
-        "worst_rest_s": max((s.rest_s for s in stories if s.rest_s is not None), default=None),
-        "sound": bool(stories) and is_plausible(torn_runs, tears) and all(story.is_sound for story in stories),
+        "unverified_records": sum(result.unverified_records for result in results),
+        "leaked_volumes": sum(len(result.leaked_volumes) for result in results),
+        "stuck_runs": sum(bool(result.stuck) for result in results),
+        "reset_runs": sum(result.rebooted for result in results),
+        "interrupted_runs": sum(result.interrupted for result in results),
+        "missed_moments": sum(result.missed for result in results),
+        "worst_recovery_s": max((s.recovery_s for s in results if s.recovery_s is not None), default=None),
+        "worst_rest_s": max((s.rest_s for s in results if s.rest_s is not None), default=None),
+        "sound": bool(results) and is_plausible(torn_runs, tears) and all(result.is_sound for result in results),
         "stories": told,
     }
 

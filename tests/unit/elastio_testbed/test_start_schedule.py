@@ -6,7 +6,7 @@ import pytest
 
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
-from elastio_testbed.stagger import busy, overlap_s, starts
+from elastio_testbed.start_schedule import busy, overlap_s, starts
 
 SETUPS = tuple(Setup)
 
