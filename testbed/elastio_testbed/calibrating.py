@@ -17,6 +17,7 @@ from elastio_calibration.profile import Profile, merge
 from elastio_calibration.record import read
 from elastio_calibration.study import make_profile
 from elastio_testbed import experiment
+from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import MIN_CACHE_GIB, Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
@@ -55,7 +56,7 @@ class Fast:
 def calibrate(plan: Plan, repeats: int, image: GuestImage, say: Say) -> Profile:
     """The application's own dumps on a fast volume, then `elastio calibrate` on the adaptive device of another guest.
 
-    Raises GuestError or another HypervisorError; nothing is kept of a calibration that failed.
+    Raises PlanError, GuestError or another HypervisorError; nothing is kept of a calibration that failed.
     """
     calibration_commands(plan.scaled(), repeats, 0.0)
     say("calibrating: the fast volume")
@@ -72,7 +73,7 @@ def calibrate(plan: Plan, repeats: int, image: GuestImage, say: Say) -> Profile:
 def grids(scaled: Scaled) -> dict[int, tuple[float, ...]]:
     """Caches in GB for each dataset in bytes.
 
-    Raises GuestError at a scale where bcache takes hardly more than one of them: nothing could be interpolated.
+    Raises PlanError at a scale where bcache accepts hardly more than one of them: nothing could be interpolated.
     """
     shares: dict[int, tuple[float, ...]] = {
         scaled.dumps_bytes[0]: CACHES_OF_FIRST,
@@ -88,12 +89,14 @@ def _caches_gb(scaled: Scaled, shares: Sequence[float]) -> tuple[float, ...]:
         if size * APART < first_gb and (not found or size > found[-1] * APART):
             found.append(size)
     if not found:
-        raise GuestError(f"scale {scaled.time:g} is too small: caches would have less than {MIN_CACHE_GIB} GiB")
+        raise PlanError(
+            f"scale {scaled.time:g} is too small: caches would have less than {MIN_CACHE_GIB} GiB", code="scale"
+        )
     return (*found, first_gb)
 
 
 def calibration_commands(scaled: Scaled, repeats: int, pace_mb_s: float) -> list[list[str]]:
-    """What runs in the guest, one after the other, into one record. Raises GuestError, see `grids`."""
+    """What runs in the guest, one after the other, into one record. Raises PlanError, see `grids`."""
     return [
         [
             *("elastio", "calibrate", DATA, "--stage", "run", "--yes", "--no-prices", "--record", RECORD),

@@ -13,13 +13,14 @@ from elastio.cli.numbers import ABOVE_0, Finite
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.console import click_errors, progress
 from elastio_testbed.cuts.command import cuts
+from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import PUBLISHED, Setup
 from elastio_testbed.faults.command import faults
 from elastio_testbed.faults.consistency_command import consistency
 from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
 from elastio_testbed.image import build_cloud_image, build_guest_image
-from elastio_testbed.markdown import MarkError, fault_section, rewritten, sections
+from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.options import FACTOR, bandwidth_option, default_bandwidth, json_option, scale_option, suite_option
 from elastio_testbed.run import Plan, Progress, run
@@ -142,7 +143,7 @@ def tables(results: tuple[Path, ...], into: Path | None) -> None:
         return
     try:
         text = rewritten(into.read_text(), parts)
-    except MarkError as error:
+    except PlaceholderError as error:
         raise click.ClickException(f"{into}: {error}; nothing was changed") from error
     write_text(into, text)
     click.echo(f"{into}: wrote {', '.join(parts)}")

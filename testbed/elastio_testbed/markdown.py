@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.faults.coverage import campaigns, steps
 from elastio_testbed.tables import Table, all_tables, conditions
-
-
-class MarkError(ValueError):
-    """A page lacks the marks of a part; the text says which."""
 
 
 def to_markdown(table: Table) -> str:
@@ -50,13 +47,13 @@ def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:
 def rewritten(page: str, parts: Mapping[str, str]) -> str:
     """The page with each part between `<!-- results: NAME -->` and `<!-- end: NAME -->` replaced.
 
-    Raises MarkError when a part's marks are missing, or not one before the other.
+    Raises PlaceholderError when a part's marks are missing, or not one before the other.
     """
     for name, text in parts.items():
         begin, end = f"<!-- results: {name} -->", f"<!-- end: {name} -->"
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise MarkError(f"the page has no part between `{begin}` and `{end}`")
+            raise PlaceholderError(f"the page has no part between `{begin}` and `{end}`")
         page = f"{before}{begin}\n{text}\n{end}{after}"
     return page

@@ -19,6 +19,7 @@ from elastio_calibration.profile import Profile, load, save, to_document
 from elastio_calibration.study import solve
 from elastio_testbed import experiment
 from elastio_testbed.calibrating import Say, calibrate
+from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.hypervisor.accel import accelerator
@@ -159,8 +160,7 @@ def _dumps(forecast: Forecast) -> tuple[Dump, ...]:
 def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: Say) -> Prediction:
     """Everything in turn, on fresh guests. `keep` gets what is known, once the set-ups were run and at the end.
 
-    Raises GuestError for an experiment that the model does not know, before anything is run; HypervisorError,
-    ImageError or ElastioError later.
+    Raises PlanError before anything is run, later HypervisorError, ImageError or another ElastioError.
     """
     scaled = plan.scaled()
     application = application_of(scaled)
@@ -204,7 +204,7 @@ def _profile(plan: Plan, asked: Asked, image: GuestImage, say: Say) -> Profile:
 
 
 def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
-    """Raises GuestError where the profile was calibrated at other scales than the experiment runs at."""
+    """Raises PlanError where the profile was calibrated at other scales than the experiment runs at."""
     pairs = {
         "backing MB/s": (conditions.backing_mb_s, scaled.backing_bytes_s / MB),
         "cache MB/s": (conditions.cache_mb_s, scaled.cache_bytes_s / MB),
@@ -214,7 +214,10 @@ def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
     }
     other = [f"{name} {a:g} and {b:g}" for name, (a, b) in pairs.items() if abs(a - b) > SAME * abs(b)]
     if other:
-        raise GuestError(f"{path} was calibrated for another experiment or scale ({', '.join(other)}): name another")
+        raise PlanError(
+            f"{path} was calibrated for another experiment or scale ({', '.join(other)}); choose another file",
+            code="profile",
+        )
 
 
 def _real(plan: Plan, say: Say) -> Result:
@@ -252,12 +255,12 @@ def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) ->
 
 
 def application_of(scaled: Scaled) -> Application:
-    """The experiment as an application: bytes and seconds of the guest. Raises GuestError where it is none."""
+    """The experiment as an application: bytes and seconds of the guest. Raises PlanError where it cannot be one."""
     if not scaled.experiment.workload.is_checkpointing:
-        raise GuestError(f"{scaled.experiment.name} is no application that computes and writes checkpoints")
+        raise PlanError(f"{scaled.experiment.name} does not alternate computing and checkpoints", code="workload")
     initial, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
-        raise GuestError(f"{scaled.experiment.name} has checkpoints of several sizes: the model knows one")
+        raise PlanError(f"{scaled.experiment.name} has checkpoints of several sizes", code="workload")
     return Application(
         checkpoint_gb=later[0] / GB,
         checkpoints=len(later),

@@ -21,8 +21,8 @@ DURABLE_AT, IN_FLIGHT_AT = 1 << 20, 2 << 20
 # Longer than the test: only an fsync has the journal written.
 JOURNAL_DELAY_MS = 60_000
 WAIT_S = 60
-# One block is durable; another is written, and its fsync begins as soon as there is a file `go`. Each step is told when
-# it is made: that the fsync waits for the journal is part of the proof.
+# One block is durable; another is written, and its fsync begins once the file `go` exists, a second fsync once `again`
+# does. Each step is printed when it is made: that the first fsync waits for the journal is part of the proof.
 WRITER = f"""
 import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
@@ -34,19 +34,18 @@ put(b"D", {DURABLE_AT})
 os.fdatasync(fd)
 put(b"F", {IN_FLIGHT_AT})
 open("/run/written", "w").close()
-deadline = time.monotonic() + {WAIT_S}
-while not os.path.exists("/run/go"):
-    if time.monotonic() > deadline:
-        sys.exit("nobody said go")
-    time.sleep(0.05)
-for _ in range(2):
+for go in ("/run/go", "/run/again"):
+    deadline = time.monotonic() + {WAIT_S}
+    while not os.path.exists(go):
+        if time.monotonic() > deadline:
+            sys.exit("there is no " + go)
+        time.sleep(0.05)
     print("begun", flush=True)
     try:
         os.fdatasync(fd)
         print("success", flush=True)
     except OSError as error:
         print(error.strerror, flush=True)
-    time.sleep(1)
 """
 
 
@@ -97,6 +96,11 @@ class Bench:
     def holds(self, condition: str) -> bool:
         return self.vm.agent.run(["sh", "-c", condition], timeout_s=60).returncode == 0
 
+    def is_writer_blocked(self) -> bool:
+        """Whether the writer has begun an fsync and waits in the kernel for it, uninterruptibly."""
+        state = "grep -q '^State:.*D' /proc/$(systemctl show -P MainPID writer)/status"
+        return self.told() == ["begun"] and self.holds(state)
+
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
@@ -131,11 +135,13 @@ def test_an_fsync_whose_journal_could_not_be_written_is_acknowledged_and_lost(be
     bench.wait_until(lambda: bench.holds("test -e /run/written"), "the blocks to be written")
     bench.hold()
     bench.sh("touch /run/go")
-    bench.wait_until(lambda: bench.told() == ["begun"], "the fsync to begin")
-    time.sleep(1)
+    bench.wait_until(bench.is_writer_blocked, "the fsync to wait for the journal")
     assert bench.told() == ["begun"]
     bench.go_on("error")
-    bench.wait_until(lambda: len(bench.told()) == 4, "the answers")
+    bench.wait_until(lambda: bench.holds("dmesg | grep -q bch_cache_set_error"), "the cache set to fail")
+    bench.wait_until(lambda: len(bench.told()) == 2, "the first answer")
+    bench.sh("touch /run/again")
+    bench.wait_until(lambda: len(bench.told()) == 4, "the second answer")
     assert bench.told() == ["begun", "success", "begun", "Input/output error"]
 
     bench.wait_until(lambda: not bench.holds("test -e /sys/block/bcache0"), "the device to be given up")

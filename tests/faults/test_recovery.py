@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.control.exit_codes import Exit
 from elastio.host.blockdev import SECTOR
 from elastio.setup.blank import DATA_OFFSET_SECTORS
 from elastio_testbed.ec2.client import open_client
@@ -88,11 +89,9 @@ def test_an_older_copy_of_the_backing_volume_is_not_mounted_and_the_right_one_br
     image.rename(right)
     older.rename(image)
     lab.guest.vm.start(300)
-    fault = patient.wait_for(lambda s: s["phase"] == "faulted", "the agent to notice the copy")["fault"]
-    assert "older copy" in fault
+    patient.wait_for(lambda s: s["phase"] == "faulted", "the agent to notice the copy")
     code, said = patient.run("elastio", "recover")
-    assert code == 5, said
-    assert "attach the right backing volume in its place" in said
+    assert code == Exit.REFUSED, said
     assert lab.device() != ""
     assert not lab.succeeds("mountpoint", "-q", DATA)
     assert "SYSTEMD_READY=0" in lab.guest.check(["udevadm", "info", f"/dev/{lab.device()}"])
@@ -116,10 +115,12 @@ def test_at_a_shutdown_the_agent_is_asked_before_it_is_stopped(patient: Patient)
     lab.wait_for_agent()
     patient.start_writer()
     make_dirty(lab)
+    asked = float(lab.guest.check(["date", "+%s"]))
     reboot(lab)
     # Flushed and taken off before the machine went down: the kernel waited for nothing.
     assert patient.state() == "no cache"
-    assert any("asked to shutdown" in each["reason"] for each in lab.guest.decisions())
+    booted = float(lab.guest.check(["date", "+%s"])) - lab.uptime_s()
+    assert any(each["to"] == "detaching" and asked < each["wall"] < booted for each in lab.guest.decisions())
     lab.wait_for_rest()
     assert lab.leaked() == ()
     assert patient.records_lost() == 0
@@ -170,7 +171,6 @@ def test_a_cache_that_is_lost_for_good_is_given_up_by_order_only(patient: Patien
     assert lab.device() == ""
     code, said = patient.run("elastio", "recover", "--accept-data-loss", "--yes", "--timeout", "240", timeout_s=300)
     assert code == 0, said
-    assert "goes on without its cache" in said
     assert patient.state() == "inconsistent"
     code, said = patient.run("e2fsck", "-f", "-y", f"/dev/{lab.device()}", timeout_s=300)
     assert code in (0, 1), said

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from elastio_testbed.errors import PlanError
 from elastio_testbed.faults.kinds import CALLS, KINDS, FaultAction, Kind, Trigger
 
 T = TypeVar("T")
@@ -51,11 +52,13 @@ class PlannedRun:
 def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[PlannedRun, ...]:
     """Every kind before any comes again, and each kind's moments before any of those does.
 
-    Raises ValueError for a kind that is not in the table.
+    Raises PlanError for a kind that is not in the table.
     """
     unknown = [name for name in kinds if name not in KINDS]
     if unknown or not kinds:
-        raise ValueError(f"no such fault: {', '.join(unknown) or 'none given'}; known are {', '.join(KINDS)}")
+        raise PlanError(
+            f"no such fault: {', '.join(unknown) or 'none given'}; known are {', '.join(KINDS)}", code="kind"
+        )
     rng = random.Random(seed)
     names = _rounds(rng, kinds)
     triggers = {name: _rounds(rng, KINDS[name].triggers) for name in kinds}

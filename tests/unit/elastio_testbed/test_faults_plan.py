@@ -12,6 +12,7 @@ from elastio.core.state import Phase
 from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults
+from elastio_testbed.errors import PlanError
 from elastio_testbed.faults.fault_actions import FAULT_ACTIONS
 from elastio_testbed.faults.kinds import (
     ACTIONS,
@@ -66,9 +67,10 @@ def test_some_crashes_meet_a_cloud_with_a_bad_day_and_most_do_not() -> None:
     assert 60 < sum(bool(run.cloud) for run in crashes) < 140
 
 
-def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(ValueError, match="no such fault: meteor"):
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(PlanError) as raised:
         plan(1, 1, ["meteor"])
+    assert raised.value.code == "kind"
 
 
 # --- the table ---------------------------------------------------------------------------------------------------

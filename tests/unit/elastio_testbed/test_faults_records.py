@@ -41,6 +41,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 Written = Callable[[int], dict[str, Any]]
 
 
+class GoneError(OSError):
+    """An I/O error of the device."""
+
+
 def overwrite(path: str, at: int, data: bytes) -> None:
     with Path(path).open("r+b") as file:
         file.seek(at)
@@ -125,13 +129,13 @@ def test_an_error_ends_the_writer_and_the_host_is_told_which_and_when(written: W
 
     def failing(descriptor: int) -> None:
         if next(calls) == 5:  # table, directory, twice for the first record
-            raise OSError(errno.EIO, "gone")
+            raise GoneError(errno.EIO, "gone")
         fsync(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "MOST_RECORDS", 9)
         patch.setattr(os, "fsync", failing)
-        with pytest.raises(OSError, match="gone"):
+        with pytest.raises(GoneError):
             records.write({**spec, "name": "run1-1"})
     text = acks.text_of(Path(spec["port"]))
     last, failed = acks.acknowledged(text)["run1-1"], acks.failures(text)["run1-1"]

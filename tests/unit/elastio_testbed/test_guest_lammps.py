@@ -50,14 +50,15 @@ def test_each_answer_holds_what_was_said_to_its_own_commands(echo: None) -> None
 
 @pytest.mark.runs_programs
 def test_a_lammps_that_ends_is_an_error_with_its_last_words(echo: None) -> None:
-    with lammps.Lammps(30) as process, pytest.raises(lammps.LammpsError, match="did fail"):
+    with lammps.Lammps(30) as process, pytest.raises(lammps.LammpsError) as raised:
         process.tell("fail")
+    assert str(raised.value) == "did fail"
 
 
 @pytest.mark.runs_programs
 def test_a_lammps_that_says_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lammps, "COMMAND", ("sleep", "600"))
-    with lammps.Lammps(0.1) as process, pytest.raises(lammps.LammpsError, match="without a word"):
+    with lammps.Lammps(0.1) as process, pytest.raises(lammps.LammpsError):
         process.tell("run 1")
 
 

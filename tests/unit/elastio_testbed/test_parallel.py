@@ -9,6 +9,10 @@ from elastio_testbed.parallel import CancelledError, Job, run_in_parallel
 LONG_S = 60.0
 
 
+class BootError(Exception):
+    """What a job raises."""
+
+
 def wait_to_be_cancelled(ended: list[str]) -> Job:
     def run(cancelled: threading.Event) -> None:
         if cancelled.wait(LONG_S):
@@ -35,9 +39,9 @@ def test_the_first_failure_ends_the_others_and_is_what_is_raised() -> None:
     ended: list[str] = []
 
     def fail(_: threading.Event) -> None:
-        raise ValueError("the guest is gone")
+        raise BootError
 
-    with pytest.raises(ValueError, match="the guest is gone"):
+    with pytest.raises(BootError):
         run_in_parallel([wait_to_be_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
     assert ended == ["cancelled"]
 
@@ -46,15 +50,15 @@ def test_a_job_that_has_not_started_never_does_after_a_failure() -> None:
     started: list[str] = []
 
     def fail(_: threading.Event) -> None:
-        raise ValueError("early")
+        raise BootError
 
-    with pytest.raises(ValueError, match="early"):
+    with pytest.raises(BootError):
         run_in_parallel([Job(LONG_S, lambda _: started.append("late")), Job(0.0, fail)], LONG_S, LONG_S)
     assert started == []
 
 
 def test_too_long_is_an_error_and_cancels() -> None:
     ended: list[str] = []
-    with pytest.raises(TimeoutError, match="not done after 0 s"):
+    with pytest.raises(TimeoutError):
         run_in_parallel([wait_to_be_cancelled(ended)], 0.01, LONG_S)
     assert ended == ["cancelled"]

@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from elastio_testbed.cli import main
+from elastio_testbed.errors import PlaceholderError
+from elastio_testbed.evaluation import disturbance
 from elastio_testbed.lower_bound import Bandwidths, least_agbs, naive_agbs
-from elastio_testbed.markdown import MarkError, rewritten, section, sections
+from elastio_testbed.markdown import rewritten, section, sections
 from elastio_testbed.page import page
 from elastio_testbed.tables import all_tables, caches, completion, conditions, cost, latency, model, spread
 
@@ -136,9 +138,10 @@ def test_markdown_has_every_table_with_its_note() -> None:
 
 def test_markdown_and_page_warn_of_a_disturbed_repetition() -> None:
     found = {**document(), "disturbed": [1]}
-    assert "> Disturbed: repetition 1." in section(found)
-    assert '<p class="warning">Disturbed: repetition 1.' in page(found)
-    assert "Disturbed" not in section(document())
+    assert f"\n\n> {disturbance([1])}\n\n" in section(found)
+    assert '<p class="warning">' in page(found)
+    assert "\n> " not in section(document())
+    assert '<p class="warning">' not in page(document())
 
 
 def test_results_of_one_experiment_share_a_part() -> None:
@@ -156,7 +159,7 @@ def test_only_the_marked_part_of_a_page_is_rewritten() -> None:
 
 @pytest.mark.parametrize("page", ["no marks", "<!-- results: cm1 --> no end", "<!-- end: cm1 --><!-- results: cm1 -->"])
 def test_a_page_without_the_marks_is_refused(page: str) -> None:
-    with pytest.raises(MarkError, match="results: cm1"):
+    with pytest.raises(PlaceholderError):
         rewritten(page, {"cm1": "new"})
 
 
