@@ -1,7 +1,4 @@
-"""What the governor and phase 2 made of both volumes' bandwidth during each boost. Pure.
-
-Rates are MB/s over time as recorded in the guest, independently of the agent.
-"""
+"""The use of both volumes' bandwidth during each boost, as recorded in the guest independently of the agent. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from itertools import takewhile
 from typing import Any
 
 Points = Sequence[tuple[float, float]]
-# After a change the first sample is part old, part new.
+# The first sample after a change covers both states.
 MARGIN_S = 0.5
-# Of the backing volume's bandwidth: what the agent takes for a load, too.
+# The share of the backing volume's bandwidth that counts as load, as for the agent.
 LOAD = 0.3
 
 
@@ -21,10 +18,10 @@ LOAD = 0.3
 class BandwidthUse:
     """One boost. None: too short to be measured.
 
-    `burst_mb_s`: the application's throughput from writeback mode to the end of its dump. `resting_share`: of the
-    backing volume's bandwidth that was used from then until phase 2 (or until nothing was dirty any more), and
-    `flushing_share` during phase 2. `sampling_s`: from the begin of the first recorded sample that shows the load to
-    the decision to boost.
+    `burst_mb_s`: the application's throughput from writeback mode to the end of its dump. `resting_share`: the share of
+    the backing volume's bandwidth in use from then until flushing (or until nothing was dirty), and `flushing_share`
+    while flushing. `sampling_s`: from the start of the first recorded sample that shows the load to the decision to
+    boost.
     """
 
     burst_mb_s: float | None
@@ -37,7 +34,7 @@ class BandwidthUse:
 
 
 def intervals_of(decisions: Sequence[Mapping[str, Any]], end: float) -> list[tuple[float, float, str]]:
-    """`(begin, end, phase)` of every phase that the agent's decisions led to, on the wall clock."""
+    """(begin, end, phase) of every phase of the agent, on the wall clock."""
     changes = [d for d in decisions if d["from"] != d["to"]]
     ends = [*(d["wall"] for d in changes[1:]), end]
     return [(change["wall"], until, str(change["to"])) for change, until in zip(changes, ends, strict=True)]
@@ -50,7 +47,7 @@ def bandwidth_use(
     dumps: Sequence[Mapping[str, Any]],
     backing_mb_s: float,
 ) -> dict[float, BandwidthUse]:
-    """One value for each boosting interval, by its begin. All times on one clock."""
+    """One value for each boosting interval, by its start. All times are of one clock."""
     found = {}
     for index, (begin, end, phase) in enumerate(intervals):
         if phase != "boosting":
@@ -68,9 +65,9 @@ def bandwidth_use(
 
 
 def sampling_s(application: Points, decided: float, backing_mb_s: float) -> float | None:
-    """How long the load that a decision was for had been seen before it; None where no sample shows any."""
+    """Seconds from the first sample that shows the load to the decision; None if no sample shows any."""
     begins = [at for at, _ in application]
-    # Each sample covers the time since the one before.
+    # Each sample covers the time since the previous one.
     samples = [(begin, rate >= LOAD * backing_mb_s) for begin, (_, rate) in zip(begins, application[1:], strict=False)]
     before = [(begin, is_load) for begin, is_load in samples if begin <= decided]
     loaded = list(takewhile(lambda sample: sample[1], reversed(before)))
@@ -78,7 +75,7 @@ def sampling_s(application: Points, decided: float, backing_mb_s: float) -> floa
 
 
 def mean(points: Points, begin: float, end: float) -> float | None:
-    """Of the samples that lie within the interval, less a margin at its begin; None if there are fewer than two."""
+    """The mean of the samples in the interval, without a margin at its start; None if there are fewer than two."""
     within = [rate for at, rate in points if begin + MARGIN_S < at <= end]
     return round(sum(within) / len(within), 2) if len(within) > 1 else None
 

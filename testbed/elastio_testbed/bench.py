@@ -1,4 +1,4 @@
-"""What the daemon costs while nothing happens: processor and memory, in a guest, at the default sampling interval."""
+"""What the idle daemon costs: processor time and memory in a guest, at the default sampling interval."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SETTLE_S = 30
 
 
 def footprint(seconds: float, suite: str | None = None) -> dict[str, Any]:
-    """Percent of one processor and MiB of memory over `seconds` at rest.
+    """Percent of one processor and MiB of memory, measured over `seconds`.
 
-    Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` divides by how much
-    slower the same Python loop ran there. It is an estimate, and marked as one by `slowdown`.
+    Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` is divided by
+    `slowdown`, the ratio of the same Python loop's duration, and so an estimate.
     """
     image = build_guest_image(suite=suite)
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)

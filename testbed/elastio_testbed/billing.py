@@ -1,4 +1,4 @@
-"""What a set-up asks of its cloud besides guests: which volumes were bought, of what size, for how long."""
+"""The purchases of a set-up, as its cloud reports them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from elastio_testbed.ec2 import Scale
 
 
 class Purchase(Protocol):
-    """One volume's life so far; times in seconds of the Unix epoch.
+    """One volume. Times are seconds of the Unix epoch.
 
-    `history` holds (when, state) as far as the cloud knows it: creating, available, in-use/attaching,
+    `history` has (time, state) as far as the cloud records it: creating, available, in-use/attaching,
     in-use/attached, deleted.
     """
 
@@ -32,7 +32,7 @@ class Purchase(Protocol):
 
     @property
     def deleted_at(self) -> float | None:
-        """None while it is there."""
+        """None while the volume exists."""
         ...
 
     @property
@@ -40,19 +40,19 @@ class Purchase(Protocol):
 
 
 class Billing(Protocol):
-    """The volumes of one set-up, as the cloud has them."""
+    """The cache volumes of one set-up."""
 
     @property
     def scale(self) -> Scale:
-        """What a GiB and a MiB/s of the cloud's API are worth."""
+        """The real size of a GiB and a MiB/s of the cloud's API."""
         ...
 
     def volumes(self) -> Sequence[Purchase]:
-        """Every volume that was bought for a cache, deleted ones too."""
+        """Every cache volume that was bought, including deleted ones."""
         ...
 
     def live_volumes(self) -> Sequence[object]:
-        """Those of them that are paid for now."""
+        """The volumes that are billed now."""
         ...
 
     def settle(self, timeout_s: float) -> None:

@@ -10,8 +10,8 @@ EXPERIMENTS = {
     "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
     "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
     "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, Lammps()),
-    # Its dumps and pauses without its computing: as `cm1`, it measures what storage adds and nothing else.
+    # The dumps and pauses of `lammps` without computing, which measures storage only, as `cm1` does.
     "lammps-like": Experiment("lammps-like", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, Dumps()),
-    # Three runs with two pauses of 120 s. A file is twice the 2 GB of the published VM: Bonnie++'s own default.
+    # Three runs with two pauses of 120 s. A file is twice the memory of the published VM, the default of Bonnie++.
     "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, Bonnie()),
 }

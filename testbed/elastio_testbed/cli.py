@@ -24,7 +24,7 @@ from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.options import FACTOR, bandwidth_option, default_bandwidth, json_option, scale_option, suite_option
 from elastio_testbed.run import Plan, Progress, run
-from elastio_testbed.series import shown
+from elastio_testbed.series import series_of
 from elastio_testbed.trial import EC2, OPENSTACK
 
 ALL = "all"
@@ -102,7 +102,7 @@ def document_of(done: Progress) -> dict[str, Any]:
     """The result as it is stored, with the data of its picture."""
     evaluation = done.evaluation
     records = done.evidence[evaluation.shown]
-    return {**evaluation.to_json(), "picture": [shown(s, record).to_json() for s, record in records.items()]}
+    return {**evaluation.to_json(), "picture": [series_of(s, record).to_json() for s, record in records.items()]}
 
 
 def write_files(
@@ -212,7 +212,7 @@ def predict_command(
     with click_errors():
         found = prediction.predict(
             Plan(experiment, PUBLISHED, scale, bandwidth, suite=suite),
-            prediction.Asked(repeats, max_time_s, profile_path, side_by_side),
+            prediction.PredictOptions(repeats, max_time_s, profile_path, side_by_side),
             keep,
             progress(),
         )

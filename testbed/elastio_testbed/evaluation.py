@@ -1,4 +1,4 @@
-"""All repetitions of an experiment, with their summary and their conditions, as values, JSON and text."""
+"""All repetitions of an experiment with summary and conditions, as values, JSON and text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PER_SETUP = (
     *("completion_s", "total_s", "agbs", "cache_agbs", "app_write_mb_s"),
     *("cache_agbs_bound", "cache_agbs_ratio", "cache_agbs_ratio_later"),
 )
-# A slow volume that nothing but its own cap holds back is written at nearly that.
+# The share of its bandwidth at which a slow volume is written on an undisturbed machine.
 KEPT_UP = 0.85
 RATIOS = ("overhead_vs_fast_pct", "agbs_vs_fast_pct", "agbs_vs_slow_pct")
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an experiment came to. `repetitions` may be fewer than the plan wants: they are added one by one."""
+    """The results of an experiment. `repetitions` may be fewer than planned while it runs."""
 
     plan: Plan
     conditions: Conditions
@@ -35,33 +35,33 @@ class Evaluation:
 
     @property
     def shown(self) -> int:
-        """The repetition that stands for all: the one whose overhead is nearest to the median."""
+        """The index of the repetition whose overhead is nearest to the median."""
         return nearest_to_median(r.comparison()["overhead_vs_fast_pct"] for r in self.repetitions)
 
     @property
     def disturbed(self) -> tuple[int, ...]:
-        """Numbers, from 1, of repetitions in which the machine and not the volume held static-slow back.
+        """Numbers, from 1, of the repetitions in which the machine and not the volume limited static-slow.
 
-        Their figures say nothing about storage. They are kept and counted all the same, and named.
+        Their figures say nothing about storage. They count nevertheless, and are reported.
         """
         least = KEPT_UP * self.plan.scaled().backing_bytes_s / MB
         slow = [r.of(Setup.STATIC_SLOW) for r in self.repetitions]
         return tuple(n for n, found in enumerate(slow, 1) if found is not None and found.app_write_mb_s < least)
 
     def over(self, setup: Setup, read: Callable[[SetupResult], float | None]) -> Spread | None:
-        """A figure of one set-up over the repetitions."""
+        """The statistics of a figure of one set-up."""
         return spread_of(read(found) if (found := r.of(setup)) else None for r in self.repetitions)
 
     def named(self, setup: Setup, name: str) -> Spread | None:
-        """The same, by the name of a field or property of `SetupResult`."""
+        """The same by the name of a field or property of `SetupResult`."""
         return self.over(setup, attrgetter(name))
 
     def ratio(self, setup: Setup, name: str) -> Spread | None:
-        """A ratio, taken within each repetition, over the repetitions."""
+        """The statistics of a ratio, which is computed within each repetition."""
         return spread_of(r.ratios().get(setup, {}).get(name) for r in self.repetitions)
 
     def summary(self) -> dict[str, Any]:
-        """Mean, median, least, most and spread of every figure and of every ratio."""
+        """The statistics of every figure and every ratio."""
         setups = self.plan.setups
         return {
             "repetitions": len(self.repetitions),
@@ -70,7 +70,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """`setups` are those of the repetition `shown`; the percentages beside them are medians over all."""
+        """`setups` are those of the repetition `shown`; the percentages beside it are medians over all."""
         compared = [r.comparison() for r in self.repetitions]
         medians = {k: s.median if (s := spread_of(c[k] for c in compared)) else None for k in (compared or [{}])[0]}
         plan = self.plan
@@ -95,7 +95,7 @@ class Evaluation:
 
     @property
     def is_sound(self) -> bool:
-        """Every byte was right and nothing was left."""
+        """Every byte was correct and no volume was left."""
         return all(s.checksums_ok and s.volumes_left == 0 for r in self.repetitions for s in r.setups)
 
 
@@ -142,13 +142,13 @@ def _disturbance(evaluation: Evaluation) -> list[str]:
 
 
 def disturbance(numbers: Sequence[int]) -> str:
-    """What has to be said of disturbed repetitions; nothing of none."""
+    """The warning about disturbed repetitions; empty without any."""
     if not numbers:
         return ""
     listed = ", ".join(map(str, numbers))
     return (
-        f"Disturbed: repetition {listed}. The machine was too busy with other work: static-slow was written at less "
-        f"than {KEPT_UP:.0%} of its volume's bandwidth. Its figures say nothing about storage."
+        f"Disturbed: repetition {listed}. The machine was busy with other work: static-slow was written at less than "
+        f"{KEPT_UP:.0%} of its volume's bandwidth. These figures say nothing about storage."
     )
 
 

@@ -1,6 +1,6 @@
-"""What the agent's operations took in a guest, from its journal: the simulator is given these, and nothing else of it.
+"""The durations of the agent's operations in a guest, from its journal; input of the simulator. Pure.
 
-Under emulation they are mostly the guest's processor, which no scale of the experiment changes. Pure.
+Under emulation they are dominated by the guest's processor, so they do not scale with the experiment.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class OperationTimings:
     call_s: tuple[float, float]
 
 
-# Of a guest that nothing else disturbs; used where a run has no journal.
+# Those of an undisturbed guest, for runs without a journal.
 TYPICAL = OperationTimings(HostTimes(), KernelSettings().superblock_loaded_s, (0.15, 0.4))
 
 
 def timings_of(journal: Iterable[Mapping[str, Any]]) -> OperationTimings:
-    """The medians of what was done, from its intent to its outcome as the loop saw both; else what is typical."""
-    took = operations_s(journal)
+    """The medians of the successful operations, from intent to outcome; typical values for all others."""
+    durations = operations_s(journal)
 
     def of(default: float, *actions: str) -> float:
-        seconds = [s for action in actions for s in took.get(action, [])]
+        seconds = [s for action in actions for s in durations.get(action, [])]
         return median(seconds) if seconds else default
 
-    calls = took.get("AttachVolume", [])
-    # One operation of the agent, three of the simulated host: each takes its usual share of the whole.
+    calls = durations.get("AttachVolume", [])
+    # One operation of the agent is three of the simulated host: each gets its usual share.
     usual = TYPICAL.host.format + TYPICAL.host.register + TYPICAL.superblock_s
     slower = of(usual, "InstallCache") / usual
     host = replace(
@@ -53,7 +53,7 @@ def timings_of(journal: Iterable[Mapping[str, Any]]) -> OperationTimings:
 
 
 def operations_s(journal: Iterable[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Seconds of every operation that was done, by action, in order."""
+    """Seconds of every successful operation by action, in order."""
     begun: dict[str, float] = {}
     took: dict[str, list[float]] = {}
     for record in journal:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
-from elastio_testbed.series import Shown, from_json
+from elastio_testbed.series import Series, from_json
 
 COLOURS = {APPLICATION: "#1b4f8f", BACKING: "#b3541e", CACHE: "#2e7d4f"}
 PHASE_COLOURS = {
@@ -63,7 +63,7 @@ def draw(document: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _throughput(panel: Axes, run: Shown) -> None:
+def _throughput(panel: Axes, run: Series) -> None:
     for role, points in run.rates.items():
         panel.plot([t for t, _ in points], [v for _, v in points], label=role, color=COLOURS[role], linewidth=1.1)
     labelled: set[str] = set()
@@ -78,7 +78,7 @@ def _throughput(panel: Axes, run: Shown) -> None:
     panel.grid(alpha=0.25)
 
 
-def _cache_size(panel: Axes, run: Shown) -> None:
+def _cache_size(panel: Axes, run: Series) -> None:
     for begin, end, size_gb in run.volumes:
         panel.fill_between([begin, end], size_gb, alpha=0.5, color=COLOURS[CACHE])
     panel.set_ylim(bottom=0)

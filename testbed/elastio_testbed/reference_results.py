@@ -1,7 +1,7 @@
-"""What the published evaluation of the method reports, beside which measured figures are shown.
+"""The results of the published evaluation of the method, for comparison.
 
-Its testbed: QEMU/KVM, virtio, bandwidth caps of the host, 32 VMs. Times at scale 1; cost is published as "about", or
-"more than", percent saved.
+Its testbed: QEMU/KVM, virtio, bandwidth limits of the host, 32 VMs. Times are at scale 1; costs are published as
+"about" or "more than" so many percent saved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SOURCE = "the published evaluation"
 
 @dataclass(frozen=True, slots=True)
 class ReferenceResult:
-    """By set-up: seconds to completion, percent above static-fast. `cost` has words, by set-up compared with."""
+    """By set-up: seconds to completion and percent above static-fast. Costs and throughputs are texts."""
 
     completion_s: Mapping[str, float] = field(default_factory=dict)
     overhead_vs_fast_pct: Mapping[str, float] = field(default_factory=dict)
@@ -48,5 +48,5 @@ REFERENCE_RESULTS: Mapping[str, ReferenceResult] = MappingProxyType(
 
 
 def reference(experiment: str) -> ReferenceResult:
-    """What is published of an experiment; nothing for one of our own."""
+    """The published results of an experiment; empty for any other experiment."""
     return REFERENCE_RESULTS.get(experiment, NOTHING)

@@ -1,7 +1,7 @@
-"""When each set-up of a side-by-side run starts, so that no two of them dump at the same time. Pure.
+"""The start times of the set-ups of a side-by-side run, such that no two of them dump at the same time. Pure.
 
-The guests share the processors of one machine. Computing is idle, so what must not fall together is dumps; what a cache
-writes back after a dump is light, and is kept away from the others' dumps where that is possible too.
+The guests share the processors of one machine. While computing they are idle, so only dumps must not overlap. Flushes
+of a cache are a light load; they do not overlap with the dumps of other set-ups where that can be avoided.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from itertools import combinations, pairwise
 
 from elastio_testbed.experiment import Scaled, Setup
 
-# A dump takes longer than its size over the bandwidth: fsync, the file system, the wait for a cache.
+# A dump takes longer than its size over the bandwidth: fsync, the filesystem, the wait for a cache.
 SLACK = 1.05
 SLACK_S = 2.0
-# How finely starts are tried: parts of one iteration of the slowest set-up.
+# The granularity of start times, in parts of one iteration of the slowest set-up.
 PARTS = 80
 ROUNDS = 8
 
@@ -31,15 +31,15 @@ class Busy:
 
 
 def busy(scaled: Scaled, setup: Setup) -> Busy:
-    """From the earliest a dump can begin to the latest it should end: what is uncertain adds up from dump to dump.
+    """From the earliest start to the latest end of each dump: the uncertainty adds up from dump to dump.
 
-    A slow volume's dump keeps a processor no busier than a flush and disturbs nobody: only what runs at the fast
-    volume's speed has to be kept apart.
+    A dump on a slow volume needs no more processor time than a flush. Only dumps at the speed of the fast volume have
+    to be kept apart.
     """
     if setup is Setup.STATIC_SLOW:
         return Busy(())
     speed = scaled.cache_bytes_s
-    # What a workload moves beside its dumps, it moves around them.
+    # A workload that moves more data than its dumps does so around them.
     times = scaled.experiment.workload.moved_bytes(scaled) / sum(scaled.dumps_bytes)
     earliest = latest = 0.0
     dumps, flushes = [], []
@@ -54,10 +54,10 @@ def busy(scaled: Scaled, setup: Setup) -> Busy:
 
 
 def starts(scaled: Scaled, setups: Sequence[Setup]) -> dict[Setup, float]:
-    """Seconds after the first start at which each set-up starts; the first one that is given starts at 0.
+    """The start time of each set-up in seconds; the first set-up starts at 0.
 
-    Least overlap of dumps first, then of dumps with flushes, then the earliest end. Where the dumps of all set-ups do
-    not fit beside each other, what is left is what `overlap_s` says.
+    Minimizes the overlap of dumps, then that of dumps with flushes, then the start times. See `overlap_s` for the
+    overlap that remains.
     """
     work = {setup: busy(scaled, setup) for setup in setups}
     longest = max((b[0] - a[0] for w in work.values() for a, b in pairwise(w.dumps)), default=0.0)
@@ -76,7 +76,7 @@ def starts(scaled: Scaled, setups: Sequence[Setup]) -> dict[Setup, float]:
 
 
 def overlap_s(scaled: Scaled, chosen: Mapping[Setup, float]) -> float:
-    """Seconds over which dumps of two set-ups may fall together, when each takes as long as it should at most."""
+    """Seconds in which dumps of two set-ups may overlap, if no dump takes longer than expected."""
     return _cost({setup: busy(scaled, setup) for setup in chosen}, chosen)[0]
 
 
@@ -94,7 +94,7 @@ def _cost(work: Mapping[Setup, Busy], chosen: Mapping[Setup, float]) -> tuple[fl
 
 
 def _common(a: Spans, at_a: float, b: Spans, at_b: float) -> float:
-    """Seconds that both sets of spans cover, each moved to its start."""
+    """Seconds that both sets of spans cover, each shifted by its start time."""
     return sum(
         max(0.0, min(end_a + at_a, end_b + at_b) - max(begin_a + at_a, begin_b + at_b))
         for begin_a, end_a in a

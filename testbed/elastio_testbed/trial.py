@@ -1,4 +1,4 @@
-"""One set-up on fresh guests: prepared, started, waited for, and concluded, so that several can be interleaved."""
+"""One set-up on fresh guests, in separate steps, so that several set-ups can be interleaved."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from elastio_testbed.result import Boost, SetupResult, own_share_s
 from elastio_testbed.scratch import scratch_folder
 
 POLL_S = 1.0
-# Beyond what a set-up should take, before it is given up.
-PATIENCE = 4.0
+# A workload is given up after this many times its expected duration.
+TIMEOUT_FACTOR = 4.0
 IDLE_AGAIN_S = 600.0
 SETTLE_S = 60.0
 CALLS_S = 120.0  # the last calls into a guest
 EC2, OPENSTACK = "ec2", "openstack"
 JOURNAL = "/var/lib/elastio/journal.jsonl"
-# Of a phase's times those that are no steps on the way to writeback mode.
+# The times of a boost that are not steps on the way to writeback mode.
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
-# What one MiB/s of the cloud's API is bought as: 125 is the least that gp3 sells.
+# The throughput that the agent buys at the cloud's API: the minimum of gp3.
 API_MIB_S = 125
 
 Say = Callable[[str], None]
@@ -47,10 +47,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK; `suite` the Debian of
-    the guests, as `build_guest_image` takes it; `disturb` the burst of the adaptive set-up that is to be disturbed.
+    """What to run. `seed`: of the workload's data; `cloud`: EC2 or OPENSTACK; `suite`: see `build_guest_image`;
+    `disturb`: the number of the burst of the adaptive set-up that is disturbed.
 
-    `fixed_cache_gb`, as published: every cache gets this size, whatever the agent learns.
+    `fixed_cache_gb`: the published size of every cache, instead of a learned one.
     """
 
     experiment: str
@@ -74,13 +74,13 @@ class Plan:
 
     @property
     def needs_tools(self) -> bool:
-        """Whether the everyday image will not do. All set-ups of a run use one image, or they would not compare."""
+        """Whether the guests need additional packages. All set-ups of a run use the same image."""
         return EXPERIMENTS[self.experiment].workload.needs_tools or Setup.LVMCACHE in self.setups
 
 
 @dataclass(slots=True)
 class Evidence:
-    """Raw records of one set-up, for the picture."""
+    """Raw records of one set-up."""
 
     timeline: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
@@ -88,13 +88,13 @@ class Evidence:
     dumps: list[dict[str, Any]] = field(default_factory=list)
     serial: str = ""
     journal: list[dict[str, Any]] = field(default_factory=list)  # the agent's, of every guest
-    cost_report: str = ""  # what `elastio report` prints in the first guest
+    cost_report: str = ""  # output of `elastio report` in the first guest
 
 
 def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
-    """A cloud whose GiB and MiB/s are worth what the scale says, and as quick as the scale says.
+    """A cloud with scaled GiB, MiB/s and delays.
 
-    It lets nobody detach or delete what is marked dirty, as the shipped policy has it.
+    It denies to detach or delete volumes with a dirty tag, as the IAM policy of the documentation does.
     """
     scale = Scale(gib_bytes=scaled.unit_bytes, mib_s_bytes=-(-scaled.cache_bytes_s // API_MIB_S))
     endpoint = Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
@@ -102,23 +102,23 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
     return endpoint
 
 
-def patience_s(scaled: Scaled) -> float:
-    """How long a workload may take before it is given up."""
+def workload_timeout_s(scaled: Scaled) -> float:
+    """Timeout of a workload."""
     slowest = scaled.experiment.workload.moved_bytes(scaled) / scaled.backing_bytes_s
-    return PATIENCE * (slowest + scaled.experiment.compute_s * scaled.time) + 120
+    return TIMEOUT_FACTOR * (slowest + scaled.experiment.compute_s * scaled.time) + 120
 
 
 class Trial:
     """A set-up with its own endpoint and guests, which end with the context.
 
-    Call `prepare`, `start`, `finish`, `conclude` in this order, from any thread but one at a time. All but `start` may
-    take minutes, none takes for ever. They raise GuestError or another HypervisorError; `finish` raises CancelledError
-    when `cancelled` is set.
+    Call `prepare`, `start`, `finish` and `conclude` in this order, from one thread at a time. All but `start` may take
+    minutes, and all have timeouts. They raise GuestError or another HypervisorError; `finish` raises CancelledError if
+    `cancelled` is set.
     """
 
     def __init__(self, plan: Plan, setup: Setup, image: GuestImage, say: Say) -> None:
         self.plan, self.setup, self.scaled = plan, setup, plan.scaled()
-        self._image, self._tell = image, say
+        self._image, self._say = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
         self._cloud: Billing | None = None
@@ -139,11 +139,11 @@ class Trial:
         return self._cloud
 
     def say(self, text: str) -> None:
-        """A line for whoever watches."""
-        self._tell(f"{self.plan.experiment} {self.setup}: {text}")
+        """Report a line of progress."""
+        self._say(f"{self.plan.experiment} {self.setup}: {text}")
 
     def prepare(self) -> None:
-        """Boot the guests and put device, filesystem, agent and caps in place."""
+        """Boot the guests and set up device, filesystem, agent and bandwidth limits."""
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
         folder = Path(enter(scratch_folder("elastio-testbed-")))
@@ -161,11 +161,11 @@ class Trial:
             guest.start_workload(self.plan.seed)
 
     def limit_s(self) -> float:
-        """The longest that `finish` takes."""
-        return patience_s(self.scaled) + len(self.guests) * (IDLE_AGAIN_S + CALLS_S) + SETTLE_S
+        """Timeout of `finish`, in seconds."""
+        return workload_timeout_s(self.scaled) + len(self.guests) * (IDLE_AGAIN_S + CALLS_S) + SETTLE_S
 
     def finish(self, cancelled: threading.Event) -> None:
-        """Wait until the application has ended and nothing of its caches is left; then stop recording."""
+        """Wait until the application has ended and its caches are released; then stop recording."""
         self._wait_for_workloads(cancelled)
         if self.setup is Setup.ADAPTIVE:
             self.say("waiting for the caches to be flushed and released")
@@ -179,16 +179,16 @@ class Trial:
         try:
             self.endpoint.settle(SETTLE_S)
         except TimeoutError as error:
-            raise GuestError(f"{self.setup}: the cloud did not come to rest: {error}") from error
+            raise GuestError(f"{self.setup}: the cloud did not settle: {error}") from error
 
     def _wait_for_workloads(self, cancelled: threading.Event) -> None:
-        seconds = patience_s(self.scaled)
+        seconds = workload_timeout_s(self.scaled)
         end = time.monotonic() + seconds
         waiting = list(self.guests)
         disturbances = self._disturbances()
         while waiting:
             for guest, disturbance in disturbances:
-                disturbance.look(len(guest.dumps()), time.monotonic())
+                disturbance.update(len(guest.dumps()), time.monotonic())
             for guest in list(waiting):
                 state = guest.workload_state()
                 if state == "done":
@@ -197,13 +197,13 @@ class Trial:
                     log = guest.check(["journalctl", "--no-pager", "-u", "workload", "-n", "20", "-o", "cat"])
                     raise GuestError(f"{guest.name}: {state}: {log}")
             if waiting and time.monotonic() > end:
-                raise GuestError(f"{waiting[0].name}: the workload is not done after {seconds:.0f} s")
+                raise GuestError(f"{waiting[0].name}: the workload did not finish within {seconds:.0f} s")
             if waiting and cancelled.wait(POLL_S):
                 raise CancelledError
         for guest, disturbance in disturbances:
             disturbance.end()
             if not disturbance.has_struck:
-                raise GuestError(f"{guest.name}: burst {self.plan.disturb} was over before it could be disturbed")
+                raise GuestError(f"{guest.name}: burst {self.plan.disturb} ended before it was disturbed")
 
     def _disturbances(self) -> list[tuple[Guest, Disturbance]]:
         burst = self.plan.disturb if self.setup is Setup.ADAPTIVE else None
@@ -218,7 +218,7 @@ class Trial:
     # --- concluding ------------------------------------------------------------------------------------------
 
     def conclude(self) -> tuple[SetupResult, Evidence]:
-        """Collect what was recorded and compare every byte that was written: a load of its own."""
+        """Collect the records and compare every byte that was written, which is a load, too."""
         first = self.guests[0]
         dumps = [guest.dumps() for guest in self.guests]
         evidence = Evidence(first.timeline(), [], _volume_rows(self.endpoint), dumps[0], first.serial)
@@ -233,7 +233,7 @@ class Trial:
         return result, evidence
 
     def _bandwidth_use(self, evidence: Evidence) -> dict[float, BandwidthUse]:
-        """What became of both volumes' bandwidth in the first guest's boosts, by their begin."""
+        """The use of bandwidth in the first guest's boosts, by their start."""
         if not evidence.decisions or not evidence.timeline:
             return {}
         rates = rates_of(evidence.timeline, evidence.serial, is_static=False)
@@ -242,7 +242,7 @@ class Trial:
         return bandwidth_use(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
 
     def _boosts(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Boost]:
-        """The boosts of one guest's ledger, with what the application dumped during each."""
+        """The boosts of one guest's ledger, with the bytes that the application dumped during each."""
         rows = [row for row in report["phases"] if row["steps"]["boost_s"] is not None]
         spans = [(_epoch(row["begun"]), _epoch(row["closed"] or row["begun"])) for row in rows]
         volumes = {volume.id: volume for volume in self.endpoint.volumes()}
@@ -292,7 +292,7 @@ def _journal(guest: Guest) -> list[dict[str, Any]]:
 
 
 def cloud_s(history: Sequence[tuple[float, str]]) -> float | None:
-    """Seconds that the cloud took to create and then to attach a volume, from its history; None if it did not."""
+    """Seconds that the cloud took to create and attach a volume, from its history; None if it did not."""
     first: dict[str, float] = {}
     for at, state in history:
         first.setdefault(state, at)
@@ -315,18 +315,18 @@ def _epoch(iso: str) -> float:
 
 def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     every = [d for guest in dumps for d in guest]
-    # A workload whose dumps are not writing alone says how long they wrote.
+    # A workload whose dumps also read reports the time spent writing.
     seconds = sum(d.get("write_s", d["ended"] - d["began"]) for d in every)
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
 
 
 def _cache_agbs(endpoint: Billing) -> float:
-    """What the cloud saw, of every volume that there ever was."""
+    """The AGBs of every cache volume, as the cloud reports them."""
     return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
 def volume_agbs(volume: Purchase, scale: Scale) -> float:
-    """From its creation to its end, or until now."""
+    """AGBs from a volume's creation to its deletion, or until now."""
     ended = volume.deleted_at if volume.deleted_at is not None else time.time()
     bandwidth = volume.throughput_mib_s * scale.mib_s_bytes / 1e6
     return agbs(bandwidth, volume.size_gib * scale.gib_bytes, ended - volume.created_at)
@@ -345,10 +345,10 @@ def _volume_rows(endpoint: Billing) -> list[dict[str, Any]]:
     ]
 
 
-def with_bandwidth_use(phase: Boost, boosts: dict[float, BandwidthUse]) -> Boost:
-    """The phase with what was measured of its first boost."""
-    own = [boosts[begin] for begin in sorted(boosts) if phase.begun <= begin <= phase.ended]
-    return replace(phase, bandwidth_use=own[0]) if own else phase
+def with_bandwidth_use(boost: Boost, boosts: dict[float, BandwidthUse]) -> Boost:
+    """The boost with its measured use of bandwidth."""
+    own = [boosts[begin] for begin in sorted(boosts) if boost.begun <= begin <= boost.ended]
+    return replace(boost, bandwidth_use=own[0]) if own else boost
 
 
 def _boost(vm: str, row: dict[str, Any], volume: Purchase | None, dumped: int, scaled: Scaled, scale: Scale) -> Boost:

@@ -1,4 +1,4 @@
-"""Requests that are held back: nothing is in flight when it matters, and nobody waits for ever."""
+"""Throttled requests: nothing is in flight when the cache is switched, and no application is blocked for long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from elastio.host.throttle import FREE, NOTHING
 from elastio_testbed.faults import in_flight
-from elastio_testbed.faults.checker import DIRECT_AT, Checker, dwell
+from elastio_testbed.faults.checker import DIRECT_AT, Checker, wait_for_reads
 from elastio_testbed.faults.consistency import READS_S
 from elastio_testbed.machine import DATA
 from tests.faults.conftest import SEED, Patient
@@ -17,7 +17,7 @@ CONFIG = "/etc/elastio/elastio.toml"
 PROBED = "/run/probed"
 WITHIN_S = 10
 WRITERS, MIB_BLOCKS = 40, 256
-# Slow: two MiB a second by all of them together.
+# At slow speed two MiB per second in total.
 HEAVY = {
     "offset": DIRECT_AT,
     "blocks": WRITERS * MIB_BLOCKS,
@@ -31,7 +31,7 @@ READS = 300
 
 
 def limit(patient: Patient, limits: str) -> None:
-    """Of every cgroup below the root that can be limited, as the agent does it."""
+    """Limit every cgroup below the root, as the agent does."""
     script = 'for group in /sys/fs/cgroup/*/io.max; do echo "$(cat /sys/block/$0/dev) $1" > $group || true; done'
     patient.lab.guest.check(["sh", "-c", script, patient.lab.device(), limits])
 
@@ -46,7 +46,7 @@ def test_applications_write_again_after_a_kill_though_the_configuration_does_not
         lab.guest.check(["systemd-run", "--collect", "--unit=probe", "sh", "-c", write])
         assert not lab.succeeds("test", "-e", PROBED)
         lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=all", "elastiod"])
-        lab.wait_until(lambda: lab.succeeds("test", "-e", PROBED), WITHIN_S, "the write that was held back")
+        lab.wait_until(lambda: lab.succeeds("test", "-e", PROBED), WITHIN_S, "the throttled write")
     finally:
         limit(patient, FREE)
         agent.write_file(CONFIG, config, 0o640)
@@ -57,16 +57,16 @@ def test_applications_write_again_after_a_kill_though_the_configuration_does_not
 
 
 def test_no_write_is_in_flight_when_a_cache_is_attached_or_bypassed_under_forty_writers(patient: Patient) -> None:
-    """This one keeps the guest: its filesystem gives way to the writers."""
+    """The last test of the guest: the writers overwrite its filesystem."""
     lab = patient.lab
     checker = Checker(lab, SEED, [HEAVY])
     in_flight.start(lab)
     checker.start()
-    checker.pace("full")
+    checker.set_speed("full")
     patient.wait_for(lambda status: status["phase"] == "boosting", "a boost", 300)
-    dwell(checker, READS, READS_S)
+    wait_for_reads(checker, READS, READS_S)
     lab.guest.check(["elastio", "pause"], timeout_s=90)
-    checker.pace("slow")
+    checker.set_speed("slow")
     lab.wait_for_rest()
     seen = in_flight.stop(lab)
     found = checker.stop()
@@ -74,4 +74,4 @@ def test_no_write_is_in_flight_when_a_cache_is_attached_or_bypassed_under_forty_
     switches = [store for store in seen.stores if store.is_switch]
     assert {store.attribute for store in switches} == {"attach", "cache_mode"}
     assert [store for store in switches if store.writes] == []
-    assert seen.most_writes >= WRITERS // 2, "too few were in flight at any time to prove anything"
+    assert seen.most_writes >= WRITERS // 2, "too few writes in flight for a proof"

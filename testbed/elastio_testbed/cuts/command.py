@@ -65,9 +65,9 @@ def trial(
     say: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The control first, which takes less time; `keep` is given what is known after each cut.
+    """Run the control first, which takes less time; `keep` gets the document after each cut.
 
-    Raises HypervisorError, and ImageError when there is no guest to be booted.
+    Raises HypervisorError, and ImageError if there is no image to boot.
     """
     from elastio_testbed.cuts import adaptive, control, plan  # noqa: PLC0415  moto takes a second to load
     from elastio_testbed.cuts.cut_result import CutResult, summary  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What was left after cuts."""
+"""The results of power cuts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from elastio_testbed.cuts.plan import PHASES, Phase, PlannedCut
 
 @dataclass(frozen=True, slots=True)
 class CutResult:
-    """One cut. `acknowledged` before it, each after one fsync; `lost` are the numbers of those that were not read back.
+    """One cut. `acknowledged`: records, each after one fsync; `lost`: the numbers of those that could not be read back.
 
-    `taken_bytes` had been answered and not flushed, and did not survive; `disks` were there. `state` is bcache's of the
-    backing device in the guest that put the copies together. `failure` says why nothing could be read: then all are
-    lost.
+    `taken_bytes` were acknowledged but not flushed, and were lost. `disks`: their number. `state`: bcache's state of
+    the backing device in the guest that assembled the copies. `failure`: why nothing could be read; then all records
+    are lost.
     """
 
     planned: PlannedCut
@@ -31,7 +31,7 @@ class CutResult:
 
 
 def by_phase(results: Sequence[CutResult]) -> dict[str, dict[str, int]]:
-    """Cuts, cuts that lost something, records acknowledged and lost, for each phase there was a cut in."""
+    """For each phase with a cut: cuts, cuts with a loss, records acknowledged and lost."""
     found: dict[str, dict[str, int]] = {}
     for phase in Phase:
         here = [result for result in results if result.planned.phase is phase]
@@ -46,11 +46,11 @@ def by_phase(results: Sequence[CutResult]) -> dict[str, dict[str, int]]:
 
 
 def summary(results: Sequence[CutResult], control: Sequence[CutResult]) -> dict[str, Any]:
-    """The document of a trial. Sound is one that lost nothing where the control lost something, and skipped no phase.
+    """The document of a test. It is sound if no record was lost, no phase was skipped, and the control lost a record.
 
-    A control whose copies could not be read at all shows nothing either.
+    A control whose copies could not be read at all proves nothing.
     """
-    is_seeing = any(result.lost and not result.failure for result in control)
+    control_loses = any(result.lost and not result.failure for result in control)
     is_whole = {result.planned.phase for result in results} >= set(PHASES) or len(results) < len(PHASES)
     return {
         "cuts": len(results),
@@ -58,7 +58,7 @@ def summary(results: Sequence[CutResult], control: Sequence[CutResult]) -> dict[
         "lost": sum(len(result.lost) for result in results),
         "phases": by_phase(results),
         "control": by_phase(control),
-        "control_loses": is_seeing,
-        "sound": bool(results) and is_whole and is_seeing and not any(result.lost for result in results),
+        "control_loses": control_loses,
+        "sound": bool(results) and is_whole and control_loses and not any(result.lost for result in results),
         "stories": [result.as_dict() for result in (*results, *control)],
     }

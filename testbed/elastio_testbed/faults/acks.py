@@ -1,5 +1,4 @@
-"""What the host knows of a writer: the lines that a guest has sent before it was cut off. Times: the guest's monotonic
-clock, seconds."""
+"""What the host knows of a writer: the lines that the guest has sent. Times: seconds of the guest's monotonic clock."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ _LINE = re.compile(r"(ack|failed) (\S+) (\d+) (\d+\.\d+)(?: (\d+))? ([0-9a-f]{8}
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """Record `number` was acknowledged, or could not be written because of the error `code` (errno)."""
+    """Record `number` was acknowledged, or failed with the error `code` (errno)."""
 
     number: int
     at_s: float
@@ -22,7 +21,7 @@ class WriteOutcome:
 
 
 def acknowledged(text: str) -> dict[str, WriteOutcome]:
-    """The last one of each writer. A line that was torn, or runs into another, acknowledges nothing."""
+    """The last acknowledgement of each writer. Incomplete lines and lines that run into another are ignored."""
     last: dict[str, WriteOutcome] = {}
     for name, word in _lines(text, "ack"):
         if name not in last or word.number > last[name].number:
@@ -31,7 +30,7 @@ def acknowledged(text: str) -> dict[str, WriteOutcome]:
 
 
 def failures(text: str) -> dict[str, WriteOutcome]:
-    """The error that ended each writer."""
+    """The error that stopped each writer."""
     return dict(_lines(text, "failed"))
 
 
@@ -46,15 +45,15 @@ def _lines(text: str, wanted: str) -> Iterator[tuple[str, WriteOutcome]]:
 
 
 def text_of(path: Path) -> str:
-    """All that came through a guest's port; nothing while there is no file."""
+    """Everything that came through a guest's port; empty while the file does not exist."""
     return path.read_text(errors="replace") if path.exists() else ""
 
 
 def read(path: Path) -> dict[str, int]:
-    """The highest number of each writer that is acknowledged."""
+    """The highest acknowledged number of each writer."""
     return {name: word.number for name, word in acknowledged(text_of(path)).items()}
 
 
 def count_lines(path: Path, word: str) -> int:
-    """How many lines with this first word a guest has sent."""
+    """The number of lines that begin with this word."""
     return sum(line.split(" ")[0] == word for line in text_of(path).splitlines())

@@ -1,4 +1,4 @@
-"""A campaign: planned runs, shared out among guests that each have a cloud of their own."""
+"""A campaign: planned runs, distributed over guests that have a cloud of their own each."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def carry_out(
     keep: Callable[[Sequence[RunResult]], None] = lambda _: None,
     suite: str | None = None,
 ) -> Sequence[RunResult]:
-    """The results of all runs in the order of their numbers; `keep` is given those known so far after each run.
+    """The results of all runs in the order of their numbers; `keep` gets those known so far after each run.
 
-    Each of the guests has every so-many-th run. Raises HypervisorError when no guest can be made at all, and
-    ImageError when there is none to be booted.
+    Runs are dealt to the guests in turn. Raises HypervisorError if no guest can be started, and ImageError if there is
+    no image to boot.
     """
     results: list[RunResult] = []
     image, adding = build_guest_image(suite=suite), Lock()

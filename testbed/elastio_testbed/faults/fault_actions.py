@@ -1,4 +1,4 @@
-"""One function per deed: what is done to the guest at the moment, and the way back that an operator has."""
+"""One function per fault action: what is done to the guest, and how an operator recovers from it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.machine import DATA
 
 OFF_S, STOP_S = 240.0, 120.0
-# For how long the cloud refuses everything, and the agent stays stopped.
+# Durations for which the cloud refuses every call, the agent stays stopped, and the disk stays full.
 REFUSING_S, STOPPED_S, FULL_S = 25.0, 8.0, 25.0
-# Until applications write again when nobody is left to let them.
+# The longest time until applications can write again after the daemon was killed.
 FREE_S = 10.0
 STATE = "/var/lib/elastio"
 FILLER = f"{STATE}/filler"
@@ -25,29 +25,29 @@ MISSED_S, RECOVER_S, DIRTY_S = 120.0, 300, 180.0
 
 
 def nothing(lab: Lab) -> None:
-    """The cloud's fault is in force, or has struck, already."""
+    """The fault is the cloud's, and was injected before."""
 
 
 def kill_daemon(lab: Lab) -> None:
-    """Done in the guest, in the instant of the moment; here for a fault at no moment: its main process alone."""
+    """Kill the main process. At a trigger the guest does it by itself, at once; this is for a delayed kill."""
     lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"], timeout_s=CALL_S)
 
 
-def free_applications(lab: Lab) -> None:
-    """The guest has killed the daemon as it held applications back; its configuration does not parse any more.
+def verify_unthrottled(lab: Lab) -> None:
+    """Check that applications can write although the daemon was killed while it throttled them.
 
-    Nobody may have to mend that first for applications to write again.
+    Its configuration is corrupt at that time, so it cannot be restarted; then the configuration is restored.
     """
     began = time.monotonic()
     if not lab.takes_writes() or time.monotonic() - began > FREE_S:
-        raise GuestError(f"applications could not write {time.monotonic() - began:.0f} s after the daemon's end")
+        raise GuestError(f"applications could not write {time.monotonic() - began:.0f} s after the daemon was killed")
     lab.write_config()
     lab.guest.vm.agent.run(["systemctl", "reset-failed", "elastiod"], timeout_s=CALL_S)
     lab.guest.check(["systemctl", "restart", "elastiod"], timeout_s=STOP_S)
 
 
 def fill_disk(lab: Lab) -> None:
-    """To the last block, root's reserve too, for a while; the agent may neither release nor lose anything then."""
+    """Fill the state disk to the last block, root's reserve included, for a while; applications must not notice."""
     room = f"$(($(stat -f -c %f {STATE}) * $(stat -f -c %S {STATE})))"
     fill = f"fallocate -l {room} {FILLER}; cat /dev/zero > {FILLER}.rest"
     try:
@@ -72,25 +72,25 @@ def stop_service(lab: Lab) -> None:
 
 
 def reboot(lab: Lab) -> None:
-    _end_orderly(lab, "reboot")
+    _shut_down(lab, "reboot")
 
 
 def power_off(lab: Lab) -> None:
-    _end_orderly(lab, "poweroff")
+    _shut_down(lab, "poweroff")
 
 
-def _end_orderly(lab: Lab, how: str) -> None:
-    with suppress(GuestError):  # it may be gone before it has answered
+def _shut_down(lab: Lab, how: str) -> None:
+    with suppress(GuestError):  # the guest may be gone before it has answered
         lab.guest.check(["systemctl", "--no-block", how], timeout_s=CALL_S)
     if not lab.guest.vm.await_off(OFF_S):
-        raise GuestError(f"{how}: still on after {OFF_S:.0f} s, and killed\n{lab.guest.vm.console_tail()}")
+        raise GuestError(f"{how}: still running after {OFF_S:.0f} s, killed\n{lab.guest.vm.console_tail()}")
     lab.boot()
 
 
 def make_dirty(lab: Lab) -> None:
-    """Load, for as long as it takes until some of it is on the cache alone.
+    """Write until some data is dirty, that is, on the cache only.
 
-    A cloud that was slow may have brought the cache after the first load's end.
+    The cache of a slow cloud may have arrived after the end of the first load.
     """
     lab.wait_until(lambda: _is_dirty_under_load(lab), DIRTY_S, "dirty data in the cache")
 
@@ -102,18 +102,18 @@ def _is_dirty_under_load(lab: Lab) -> bool:
     return backing is not None and int(backing["dirty_bytes"]) > 0
 
 
-def pull(lab: Lab) -> None:
-    """Tear the cache volume off."""
+def remove_cache(lab: Lab) -> None:
+    """Remove the cache volume without any notice to the guest."""
     lab.cloud.tear_off(lab.attached_volume(), lab.guest.vm.pull)
 
 
-def bring_cache_back(lab: Lab) -> bool:
-    """What `docs/how-to/recover.md` tells an operator to do after that; whether it took a power cycle."""
+def recover_cache(lab: Lab) -> bool:
+    """Recover as described in `docs/how-to/recover.md`. Returns whether that took a power cycle."""
     is_reset = False
     try:
-        _put_together(lab)
+        _reattach(lab)
     except HypervisorError:
-        # The page's way out: a reboot, which finds the backing device waiting for its cache.
+        # The last resort of that page: after a reboot the backing device waits for its cache.
         lab.guest.vm.kill()
         lab.guest.vm.start(300)
         is_reset = True
@@ -122,48 +122,48 @@ def bring_cache_back(lab: Lab) -> bool:
     return is_reset
 
 
-def _put_together(lab: Lab) -> None:
+def _reattach(lab: Lab) -> None:
     for unit in ("records", "burst"):
         lab.stop(unit)
     if lab.takes_writes():
-        return  # the cache was clean: the kernel went on without it
-    seen = lab.guest.wait_for(_is_missed_or_over, MISSED_S, "the agent to miss its cache, or to need none")
+        return  # the cache was clean: the kernel continued without it
+    seen = lab.guest.wait_for(_is_missing_or_idle, MISSED_S, "the agent to report a missing cache, or to be idle")
     if seen["missing"] is None:
-        lab.guest.check(["umount", DATA], timeout_s=CALL_S)  # clean as well, but the filesystem met an error
+        lab.guest.check(["umount", DATA], timeout_s=CALL_S)  # also clean, but the filesystem has seen an I/O error
         return
     lab.guest.check(["elastio", "recover", "--umount", "--timeout", str(RECOVER_S)], timeout_s=RECOVER_S + CALL_S)
 
 
-def _is_missed_or_over(status: dict[str, Any]) -> bool:
+def _is_missing_or_idle(status: dict[str, Any]) -> bool:
     return status["missing"] is not None or (status["phase"] == "idle" and status["cycle"] is None)
 
 
-def revoke(lab: Lab) -> None:
+def revoke_credentials(lab: Lab) -> None:
     lab.cloud.faults.revoke_credentials("ExpiredToken")
     time.sleep(REFUSING_S)
     lab.cloud.faults.clear()
 
 
-def forbid(lab: Lab) -> None:
-    """The quota is used up already, by `before`; it is raised while the load may still last."""
+def raise_quota(lab: Lab) -> None:
+    """Restore the quota, which `set_up` has used up, while the load may still last."""
     time.sleep(REFUSING_S)
     lab.cloud.quota = Quota()
 
 
-# What has to be so before the deed is one; the time it takes is not the time of the fault.
+# Preparations that do not count as time of the fault.
 PRECONDITIONS: Mapping[FaultAction, Callable[[Lab], None]] = {FaultAction.PULL_DIRTY: make_dirty}
 
 FAULT_ACTIONS: Mapping[FaultAction, Callable[[Lab], None]] = {
     FaultAction.NOTHING: nothing,
     FaultAction.KILL_DAEMON: kill_daemon,
-    FaultAction.KILL_HOLDING: free_applications,
+    FaultAction.KILL_HOLDING: verify_unthrottled,
     FaultAction.FILL_DISK: fill_disk,
     FaultAction.CUT_POWER: cut_power,
     FaultAction.STOP_SERVICE: stop_service,
     FaultAction.REBOOT: reboot,
     FaultAction.POWER_OFF: power_off,
-    FaultAction.PULL_DIRTY: pull,
-    FaultAction.PULL_CLEAN: pull,
-    FaultAction.REVOKE: revoke,
-    FaultAction.FORBID: forbid,
+    FaultAction.PULL_DIRTY: remove_cache,
+    FaultAction.PULL_CLEAN: remove_cache,
+    FaultAction.REVOKE: revoke_credentials,
+    FaultAction.FORBID: raise_quota,
 }

@@ -1,4 +1,4 @@
-"""A guest that is broken on purpose, whichever cloud it lives in: load, acknowledged records, moments, waiting."""
+"""A guest that faults are injected into, in any cloud: its load, acknowledged records, triggers and waits."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from elastio_testbed.trial import JOURNAL
 
 RECORDS_PORT, TRIGGER_PORT = "org.elastio.records", "org.elastio.triggers"
 RECORDS = f"{DATA}/records"
-RECORDS_SPEC, TRIGGER_SPEC = "/var/tmp/records.json", "/var/tmp/moments.json"
+RECORDS_SPEC, TRIGGER_SPEC = "/var/tmp/records.json", "/var/tmp/trigger.json"
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
-BURST_MIB = 180  # what a boost and a flush of some seconds each take
-PAUSE_S = 0.05  # between two records: well below what keeps a boost alive
+BURST_MIB = 180  # enough for a boost and a flush of some seconds each
+PAUSE_S = 0.05  # between two records, so that they are too little load to keep a boost
 CALL_S, REST_S, POLL_S = 60.0, 600.0, 0.5
-# A stuck attachment is given up after this long; the packaged 180 s only make a run longer.
+# The attach timeout of the agent: the default of 180 s would only prolong a run.
 DEADLINE_S = 45
 
 
 class FaultTarget(ABC):
     """`records` and `triggers` are the host's ends of the guest's two ports.
 
-    Every method is bounded and raises GuestError or a kin of it.
+    Every method has a timeout and raises GuestError or a subclass.
     """
 
     def __init__(self, guest: Guest, records: Path, triggers: Path, *, burst_mib: int = BURST_MIB) -> None:
@@ -38,14 +38,14 @@ class FaultTarget(ABC):
 
     @abstractmethod
     def settle(self, seconds: float) -> None:
-        """Wait until the cloud has come to rest."""
+        """Wait until no volume is between two states."""
 
     @abstractmethod
     def leaked(self) -> tuple[str, ...]:
-        """Volumes at the cloud, and disks in the machine beside its own, that should not be there any more."""
+        """Volumes in the cloud and foreign disks in the machine that should have been released."""
 
     def install(self) -> None:
-        """Put programs and noise in place; the recorder of experiments has no part in this."""
+        """Install programs and noise, and stop the recorder of experiments."""
         self.guest.check(["systemctl", "stop", "recorder"])
         for name in ("records", "journal_trigger"):
             program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
@@ -55,7 +55,7 @@ class FaultTarget(ABC):
     # --- load and records --------------------------------------------------------------------------------------
 
     def start_writer(self, name: str, seed: int) -> None:
-        """Records of a new name from now on, until `stop_writer` or the end of the device."""
+        """Write records under a new name until `stop_writer` or an error of the device."""
         port = f"/dev/virtio-ports/{RECORDS_PORT}"
         spec = {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": PAUSE_S}
         spec["kernel_log"] = "/dev/kmsg"
@@ -70,7 +70,7 @@ class FaultTarget(ABC):
         self.stop("records")
 
     def burst(self) -> None:
-        """As much load as the device takes, in the background, over what the last burst has left."""
+        """Write as fast as the device allows, in the background, over the file of the last burst."""
         self.stop("burst")
         cats = f"for i in $(seq {self.burst_mib // NOISE_MIB}); do cat {NOISE}; done"
         sink = f"dd of={DATA}/burst bs=1M iflag=fullblock conv=fsync status=none"
@@ -80,7 +80,7 @@ class FaultTarget(ABC):
         return self.succeeds("systemctl", "is-active", "--quiet", "burst")
 
     def verify(self, name: str, seed: int, acknowledged: int) -> dict[str, Any]:
-        """Read the records of a writer back from the device, with the agent told to start no boost for it."""
+        """Read the records of a writer back from the device. The agent has to be paused: reads are a load."""
         spec = {"directory": RECORDS, "name": name, "seed": seed, "acknowledged": acknowledged}
         self.guest.vm.agent.write_file(RECORDS_SPEC, json.dumps(spec).encode())
         self.guest.check(["sync"], timeout_s=120)
@@ -90,23 +90,24 @@ class FaultTarget(ABC):
         return found
 
     def forget_records(self) -> None:
-        """Make room: what was verified is not needed any more."""
+        """Delete the verified records."""
         self.guest.check(["rm", "-rf", RECORDS], timeout_s=CALL_S)
 
     def _start(self, unit: str, *command: str) -> None:
         self.guest.check(["systemd-run", "--collect", f"--unit={unit}", *command], timeout_s=CALL_S)
 
     def stop(self, unit: str) -> None:
-        """End a unit that may run or not."""
+        """Stop a unit, whether it runs or not."""
         self.guest.vm.agent.run(["systemctl", "stop", unit], timeout_s=120)
         self.guest.vm.agent.run(["systemctl", "reset-failed", unit], timeout_s=CALL_S)
 
-    # --- moments -----------------------------------------------------------------------------------------------
+    # --- triggers ----------------------------------------------------------------------------------------------
 
     def arm(self, trigger: Trigger, *, kill: bool, corrupt: str = "") -> int:
-        """Have the guest watch for the moment; returns what `wait_for_trigger` wants.
+        """Have the guest watch for the trigger. Returns the argument for `wait_for_trigger`.
 
-        With a file to be corrupted, the daemon is killed with every process that it has forked.
+        With `kill` the guest kills the daemon at the trigger. With `corrupt` it makes that file unparsable and kills
+        the daemon with all its processes.
         """
         self.stop("trigger")
         seen, ready = acks.count_lines(self.triggers, "triggered"), acks.count_lines(self.triggers, "ready")
@@ -117,11 +118,11 @@ class FaultTarget(ABC):
             spec |= {"do": "kill all", "corrupt": corrupt}
         self.guest.vm.agent.write_file(TRIGGER_SPEC, json.dumps(spec).encode())
         self._start("trigger", "python3", f"{PROGRAMS}/journal_trigger.py", TRIGGER_SPEC)
-        self.wait_until(lambda: acks.count_lines(self.triggers, "ready") > ready, 120, "the watch for a moment")
+        self.wait_until(lambda: acks.count_lines(self.triggers, "ready") > ready, 120, "the watch for the trigger")
         return seen
 
     def wait_for_trigger(self, seen: int, seconds: float) -> bool:
-        """Whether the armed moment came in time. Looks at a file of the host: the guest is not disturbed."""
+        """Whether the trigger came in time. Only a file of the host is polled: the guest is not disturbed."""
         end = time.monotonic() + seconds
         while acks.count_lines(self.triggers, "triggered") <= seen:
             if time.monotonic() > end:
@@ -132,7 +133,7 @@ class FaultTarget(ABC):
     # --- the device ----------------------------------------------------------------------------------------------
 
     def device(self) -> str:
-        """The adaptive device's name, empty while there is none."""
+        """The name of the adaptive device, empty while there is none."""
         script = f"basename $(readlink /sys/block/{self.guest.disk_name()}/bcache/dev) 2>/dev/null; true"
         return self.guest.check(["sh", "-c", script])
 
@@ -154,7 +155,7 @@ class FaultTarget(ABC):
         return self.guest.vm.console_tail()
 
     def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Poll. Raises GuestTimeout when it does not hold in time."""
+        """Poll until the condition holds. Raises GuestTimeout."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -162,13 +163,13 @@ class FaultTarget(ABC):
             time.sleep(POLL_S)
 
     def wait_for_agent(self, seconds: float = 240.0) -> None:
-        """Until the agent has read its phase off the kernel and sees no fault."""
+        """Wait until the agent has recovered its phase and reports no fault."""
         self.guest.wait_for(lambda s: s["recovered"] and s["phase"] != "faulted", seconds, "the agent to recover")
 
     def wait_for_rest(self, seconds: float = REST_S) -> None:
-        """Until no cycle is open, no burst runs, and the cloud has come to rest."""
+        """Wait until no cycle is open, no burst runs, and the cloud has settled."""
         self.wait_until(lambda: not self.burst_runs(), seconds, "the burst to end")
-        at_rest = "the agent to rest"
+        at_rest = "the agent to be idle"
         self.guest.wait_for(
             lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], seconds, at_rest
         )

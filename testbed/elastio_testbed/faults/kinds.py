@@ -1,4 +1,4 @@
-"""The table of faults: every kind, at which moments of a cycle it may strike, and what the cloud does wrong in it."""
+"""The table of faults: for each kind the triggers at which it may strike, and the calls that it affects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from elastio_testbed.ec2 import Fault, FaultKind
 
-# The effects of one cycle in their order. Looks are left out: they change nothing.
+# The effects of one cycle in order, without polls and scans.
 ACTIONS = (
     "CreateVolume",
     "AttachVolume",
@@ -38,14 +38,14 @@ class Trigger:
 STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
 PHASES = tuple(Trigger("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
-# No record of the journal: the instant in which the kernel holds applications back.
-HELD_BACK = Trigger("limit", "io.max")
+# Not a record of the journal: the instant in which the agent throttles applications.
+THROTTLED = Trigger("limit", "io.max")
 
 
 class FaultAction(StrEnum):
-    """What is done to the guest at the moment."""
+    """What is done to the guest at the trigger."""
 
-    NOTHING = "nothing"  # the cloud alone misbehaves
+    NOTHING = "nothing"  # the fault is the cloud's alone
     KILL_DAEMON = "kill daemon"
     KILL_HOLDING = "kill daemon, corrupt its configuration"
     FILL_DISK = "fill the state disk"
@@ -56,10 +56,10 @@ class FaultAction(StrEnum):
     PULL_DIRTY = "pull dirty"
     PULL_CLEAN = "pull clean"
     REVOKE = "revoke credentials"
-    FORBID = "forbid volumes"  # the account's quota is used up
+    FORBID = "use up quota"
 
 
-# Deeds of which an application notices nothing but its speed.
+# Actions that change nothing for applications but their throughput.
 TRANSPARENT = (
     *(FaultAction.NOTHING, FaultAction.KILL_DAEMON, FaultAction.KILL_HOLDING, FaultAction.FILL_DISK),
     *(FaultAction.STOP_SERVICE, FaultAction.REVOKE, FaultAction.FORBID),
@@ -71,7 +71,7 @@ PULLS = (FaultAction.PULL_DIRTY, FaultAction.PULL_CLEAN)
 class Kind:
     """One row of the table.
 
-    `moments`: where it may strike; `random`: up to so many seconds later. `calls`: the calls that `faults` may hit.
+    It strikes at one of `triggers`, up to `random_s` later; a fault of the cloud hits one of `calls`.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Kind:
     fault: Mapping[str, object] | None = None
 
     def cloud_fault(self, call: str) -> Fault | None:
-        """What the endpoint is told, for one of `calls`."""
+        """The fault of the endpoint for one of `calls`."""
         return None if self.fault is None else Fault.from_json({"action": call, **self.fault})
 
 
@@ -90,7 +90,7 @@ def _api(name: str, kind: FaultKind, calls: tuple[str, ...] = CALLS, **fields: o
     return Kind(f"api-{name}", calls=calls, fault={"kind": kind.value, **fields})
 
 
-# Longer than the agent waits for an answer (10 s), and than a lane waits for a call (60 s).
+# Longer than the agent's timeout for a response (10 s) and than a worker's for a call (60 s).
 LATE_S, STALL_S = 15.0, 75.0
 
 KINDS: Mapping[str, Kind] = {
@@ -98,7 +98,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind("daemon-kill", FaultAction.KILL_DAEMON, STEPS),
         Kind("daemon-kill-random", FaultAction.KILL_DAEMON, PHASES[:4], random_s=6.0),
-        Kind("daemon-kill-holding", FaultAction.KILL_HOLDING, (HELD_BACK,)),
+        Kind("daemon-kill-holding", FaultAction.KILL_HOLDING, (THROTTLED,)),
         Kind("state-disk-full", FaultAction.FILL_DISK, PHASES[:4], random_s=2.0),
         Kind("power-cut", FaultAction.CUT_POWER, STEPS),
         Kind("power-cut-random", FaultAction.CUT_POWER, PHASES[:4], random_s=6.0),
@@ -126,7 +126,7 @@ KINDS: Mapping[str, Kind] = {
     )
 }
 
-# Of every group, what a test suite has the time for: each boots the guest at most once.
+# One of every group, for the test suite; each boots the guest at most once.
 SELECTION = (
     "daemon-kill",
     "api-lost-answer",

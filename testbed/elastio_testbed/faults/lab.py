@@ -19,7 +19,7 @@ BOOT_S = 300.0
 
 
 class Lab(FaultTarget):
-    """One guest and its cloud, replaced together."""
+    """One guest and its cloud; both are replaced together."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Lab(FaultTarget):
         filesystem: str = "ext4",
         fixed_cache_gb: float | None = None,
     ) -> None:
-        """Describe it; `prepare` boots. `fixed_cache_gb` as in `Plan`."""
+        """Nothing runs before `prepare`. `fixed_cache_gb` as in `Plan`."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12, seed=seed, fixed_cache_gb=fixed_cache_gb)
@@ -64,16 +64,16 @@ class Lab(FaultTarget):
         self._stack.close()
 
     def prepare(self) -> None:
-        """Boot, and put agent, programs and noise in place, safe from a power cut."""
+        """Boot, and install agent, programs and noise so that they survive a power cut."""
         self.guest.prepare(self.cloud, boot_s=BOOT_S)
         self.write_config()
         self.install()
         self.guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
-        self.guest.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
+        self.guest.wait_for(lambda status: status["owned"] is not None, 180, "the agent to know its volumes")
         self.guest.check(["sync"], timeout_s=CALL_S)
 
     def write_config(self) -> None:
-        """The agent's configuration; one more line under the same heading."""
+        """Write the agent's configuration, with a short attach timeout."""
         self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
 
     def settle(self, seconds: float) -> None:
@@ -89,31 +89,31 @@ class Lab(FaultTarget):
     # --- power -------------------------------------------------------------------------------------------------
 
     def mount(self) -> None:
-        """Mount the adaptive device once it is there; the filesystem repairs itself from its journal."""
+        """Mount the adaptive device once it exists; the filesystem replays its journal."""
         self.wait_until(lambda: self.device() != "", 240, "the adaptive device")
         if not self.succeeds("mountpoint", "-q", DATA):
             self.guest.check(["mount", f"/dev/{self.device()}", DATA], timeout_s=120)
 
     def boot(self) -> None:
-        """Power on, with every disk that was plugged, and mount."""
+        """Power on with all plugged disks, and mount."""
         self.guest.vm.start(BOOT_S)
         self.mount()
 
-    # --- what happened -----------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------
 
     def uptime_s(self) -> float:
         """The guest's monotonic clock, rounded down to a hundredth."""
         return float(self.guest.check(["cat", "/proc/uptime"]).split()[0])
 
     def kernel_log(self) -> list[str]:
-        """What is left of it since the boot; nothing from a guest that does not answer any more."""
+        """The lines of dmesg; none from a guest that does not respond."""
         try:
             return self.guest.check(["dmesg"], timeout_s=CALL_S).splitlines()
         except HypervisorError:
             return []
 
     def attached_volume(self) -> str:
-        """The id of the volume that is this guest's cache now."""
+        """The id of the attached cache volume. Raises GuestError unless there is exactly one."""
         here = [v.id for v in self.cloud.live_volumes() if v.serial in self.guest.vm.disks()]
         if len(here) != 1:
             raise GuestError(f"{len(here)} cache volumes are plugged, not one")

@@ -1,4 +1,4 @@
-"""Which fault strikes in which run: drawn from a seed, so that a number and a seed are the whole story of a run."""
+"""Which fault strikes in which run: drawn from a seed, so that seed and number identify a run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from elastio_testbed.faults.kinds import CALLS, KINDS, FaultAction, Kind, Trigge
 
 T = TypeVar("T")
 
-# How often the cloud misbehaves in a run whose fault is the guest's.
+# The share of runs with a fault of the guest in which the cloud fails as well.
 SIDE_FAULT_SHARE = 0.25
-# One lost or refused answer at the side: what a crash meets when the cloud has a bad day, too.
+# The additional fault of the cloud in these runs.
 SIDE_FAULTS = ("api-lost-answer", "api-lost-request", "api-throttled", "api-server-error", "api-slow-step")
-# Deeds whose recovery needs the cloud's help itself, or that make the cloud refuse everything.
+# Actions whose recovery depends on the cloud, or that make the cloud refuse everything.
 WITHOUT_SIDE_FAULT = (FaultAction.NOTHING, FaultAction.PULL_CLEAN, FaultAction.REVOKE, FaultAction.FORBID)
 
 
@@ -30,7 +30,7 @@ class CloudFault:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run: `kind` strikes `delay_s` after `moment`; the cloud's faults are in force from the begin of the run."""
+    """One run: `kind` strikes `delay_s` after `trigger`; faults of the cloud are active from the start of the run."""
 
     number: int
     kind: str
@@ -50,7 +50,7 @@ class PlannedRun:
 
 
 def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[PlannedRun, ...]:
-    """Every kind before any comes again, and each kind's moments before any of those does.
+    """Every kind comes once before any is repeated, and so do the triggers of each kind.
 
     Raises PlanError for a kind that is not in the table.
     """
@@ -81,12 +81,12 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
 
 
 def _beside(rng: random.Random, kind: Kind) -> tuple[CloudFault, ...]:
-    # Drawn in every case: whether a run has a fault beside its own must not move those after it.
+    # Always drawn, so that a fault beside a run's own does not change the runs after it.
     wanted, name, call = rng.random() < SIDE_FAULT_SHARE, rng.choice(SIDE_FAULTS), rng.choice(CALLS)
     return (CloudFault(name, call),) if wanted and kind.action not in WITHOUT_SIDE_FAULT else ()
 
 
 def _rounds(rng: random.Random, items: Sequence[T]) -> Iterator[T]:
-    """All of them in random order, again and again."""
+    """All items in random order, endlessly."""
     while True:
         yield from rng.sample(items, len(items))

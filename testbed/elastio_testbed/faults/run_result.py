@@ -1,4 +1,4 @@
-"""What came of a run, and of a campaign."""
+"""The result of a run, and of a campaign."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastio_testbed.faults.coverage import steps_met, steps_of
 from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.tears import Tear, is_plausible
 
-# Of the document: 1 did not tell torn records apart, 2 told them apart without witnesses.
+# The format of the document. 1 did not count torn records, 2 counted them without proof.
 FORMAT = 3
 
 
@@ -19,14 +19,14 @@ FORMAT = 3
 class RunResult:
     """One run.
 
-    `recovery_s`: from the fault until the device took a durable write again and the agent had read its phase back;
-    `rest_s`: until nothing of the cycle was left. `unverified_records` were acknowledged and could not be read
-    because the guest did not come back. `torn_records` are those of the lost ones that the kernel is witnessed to have
-    acknowledged although it could not keep them (`tears.torn`), `tears` what was seen in each life of the writer whose
-    cache was torn off. `kernel` is the guest's release, `evidence` the folder of what was kept. `stuck` says why a run
-    was given up, `missed` that its moment never came and the fault struck late, or that the cloud was never asked for
-    what it was to do wrong, `rebooted` that the device took writes again only after a power cycle, `interrupted` that a
-    fault that should not be felt by applications ended the writer.
+    `recovery_s`: from the fault until the device took a durable write again and the agent had recovered its phase;
+    `rest_s`: from the fault until nothing of the cycle was left. `unverified_records` were acknowledged but could not
+    be read, because the guest did not boot again. `torn_records`: the lost records that the kernel provably
+    acknowledged although it could not keep them (`tears.torn`). `tears`: what was recorded for each writer whose cache
+    was removed. `kernel`: the guest's kernel release. `evidence`: the folder of the evidence. `stuck`: why the run was
+    given up. `missed`: the trigger never came and the fault struck late, or the affected call was never made.
+    `rebooted`: the device took writes only after a power cycle. `interrupted`: the writer stopped although the fault
+    should not have affected applications.
     """
 
     planned: PlannedRun
@@ -59,8 +59,8 @@ class RunResult:
 
 
 def summary(seed: int, results: Sequence[RunResult]) -> dict[str, Any]:
-    """The document of a campaign. Every count is a sum over `stories`; a fault beside another one counts, too."""
-    told = [result.as_dict() for result in results]
+    """The document of a campaign. Every count is a sum over the results; additional faults are counted, too."""
+    documents = [result.as_dict() for result in results]
     torn_runs, tears = sum(bool(s.torn_records) for s in results), sum(len(s.tears) for s in results)
     faults = Counter(name for result in results for name in _kinds(result.planned))
     return {
@@ -69,8 +69,8 @@ def summary(seed: int, results: Sequence[RunResult]) -> dict[str, Any]:
         "kernels": sorted({result.kernel for result in results if result.kernel}),
         "runs": len(results),
         "faults": dict(sorted(faults.items())),
-        "steps_met": {kind: len(met) for kind, met in steps_met(told).items()},
-        "steps_of": {kind: steps_of(kind) for kind in steps_met(told)},
+        "steps_met": {kind: len(met) for kind, met in steps_met(documents).items()},
+        "steps_of": {kind: steps_of(kind) for kind in steps_met(documents)},
         "acknowledged_records": sum(result.acknowledged_records for result in results),
         "lost_records": sum(result.lost_records for result in results),
         "torn_records": sum(result.torn_records for result in results),
@@ -84,7 +84,7 @@ def summary(seed: int, results: Sequence[RunResult]) -> dict[str, Any]:
         "worst_recovery_s": max((s.recovery_s for s in results if s.recovery_s is not None), default=None),
         "worst_rest_s": max((s.rest_s for s in results if s.rest_s is not None), default=None),
         "sound": bool(results) and is_plausible(torn_runs, tears) and all(result.is_sound for result in results),
-        "stories": told,
+        "stories": documents,
     }
 
 

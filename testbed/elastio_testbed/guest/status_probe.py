@@ -1,7 +1,7 @@
 """The agent's status, straight from its control socket: `python3 status_probe.py`.
 
-The `elastio` command says the same; starting it takes an emulated processor seconds, which a poll would steal from
-what is being measured.
+The `elastio` command prints the same, but its start takes an emulated processor seconds, which would disturb the
+measurement.
 """
 
 import json

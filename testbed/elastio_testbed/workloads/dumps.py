@@ -1,4 +1,4 @@
-"""A checkpointing application reduced to its I/O: it sleeps instead of computing."""
+"""A checkpointing application that is reduced to its I/O and sleeps instead of computing."""
 
 from __future__ import annotations
 

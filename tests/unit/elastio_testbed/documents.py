@@ -1,4 +1,4 @@
-"""Results as the laboratory writes them, from figures that a test chooses."""
+"""Results as the laboratory writes them, with figures for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastio_testbed.conditions import Conditions
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Boost, Result, SetupResult, own_share_s
-from elastio_testbed.series import shown
+from elastio_testbed.series import series_of
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.trial import Evidence, Plan
 
@@ -84,8 +84,8 @@ def evidence(setup: Setup) -> Evidence:
 
 
 def document(*repetitions: Result, setups: Sequence[Setup] = (), **changes: Any) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """A document as read from a file."""
     result = evaluation(*repetitions, **changes)
-    pictured = [shown(setup, evidence(setup)).to_json() for setup in setups or result.plan.setups]
+    pictured = [series_of(setup, evidence(setup)).to_json() for setup in setups or result.plan.setups]
     loaded: dict[str, Any] = json.loads(json.dumps({**result.to_json(), "picture": pictured}))
     return loaded

@@ -37,7 +37,7 @@ def test_tables_are_printed(result: Path) -> None:
     assert "#### Completion" in done.output
 
 
-def test_tables_are_written_into_the_marked_part_of_a_page(result: Path, tmp_path: Path) -> None:
+def test_tables_are_written_between_the_placeholders_of_a_page(result: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     assert invoke("tables", result, "--into", page).exit_code == 0
@@ -45,12 +45,12 @@ def test_tables_are_written_into_the_marked_part_of_a_page(result: Path, tmp_pat
     assert page.read_text().endswith("<!-- end: cm1 -->\n")
 
 
-def test_a_page_without_marks_is_left_alone(result: Path, tmp_path: Path) -> None:
+def test_a_page_without_placeholders_is_not_changed(result: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("no marks")
+    page.write_text("no placeholders")
     done = invoke("tables", result, "--into", page)
     assert done.exit_code == 1
-    assert page.read_text() == "no marks"
+    assert page.read_text() == "no placeholders"
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}"])
@@ -89,12 +89,12 @@ def test_the_picture_of_a_stored_result_is_drawn_as_a_file(result: Path, tmp_pat
 
 @pytest.mark.parametrize("option", ["--scale", "--bandwidth", "--max-time"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0"])
-def test_a_number_that_means_nothing_is_wrong_usage(option: str, value: str) -> None:
+def test_an_invalid_number_is_a_usage_error(option: str, value: str) -> None:
     assert invoke("predict", "bonnie", option, value).exit_code == 2
 
 
 @pytest.mark.parametrize("option", ["--json", "--profile"])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(option: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_rejected_before_anything_is_run(option: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "result.json"
     done = invoke("predict", "bonnie", option, path)
@@ -102,15 +102,13 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_run(option:
     assert str(path) in done.output
 
 
-def test_trying_a_file_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_was_checked_is_not_left_behind(tmp_path: Path) -> None:
     done = invoke("predict", "bonnie", "--json", tmp_path / "out" / "result.json")
     assert done.exit_code == 1
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_result_that_cannot_be_written_any_more_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_that_cannot_be_written_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     write_or_print(tmp_path / "file" / "result.json", '{"setups": {}}')
     assert '{"setups": {}}' in capsys.readouterr().err

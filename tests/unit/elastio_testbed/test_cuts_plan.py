@@ -1,4 +1,4 @@
-"""Which cuts are made, and what they amount to."""
+"""The plan of cuts, and their summary."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 4, 11, 12, 25, 60])
-def test_every_phase_has_its_share_and_no_cycle_too_many(runs: int) -> None:
+def test_phases_have_equal_shares_and_cycles_a_maximum(runs: int) -> None:
     cycles = plan(runs, 3)
     assert sorted(cut.number for cut in flat(cycles)) == list(range(1, runs + 1))
     shares = [sum(cut.phase is phase for cut in flat(cycles)) for phase in PHASES]
@@ -56,15 +56,15 @@ def test_one_lost_record_is_not_sound(phase: int) -> None:
     assert found["lost"] == 1
 
 
-def test_a_control_that_loses_nothing_shows_nothing() -> None:
+def test_a_control_that_loses_nothing_proves_nothing() -> None:
     assert not summary(KEPT, [replace(result, lost=()) for result in LOSING])["sound"]
     assert not summary(KEPT, [])["sound"]
 
 
-def test_a_control_that_could_not_be_read_shows_nothing() -> None:
+def test_a_control_that_could_not_be_read_proves_nothing() -> None:
     assert not summary(KEPT, [replace(result, failure="no device") for result in LOSING])["sound"]
 
 
-def test_a_trial_that_missed_a_phase_is_not_sound() -> None:
+def test_a_test_that_skipped_a_phase_is_not_sound() -> None:
     assert not summary(KEPT[:3] * 2, LOSING)["sound"]
     assert not summary([], LOSING)["sound"]

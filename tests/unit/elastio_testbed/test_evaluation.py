@@ -12,18 +12,18 @@ from elastio_testbed.result import Result
 from .documents import document, evaluation, repetition, setup_result
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-# A disturbance that strikes a whole repetition leaves the ratio within it alone.
+# A disturbance of a whole repetition does not change the ratios within it.
 CALM, DISTURBED = repetition(1200, 1000, 1100), repetition(2400, 2000, 2200)
 
 
-def test_ratios_are_taken_within_a_repetition_before_their_median() -> None:
+def test_ratios_are_computed_within_a_repetition_before_their_median() -> None:
     ratio = evaluation(CALM, DISTURBED, CALM).ratio(Setup.ADAPTIVE, "overhead_vs_fast_pct")
     assert ratio is not None
     assert ratio.median == ratio.max == pytest.approx(10.0)
     assert ratio.n == 3
 
 
-def test_the_document_keeps_every_repetition_and_shows_the_middle_one() -> None:
+def test_the_document_has_every_repetition_and_shows_the_middle_one() -> None:
     found = document(repetition(adaptive_s=1200), repetition(adaptive_s=1210), repetition(adaptive_s=1300))
     assert [r["setups"]["adaptive"]["completion_s"] for r in found["repetitions"]] == [1200, 1210, 1300]
     assert found["shown"] == 1
@@ -60,7 +60,7 @@ def test_the_text_shows_that_a_byte_was_wrong_once() -> None:
     assert row.split()[-2:] == ["WRONG", "0"]
 
 
-def test_a_repetition_in_which_the_machine_held_the_slow_volume_back_is_named() -> None:
+def test_a_repetition_in_which_the_machine_limited_the_slow_volume_is_reported() -> None:
     held_back = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.8 * 16.5),))
     kept_up = Result((setup_result(Setup.STATIC_SLOW, 100, 10.0, app_write_mb_s=0.97 * 16.5),))
     assert evaluation(kept_up, held_back).disturbed == (2,)

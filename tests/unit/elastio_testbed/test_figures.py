@@ -27,14 +27,14 @@ def test_the_naive_bound_of_a_published_cm1_dump() -> None:
     assert naive_agbs(4e9, SPEED) == pytest.approx(128 * (4 / 0.7) * (4000 / 128 + 4000 / 33))
 
 
-def test_bandwidth_that_is_bought_to_flush_with_lowers_the_bound_by_its_share() -> None:
-    # Of 4 GB 1.03 have flowed back when the burst ends; 161 MB/s are paid for 121.2 s in all.
+def test_drain_bandwidth_lowers_the_bound_by_its_share() -> None:
+    # 1.03 of 4 GB have been written back when the burst ends; 161 MB/s are billed for 121.2 s in total.
     assert least_agbs(4e9, SPEED) == pytest.approx(161 * (4 * (1 - 33 / 128) / 0.7) * 4000 / 33)
     assert least_agbs(4e9, SPEED) == pytest.approx((1 - 33 / 128) * naive_agbs(4e9, SPEED))
 
 
 @pytest.mark.parametrize("drain", [0.0, 5e6, 15e6, 30e6, 33e6])
-def test_no_other_bandwidth_to_flush_with_costs_less(drain: float) -> None:
+def test_no_other_drain_bandwidth_costs_less(drain: float) -> None:
     dumped, share = 4e9, 0.7
     kept = dumped * (1 - drain / SPEED.cache)
     cost = (SPEED.cache + drain) / 1e6 * kept / share / 1e9 * (dumped / SPEED.cache + kept / SPEED.backing)
@@ -42,7 +42,7 @@ def test_no_other_bandwidth_to_flush_with_costs_less(drain: float) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "docs/results").glob("*.json")), ids=lambda path: path.name)
-def test_nothing_that_was_measured_costs_less_than_the_bound(path: Path) -> None:
+def test_no_measured_cost_is_below_the_bound(path: Path) -> None:
     ratios = [row[-1] for row in caches(json.loads(path.read_text())).rows]
     assert ratios
     assert all(float(text.split()[0]) >= 1 for text in ratios)
@@ -53,12 +53,12 @@ def test_a_burst_twice_as_large_costs_four_times_as_much() -> None:
         assert bound(2e9, SPEED) == pytest.approx(4 * bound(1e9, SPEED))
 
 
-def test_the_share_that_may_be_dirty_is_what_the_module_is_loaded_with() -> None:
+def test_the_dirty_share_is_the_option_of_the_module() -> None:
     text = (REPOSITORY / "systemd/modprobe.d/elastio.conf").read_text()
     assert f"bch_cutoff_writeback={DIRTY_SHARE * 100:.0f} " in text
 
 
-def test_a_dump_belongs_to_the_first_phase_that_it_overlaps() -> None:
+def test_a_dump_belongs_to_the_first_boost_that_it_overlaps() -> None:
     dumps = [
         {"began": 0.0, "ended": 8.0, "bytes": 1},  # the first boost is decided during it
         {"began": 20.0, "ended": 28.0, "bytes": 10},  # while the first cache is still attached
@@ -68,7 +68,7 @@ def test_a_dump_belongs_to_the_first_phase_that_it_overlaps() -> None:
     assert dumped_by_boost([(1.5, 40.0), (61.0, 90.0)], dumps) == [11, 100]
 
 
-def test_no_ratio_to_nothing() -> None:
+def test_there_is_no_ratio_without_a_bound() -> None:
     assert ratio(5.0, 0.0) is None
     assert ratio(5.0, 4.0) == 1.25
 
@@ -76,7 +76,7 @@ def test_no_ratio_to_nothing() -> None:
 # --- bandwidth during a boost ---------------------------------------------------------------------------------
 
 SECONDS = [float(t) for t in range(100)]
-# A boost from 10 on, a dump that ends at 20, phase 2 from 30 on, clean at 50.
+# A boost from 10 on, a dump that ends at 20, flushing from 30 on, clean at 50.
 APPLICATION = [(t, 64.0 if 10 < t <= 20 else 4.0) for t in SECONDS]
 BACKING = [(t, 15.0 if 20 < t <= 30 else 16.5 if 30 < t <= 50 else 1.0) for t in SECONDS]
 INTERVALS = [(5.0, 10.0, "attaching"), (10.0, 30.0, "boosting"), (30.0, 50.0, "flushing"), (50.0, 52.0, "detaching")]
@@ -88,17 +88,17 @@ def test_a_boost_is_measured_in_its_three_parts() -> None:
     assert found == {10.0: BandwidthUse(burst_mb_s=64.0, resting_share=round(15 / 16.5, 3), flushing_share=1.0)}
 
 
-def test_a_boost_without_the_end_of_a_dump_says_nothing_of_it() -> None:
+def test_a_boost_without_the_end_of_a_dump_has_no_burst_figure() -> None:
     found = bandwidth_use(APPLICATION, BACKING, INTERVALS, [], 16.5)
     assert found[10.0] == BandwidthUse(None, None, 1.0)
 
 
-def test_a_boost_that_was_not_flushed_says_nothing_of_phase_2() -> None:
+def test_a_boost_that_was_not_flushed_has_no_flushing_figure() -> None:
     found = bandwidth_use(APPLICATION, BACKING, INTERVALS[:2], DUMPS, 16.5)
     assert found[10.0].flushing_share is None
 
 
-def test_too_few_samples_are_no_mean() -> None:
+def test_too_few_samples_have_no_mean() -> None:
     assert mean(APPLICATION, 10.0, 12.0) == 64.0
     assert mean(APPLICATION, 10.0, 11.0) is None
 
@@ -116,22 +116,22 @@ def test_phases_last_until_the_next_one() -> None:
 LOADED = [(t, 16.5 if t >= 12 else 0.4) for t in SECONDS]
 
 
-def test_sampling_takes_from_the_first_sample_of_the_load_to_the_decision() -> None:
+def test_sampling_is_the_time_from_the_first_sample_of_the_load_to_the_decision() -> None:
     assert sampling_s(LOADED, 13.25, 16.5) == 2.25
     assert sampling_s(LOADED, 11.5, 16.5) == 0.5
 
 
-def test_an_earlier_load_is_not_the_one_that_was_decided_for() -> None:
+def test_an_earlier_load_does_not_count() -> None:
     earlier = [(t, 16.5 if t <= 5 or t >= 12 else 0.4) for t in SECONDS]
     assert sampling_s(earlier, 13.25, 16.5) == 2.25
 
 
-def test_a_decision_without_a_load_was_not_sampled_for() -> None:
+def test_a_decision_without_a_load_has_no_sampling_time() -> None:
     assert sampling_s(LOADED, 9.5, 16.5) is None
     assert sampling_s([], 9.5, 16.5) is None
 
 
-def test_a_boost_knows_what_sampling_took_before_it() -> None:
+def test_a_boost_has_the_sampling_time_before_it() -> None:
     found = bandwidth_use(LOADED, BACKING, [(13.25, 16.0, "attaching"), (16.0, 30.0, "boosting")], DUMPS, 16.5)
     assert found[16.0].sampling_s == 2.25
 
@@ -155,9 +155,7 @@ def test_repetitions_without_the_figure_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("values", "place"), [([1.0, 9.0, 2.0], 2), ([None, 4.0], 1), ([], 0), ([None], 0), ([3.0, 5.0], 0)]
 )
-def test_the_repetition_that_stands_for_all_is_the_one_nearest_to_the_median(
-    values: list[float | None], place: int
-) -> None:
+def test_the_shown_repetition_is_the_one_nearest_to_the_median(values: list[float | None], place: int) -> None:
     assert nearest_to_median(values) == place
 
 
@@ -173,11 +171,11 @@ def test_the_repetition_that_stands_for_all_is_the_one_nearest_to_the_median(
         (ProcessorTime(41.0, 5.0), 0.0),
     ],
 )
-def test_is_a_share_of_what_was_wanted(after: ProcessorTime, share: float) -> None:
+def test_steal_time_is_a_share_of_the_wanted_time(after: ProcessorTime, share: float) -> None:
     assert after.steal_share_since(ProcessorTime(40.0, 5.0)) == pytest.approx(share)
 
 
-def test_the_kernels_count_never_goes_back() -> None:
+def test_the_kernels_counters_are_monotonic() -> None:
     before = processor_time()
     after = processor_time()
     assert after.used >= before.used > 0
@@ -202,5 +200,5 @@ def test_the_clouds_share_of_a_boost_is_creating_and_attaching() -> None:
     assert cloud_s(history) == 3.5
 
 
-def test_a_volume_that_never_was_attached_has_no_share() -> None:
+def test_a_volume_that_was_never_attached_has_no_share() -> None:
     assert cloud_s(((10.0, "creating"), (11.5, "available"))) is None

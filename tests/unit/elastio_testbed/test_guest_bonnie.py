@@ -18,7 +18,7 @@ def test_figures_are_read_from_the_csv_in_mb_per_second() -> None:
     }
 
 
-def test_a_test_too_short_to_tell_has_no_figure() -> None:
+def test_a_test_that_is_too_short_has_no_figure() -> None:
     assert set(bonnie.figures_in(TOO_SHORT)) == {"write_mb_s", "rewrite_mb_s"}
 
 

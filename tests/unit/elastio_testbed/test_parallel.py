@@ -13,7 +13,7 @@ class BootError(Exception):
     """What a job raises."""
 
 
-def wait_to_be_cancelled(ended: list[str]) -> Job:
+def until_cancelled(ended: list[str]) -> Job:
     def run(cancelled: threading.Event) -> None:
         if cancelled.wait(LONG_S):
             ended.append("cancelled")
@@ -35,18 +35,18 @@ def test_jobs_run_at_the_same_time() -> None:
     assert sorted(met) == [0, 1]
 
 
-def test_the_first_failure_ends_the_others_and_is_what_is_raised() -> None:
+def test_the_first_failure_cancels_the_others_and_is_raised() -> None:
     ended: list[str] = []
 
     def fail(_: threading.Event) -> None:
         raise BootError
 
     with pytest.raises(BootError):
-        run_in_parallel([wait_to_be_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
+        run_in_parallel([until_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
     assert ended == ["cancelled"]
 
 
-def test_a_job_that_has_not_started_never_does_after_a_failure() -> None:
+def test_no_job_starts_after_a_failure() -> None:
     started: list[str] = []
 
     def fail(_: threading.Event) -> None:
@@ -57,8 +57,8 @@ def test_a_job_that_has_not_started_never_does_after_a_failure() -> None:
     assert started == []
 
 
-def test_too_long_is_an_error_and_cancels() -> None:
+def test_a_timeout_is_an_error_and_cancels() -> None:
     ended: list[str] = []
     with pytest.raises(TimeoutError):
-        run_in_parallel([wait_to_be_cancelled(ended)], 0.01, LONG_S)
+        run_in_parallel([until_cancelled(ended)], 0.01, LONG_S)
     assert ended == ["cancelled"]

@@ -1,4 +1,4 @@
-"""What the laboratory calibrates for an experiment, and how it holds prediction against reality."""
+"""What the laboratory calibrates for an experiment, and how it compares prediction and run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_calibrates_both_dumps_with_caches_up_to_the_first_one() -> None:
     assert len({c["--record"] for c in commands}) == 1
 
 
-def test_the_guests_command_takes_what_it_is_told() -> None:
+def test_the_guests_command_accepts_the_options() -> None:
     scaled = CM1.scaled()
     for command in calibration_commands(scaled, 2, 62.5):
         assert command[:2] == ["elastio", "calibrate"]
@@ -68,13 +68,13 @@ def test_calibrates_with_the_writers_and_the_pace_of_the_application() -> None:
     assert {(c["--writers"], c["--pace"]) for c in commands} == {("1", "62.500")}
 
 
-def test_dumps_that_are_all_alike_are_one_grid() -> None:
+def test_equal_dumps_need_one_grid() -> None:
     scaled = replace(CM1, experiment="demo").scaled()
     (caches,) = grids(scaled).values()
     assert len(caches) == 5
 
 
-def test_caches_are_no_smaller_than_bcache_takes() -> None:
+def test_caches_are_not_smaller_than_the_minimum_of_bcache() -> None:
     small = Plan("cm1", (), 0.1, 0.5).scaled()
     for caches in grids(small).values():
         assert len(caches) == 2
@@ -93,7 +93,7 @@ def test_the_fast_volume_is_measured_with_the_applications_own_dumps() -> None:
     assert found.pace_mb_s == 0.0
 
 
-def test_the_pace_is_how_fast_the_application_made_its_later_dumps() -> None:
+def test_the_pace_is_that_of_the_later_dumps() -> None:
     dumps: list[dict[str, Any]] = [
         {"began": 0.0, "ended": 8.0, "bytes": 300_000_000, "figures": {"lammps_wrote_s": seconds}}
         for seconds in (30.0, 5.0, 6.0, 4.0)
@@ -112,13 +112,13 @@ def test_the_experiment_is_the_application_that_is_predicted() -> None:
     assert found.compute_s == pytest.approx(275)
 
 
-def test_a_benchmark_is_no_application_that_can_be_predicted() -> None:
+def test_a_benchmark_cannot_be_predicted() -> None:
     with pytest.raises(PlanError) as raised:
         application_of(replace(CM1, experiment="bonnie").scaled())
     assert raised.value.code == "workload"
 
 
-def test_a_planned_size_is_run_with_caches_of_that_size_and_no_other() -> None:
+def test_a_planned_size_is_run_with_caches_of_that_size_only() -> None:
     scaled = fixed(CM1, GB // 2).scaled()
     assert scaled.initial_cache_gib * GIB == pytest.approx(GB // 2, rel=0.02)
     assert scaled.least_cache_gib == scaled.most_cache_gib == scaled.initial_cache_gib
@@ -157,7 +157,7 @@ def prediction() -> Prediction:
     return Prediction(CM1, predictor.profile, forecasts, Result(reals))
 
 
-def test_ratios_are_predicted_over_real() -> None:
+def test_ratios_are_predicted_over_measured() -> None:
     document = json.loads(json.dumps(prediction().to_json()))
     assert [document["setups"][s]["time_ratio"] for s in ("static-slow", "static-fast", "adaptive")] == [0.5] * 3
     assert [s["agbs_ratio"] for s in document["setups"].values()] == [0.25] * 3
@@ -186,7 +186,7 @@ def test_prediction_and_run_are_printed_side_by_side(real_s: float) -> None:
 
 
 @pytest.mark.parametrize(("real_s", "met"), [(350.0, True), (360.0, False)])
-def test_a_deadline_is_met_by_the_real_run_and_by_nothing_else(real_s: float, met: bool) -> None:
+def test_only_the_run_decides_whether_a_deadline_is_met(real_s: float, met: bool) -> None:
     wanted = recommend(*predicted(), 355.0)
     assert wanted.chosen is not None
     assert wanted.chosen.cache_bytes == GB
@@ -197,7 +197,7 @@ def test_a_deadline_is_met_by_the_real_run_and_by_nothing_else(real_s: float, me
     assert ran.is_sound == met
 
 
-def test_a_deadline_that_nothing_meets_is_told_beside_the_ratios() -> None:
+def test_a_deadline_that_no_size_meets_is_reported_with_the_ratios() -> None:
     ran = replace(prediction(), verified=recommend(*predicted(), 100.0))
     document = ran.to_json()["plan"]
     assert document["refusal"] in to_text(ran)

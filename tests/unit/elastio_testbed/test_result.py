@@ -8,7 +8,7 @@ from elastio_testbed.result import Result
 from .documents import boost, repetition, setup_result
 
 
-def test_comparison_gives_the_published_percentages_for_the_published_figures() -> None:
+def test_the_published_figures_have_the_published_percentages() -> None:
     numbers = repetition().comparison()
     assert numbers["overhead_slow_vs_fast_pct"] == pytest.approx(23.6, abs=0.1)
     assert numbers["overhead_vs_fast_pct"] == pytest.approx(3.4, abs=0.1)
@@ -16,7 +16,7 @@ def test_comparison_gives_the_published_percentages_for_the_published_figures() 
     assert numbers["agbs_vs_slow_pct"] == pytest.approx(-7.0, abs=0.1)
 
 
-def test_a_set_up_that_was_not_run_leaves_its_comparison_open() -> None:
+def test_without_a_set_up_there_is_no_comparison_with_it() -> None:
     document = Result((setup_result(Setup.ADAPTIVE, 100, 10.0),)).to_json()
     assert document["overhead_vs_fast_pct"] is None
     assert document["ratios"]["adaptive"] == dict.fromkeys(document["ratios"]["adaptive"])
@@ -30,7 +30,7 @@ def test_every_set_up_is_compared_with_the_static_ones() -> None:
     assert ratios[Setup.ADAPTIVE]["overhead_vs_fast_pct"] == 10.0
 
 
-def test_the_cache_ratio_leaves_out_each_vms_first_phase_where_asked() -> None:
+def test_the_later_cache_ratio_excludes_each_vms_first_boost() -> None:
     boosts = (
         boost(1.2, 300.0, 100.0, "vm0"),
         boost(0.4, 120.0, 100.0, "vm0"),

@@ -19,7 +19,7 @@ def record(kind: str, action: str, now: float, verdict: str = "done") -> dict[st
     return {"kind": kind, "action": action, "now": now, "verdict": verdict}
 
 
-def test_static_set_ups_take_exactly_what_their_bandwidth_says() -> None:
+def test_static_set_ups_are_limited_by_their_bandwidth() -> None:
     found = simulate(SCALED, (Setup.STATIC_SLOW, Setup.STATIC_FAST))
     later = sum(SCALED.dumps_bytes[1:])
     assert found[Setup.STATIC_SLOW].completion_s == pytest.approx(
@@ -36,7 +36,7 @@ def test_the_adaptive_set_up_lies_between_the_static_ones() -> None:
     assert adaptive.agbs < fast.agbs / 2
 
 
-def test_several_vms_cost_as_many_times_as_much() -> None:
+def test_cost_is_proportional_to_the_number_of_vms() -> None:
     one, two = (simulate(SCALED, (Setup.STATIC_FAST,), vms)[Setup.STATIC_FAST] for vms in (1, 2))
     assert two.agbs == pytest.approx(2 * one.agbs)
     assert two.completion_s == one.completion_s
@@ -54,7 +54,7 @@ def test_an_application_whose_dumps_differ_has_no_model() -> None:
     assert simulate(uneven, SETUPS) == {}
 
 
-def test_the_profile_has_the_guests_own_bytes() -> None:
+def test_the_profile_has_the_bytes_of_the_guest() -> None:
     profile = profile_of(SCALED)
     assert profile is not None
     assert (profile.initial_bytes, profile.dump_bytes, profile.iterations) == (*SCALED.dumps_bytes[:2], 3)
@@ -80,7 +80,7 @@ def test_operations_last_from_their_intent_to_their_outcome() -> None:
     assert operations_s(journal) == {"InstallCache": [1.5]}
 
 
-def test_the_simulator_is_given_the_medians_of_what_was_measured() -> None:
+def test_the_simulators_timings_are_measured_medians() -> None:
     journal = []
     for n, seconds in enumerate((1.0, 9.0, 2.0)):
         journal += [record("intent", "InstallCache", 100.0 * n), record("outcome", "InstallCache", 100.0 * n + seconds)]
@@ -91,7 +91,7 @@ def test_the_simulator_is_given_the_medians_of_what_was_measured() -> None:
     assert timings_of([]).call_s == TYPICAL.call_s
 
 
-def test_the_mean_of_a_delay_is_what_many_draws_come_to() -> None:
+def test_the_mean_of_a_delay_is_that_of_many_draws() -> None:
     import random
 
     delay, rng = Delay(1.5, 4.0), random.Random(7)

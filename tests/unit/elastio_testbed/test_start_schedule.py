@@ -12,7 +12,7 @@ SETUPS = tuple(Setup)
 
 
 @pytest.mark.parametrize(("name", "scale"), [("cm1", 0.25), ("cm1", 1.0), ("demo", 1.0)])
-def test_dumps_of_different_set_ups_do_not_fall_together(name: str, scale: float) -> None:
+def test_dumps_of_different_set_ups_do_not_overlap(name: str, scale: float) -> None:
     scaled = Scaled(EXPERIMENTS[name], scale, 0.5)
     chosen = starts(scaled, SETUPS)
     spans = [
@@ -46,7 +46,7 @@ def test_two_set_ups_started_together_overlap() -> None:
     assert overlap_s(scaled, together) >= scaled.dumps_bytes[0] / scaled.cache_bytes_s
 
 
-def test_a_slow_volume_disturbs_nobody() -> None:
+def test_a_slow_volume_does_not_overlap_with_others() -> None:
     scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
     assert overlap_s(scaled, {Setup.STATIC_SLOW: 0.0, Setup.STATIC_FAST: 0.0}) == 0
 
