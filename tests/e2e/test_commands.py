@@ -1,6 +1,6 @@
-"""The commands in the guest: what they find on a healthy machine, and bad input.
+"""The commands in the guest: on a healthy machine, and with invalid input.
 
-Bad input gets one clear sentence, an exit code that is not 0, and changes nothing.
+Invalid input results in one sentence and an exit code, and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ pytestmark = pytest.mark.guest
 CONFIG = "/etc/elastio/elastio.toml"
 
 
-def test_doctor_finds_a_healthy_machine_fit(lab: Lab) -> None:
+def test_doctor_finds_no_failure_on_a_healthy_machine(lab: Lab) -> None:
     code, said = lab.run("elastio", "doctor", "--json", timeout_s=120)
     findings = json.loads(said)
     failed = [f for f in findings if f["verdict"] == "fail"]
     assert (code, failed) == (0, [])
-    # Beyond the commands' own words: bcache with its cutoffs, the cloud and the daemon were all looked at.
+    # The checks include bcache with its cutoffs, the cloud and the daemon.
     assert {"bcache", "cutoffs", "kernel", "tools"} <= {f["name"] for f in findings}
     assert "ok" in {f["verdict"] for f in findings if f["name"] == "cgroups"}
 
 
-def test_init_finds_cloud_device_and_instance_by_itself(lab: Lab) -> None:
+def test_init_detects_cloud_device_and_instance(lab: Lab) -> None:
     code, said = lab.run(
         "elastio",
         "init",
@@ -52,8 +52,8 @@ def first_mib(lab: Lab, device: str) -> str:
     return lab.guest.check(["sh", "-c", f"head -c 1048576 {device} | sha256sum"])
 
 
-def test_the_service_has_few_rights(lab: Lab) -> None:
-    # In tenths: 3.0, "ok" in systemd's words, is what a daemon that drives block devices can come to.
+def test_the_service_is_sandboxed(lab: Lab) -> None:
+    # In tenths: 3.0 ("OK") is what a daemon that manages block devices can reach.
     code, said = lab.run("systemd-analyze", "security", "--no-pager", "--threshold=30", "elastiod.service")
     assert code == 0, said.splitlines()[-1]
 
@@ -107,7 +107,7 @@ def test_a_second_agent_for_the_device_is_refused(lab: Lab) -> None:
         ("s/^backing_uuid/backing_uid/", "backing_uid"),
     ],
 )
-def test_a_wrong_configuration_is_named_and_stops_a_start(lab: Lab, change: str, key: str) -> None:
+def test_an_invalid_configuration_prevents_the_start_and_its_key_is_named(lab: Lab, change: str, key: str) -> None:
     lab.guest.check(["sh", "-c", f"sed '{change}' {CONFIG} > /var/tmp/wrong.toml"])
     for command in (
         ("elastio", "config", "check", "/var/tmp/wrong.toml"),

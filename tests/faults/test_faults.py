@@ -1,4 +1,4 @@
-"""The short selection of the fault campaign: a run of each group, on real bcache."""
+"""The short selection of the fault campaign on real bcache: one run of each group."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from elastio_testbed.faults.run_result import RunResult
 pytestmark = pytest.mark.guest
 
 SEED = 1
-# As many as two processors bear; each is replaced only where a run has left it unfit.
+# As many as two processors can run; each is replaced only after a failed run.
 GUESTS = 2
 
 
 @pytest.fixture(scope="module")
 def evidence() -> Path:
-    """Not where pytest tidies up: what a run has lost is looked at later."""
+    """A folder that pytest does not delete: the evidence is needed later."""
     place = Path(__file__).parents[2] / "out" / "faults" / f"selection-{time.strftime('%Y%m%d-%H%M%S')}"
     place.mkdir(parents=True)
     return place
@@ -30,25 +30,25 @@ def evidence() -> Path:
 
 @pytest.fixture(scope="module")
 def results(evidence: Path) -> Mapping[str, RunResult]:
-    """What came of the run of each kind."""
+    """The result of each kind's run."""
     told = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
     return {result.planned.kind: result for result in told}
 
 
 @pytest.mark.parametrize("kind", SELECTION)
-def test_a_fault_leaves_no_volume_and_loses_no_record_but_one_that_the_kernel_is_witnessed_to_have_lost(
+def test_a_fault_leaves_no_volume_and_loses_no_record_unless_the_kernel_provably_lost_it(
     results: Mapping[str, RunResult], kind: str
 ) -> None:
     result = results[kind]
     assert result.stuck == ""
     assert result.acknowledged_records > 0
-    # A torn record has two witnesses in the run's own kernel log and writer: see `tears`.
+    # A torn record is proved by the run's kernel log and writer, see `tears`.
     assert (result.lost_records - result.torn_records, result.unverified_records) == (0, 0)
     assert result.leaked_volumes == ()
     assert not result.interrupted
-    assert not result.missed, "the fault did not strike where it was to"
+    assert not result.missed, "the fault did not strike at its trigger"
 
 
-def test_evidence_is_kept_of_nothing_but_failures(results: Mapping[str, RunResult], evidence: Path) -> None:
+def test_there_is_no_evidence_without_a_failure(results: Mapping[str, RunResult], evidence: Path) -> None:
     assert all(result.is_sound for result in results.values())
     assert list(evidence.iterdir()) == []

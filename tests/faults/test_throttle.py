@@ -9,7 +9,7 @@ from elastio_testbed.faults import in_flight
 from elastio_testbed.faults.checker import DIRECT_AT, Checker, wait_for_reads
 from elastio_testbed.faults.consistency import READS_S
 from elastio_testbed.machine import DATA
-from tests.faults.conftest import SEED, Patient
+from tests.faults.conftest import SEED, Target
 
 pytestmark = pytest.mark.guest
 
@@ -30,17 +30,17 @@ HEAVY = {
 READS = 300
 
 
-def limit(patient: Patient, limits: str) -> None:
+def limit(target: Target, limits: str) -> None:
     """Limit every cgroup below the root, as the agent does."""
     script = 'for group in /sys/fs/cgroup/*/io.max; do echo "$(cat /sys/block/$0/dev) $1" > $group || true; done'
-    patient.lab.guest.check(["sh", "-c", script, patient.lab.device(), limits])
+    target.lab.guest.check(["sh", "-c", script, target.lab.device(), limits])
 
 
-def test_applications_write_again_after_a_kill_though_the_configuration_does_not_parse(patient: Patient) -> None:
-    lab, agent = patient.lab, patient.lab.guest.vm.agent
+def test_applications_can_write_after_a_kill_although_the_configuration_is_corrupt(target: Target) -> None:
+    lab, agent = target.lab, target.lab.guest.vm.agent
     config = agent.read_file(CONFIG)
     try:
-        limit(patient, NOTHING)
+        limit(target, NOTHING)
         agent.write_file(CONFIG, b"[device\n", 0o640)
         write = f"dd if=/dev/zero of={DATA}/probe bs=4k count=1 oflag=direct conv=fsync && touch {PROBED}"
         lab.guest.check(["systemd-run", "--collect", "--unit=probe", "sh", "-c", write])
@@ -48,22 +48,22 @@ def test_applications_write_again_after_a_kill_though_the_configuration_does_not
         lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=all", "elastiod"])
         lab.wait_until(lambda: lab.succeeds("test", "-e", PROBED), WITHIN_S, "the throttled write")
     finally:
-        limit(patient, FREE)
+        limit(target, FREE)
         agent.write_file(CONFIG, config, 0o640)
-        patient.run("systemctl", "reset-failed", "elastiod")
-        patient.run("systemctl", "restart", "elastiod")
+        target.run("systemctl", "reset-failed", "elastiod")
+        target.run("systemctl", "restart", "elastiod")
     lab.wait_for_agent()
     assert lab.takes_writes()
 
 
-def test_no_write_is_in_flight_when_a_cache_is_attached_or_bypassed_under_forty_writers(patient: Patient) -> None:
+def test_no_write_is_in_flight_when_a_cache_is_attached_or_bypassed_under_forty_writers(target: Target) -> None:
     """The last test of the guest: the writers overwrite its filesystem."""
-    lab = patient.lab
+    lab = target.lab
     checker = Checker(lab, SEED, [HEAVY])
     in_flight.start(lab)
     checker.start()
     checker.set_speed("full")
-    patient.wait_for(lambda status: status["phase"] == "boosting", "a boost", 300)
+    target.wait_for(lambda status: status["phase"] == "boosting", "a boost", 300)
     wait_for_reads(checker, READS, READS_S)
     lab.guest.check(["elastio", "pause"], timeout_s=90)
     checker.set_speed("slow")
