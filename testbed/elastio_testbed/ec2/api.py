@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 from moto.core.request import Request
 from moto.core.responses import ActionResult, EmptyResult
@@ -118,50 +117,6 @@ class LabResponse(EC2Response):
         self.error_on_dryrun()
         volumes.delete(self._world, volume)
         return EmptyResult()
-
-    def modify_volume(self) -> ActionResult:
-        """ModifyVolume, of gp3 volumes."""
-        self._only_in_region()
-        volume = volumes.find(self._world, self._need("VolumeId"))
-        self.error_on_dryrun()
-        before = (int(volume.size), int(volume.iops or 0), int(volume.throughput or 0))
-        names = ("Size", "Iops", "Throughput")
-        size, iops, throughput = (int(self._get_param(name) or old) for name, old in zip(names, before, strict=True))
-        volumes.modify(self._world, volume, size, iops, throughput)
-        row: dict[str, Any] = {"VolumeId": volume.id, "ModificationState": "modifying", "Progress": 0}
-        for name, old, new in zip(names, before, (size, iops, throughput), strict=True):
-            row |= {f"Original{name}": old, f"Target{name}": new}
-        return ActionResult({"VolumeModification": row})
-
-    def describe_volumes_modifications(self) -> ActionResult:
-        """DescribeVolumesModifications: the state of the last modification of each volume asked for."""
-        self._only_in_region()
-        rows = []
-        for volume_id in self._get_param("VolumeIds", []):
-            volume = volumes.find(self._world, volume_id)
-            if volume.modified_at:
-                state = "modifying" if volume.modifying else "completed"
-                rows.append({"VolumeId": volume.id, "ModificationState": state})
-        return ActionResult({"VolumesModifications": rows})
-
-    def terminate_instances(self) -> ActionResult:
-        """TerminateInstances: the volumes are let go, and deleted where DeleteOnTermination says so."""
-        self._only_in_region()
-        ids = self._get_param("InstanceIds", [])
-        for instance_id in ids:
-            self._instance(instance_id)
-        self.error_on_dryrun()
-        for instance_id in ids:
-            attachments.end_instance(self._world, instance_id)
-        rows = [
-            {
-                "InstanceId": instance.id,
-                "CurrentState": {"Code": 32, "Name": "shutting-down"},
-                "PreviousState": {"Code": before.code, "Name": before.name},
-            }
-            for instance, before in self.ec2_backend.terminate_instances(ids)
-        ]
-        return ActionResult({"TerminatingInstances": rows})
 
     def error_on_dryrun(self) -> None:
         """Stop here when the caller only asks whether it could. Raises DryRunClientError."""

@@ -1,4 +1,4 @@
-"""The life of an attachment: attach, detach, and the end of an instance."""
+"""The life of an attachment: attach and detach."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from functools import partial
 
 from moto.ec2.models.instances import Instance
 
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import FaultKind
 from elastio_testbed.ec2.limits import max_attachments, refuse_device, volume_mib_s
 from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, Phase
-from elastio_testbed.ec2.volumes import delete, raise_if, slowness_s
+from elastio_testbed.ec2.volumes import raise_if, slowness_s
 from elastio_testbed.ec2.world import ApiError, World
 
 
@@ -22,10 +23,10 @@ def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> 
     delay_s = world.latency.draw("attach") + slowness_s(world, "AttachVolume")
     stuck = world.faults.take("AttachVolume", {FaultKind.STUCK_ATTACHING})
     if stuck is None:
-        world.steps.later(delay_s, "attach", partial(finish_attach, world, volume, attachment))
+        world.steps.later(delay_s, "attach", partial(_finish_attach, world, volume, attachment))
     elif stuck.seconds:
         # Not counted: a stuck step is not one that is under way.
-        finish = partial(finish_attach, world, volume, attachment)
+        finish = partial(_finish_attach, world, volume, attachment)
         world.steps.later(stuck.seconds, "attach", finish, counted=False)
     return attachment
 
@@ -50,7 +51,7 @@ def _check_attach(world: World, volume: LabVolume, instance: Instance, device: s
         raise ApiError("AttachmentLimitExceeded", text)
 
 
-def finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
     """Plug the disk and say `attached`. A bridge that fails leaves `attaching`, to be detached, as on EC2."""
     with volume.bridge_lock:
         with world.lock:
@@ -109,13 +110,13 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
         if volume.attachment is not attachment:
             return
         try:
-            unplug(world, volume, attachment)
+            _unplug(world, volume, attachment)
         except Exception as error:
             # Whatever a bridge raises, it means that the guest still has the disk.
             world.log.add("step_failed", step="detach", volume=volume.id, error=repr(error))
             _get_busy(world, volume, attachment, world.busy_retry_s)
             return
-        release(world, volume, attachment)
+        _release(world, volume, attachment)
 
 
 def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> None:
@@ -126,7 +127,7 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
     with volume.bridge_lock:
         attachment = volume.lab_attachment
         if attachment is None or attachment.state is not AttachmentState.ATTACHED:
-            raise ValueError(f"{volume.id} is not attached")
+            raise SettingError(f"{volume.id} is not attached")
         world.set_attachment(volume, attachment, AttachmentState.DETACHING)
         try:
             pull(volume.serial)
@@ -136,10 +137,10 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
             _get_busy(world, volume, attachment, world.busy_retry_s)
             return
         world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="tear off")
-        release(world, volume, attachment)
+        _release(world, volume, attachment)
 
 
-def unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+def _unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
     """Take the disk out of the guest, if it may be there. Raises what the bridge raises."""
     bridge = world.bridges.get(attachment.instance.id)
     if bridge is None or not attachment.plug_tried:
@@ -154,41 +155,8 @@ def unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
     world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="unplug")
 
 
-def release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+def _release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
     """The attachment is no more."""
     with world.changing(volume):
         attachment.instance.block_device_mapping.pop(attachment.device, None)
         volume.attachment = None
-
-
-def end_instance(world: World, instance_id: str) -> None:
-    """Let go of all volumes of an instance that ends, and delete those that DeleteOnTermination names.
-
-    The machine is gone or going: a bridge that fails is noted in the log and does not hold the volume.
-    """
-    for volume in world.backend.lab_volumes():
-        attachment = volume.lab_attachment
-        if attachment is None or attachment.instance.id != instance_id:
-            continue
-        doomed = attachment.delete_on_termination
-        world.set_attachment(volume, attachment, AttachmentState.DETACHING)
-        # moto ends what is mapped; these end here, and in their own time.
-        attachment.instance.block_device_mapping.pop(attachment.device)
-        _schedule_end(world, volume, attachment, doomed)
-
-
-def _schedule_end(world: World, volume: LabVolume, attachment: LabAttachment, doomed: bool) -> None:
-    def finish() -> None:
-        with volume.bridge_lock:
-            if volume.attachment is not attachment:
-                return
-            try:
-                unplug(world, volume, attachment)
-            except Exception as error:
-                world.log.add("step_failed", step="terminate", volume=volume.id, error=repr(error))
-            with world.lock:
-                release(world, volume, attachment)
-                if doomed:
-                    delete(world, volume)
-
-    world.steps.later(world.latency.draw("detach"), "terminate", finish)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from elastio_testbed.ec2.errors import SettingError
+
 # File systems and QEMU want whole blocks; every GiB of a scaled world must be some.
 _BLOCK_BYTES = 4096
 
@@ -19,16 +21,13 @@ class DiskBridge(Protocol):
     def unplug(self, serial: str, timeout_s: float) -> None:
         """Take the disk away. Raises when the guest did not let go of it in time: the disk is still there."""
 
-    def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Change the limits of a plugged disk; None lifts one."""
-
 
 @dataclass(frozen=True)
 class Scale:
     """How much smaller the disks of the laboratory are than the API says.
 
     `gib_bytes` real bytes stand behind one GiB of the API, `mib_s_bytes` real bytes/s behind one MiB/s. The
-    API's answers and limits stay those of EC2. Raises ValueError when a GiB would not be whole 4 KiB blocks.
+    API's answers and limits stay those of EC2. Raises SettingError when a GiB would not be whole 4 KiB blocks.
     """
 
     gib_bytes: int = 2**30
@@ -36,9 +35,9 @@ class Scale:
 
     def __post_init__(self) -> None:
         if self.gib_bytes <= 0 or self.gib_bytes % _BLOCK_BYTES:
-            raise ValueError(f"gib_bytes must be a multiple of {_BLOCK_BYTES}, got {self.gib_bytes}")
+            raise SettingError(f"gib_bytes must be a multiple of {_BLOCK_BYTES}, got {self.gib_bytes}")
         if self.mib_s_bytes <= 0:
-            raise ValueError(f"mib_s_bytes must be positive, got {self.mib_s_bytes}")
+            raise SettingError(f"mib_s_bytes must be positive, got {self.mib_s_bytes}")
 
     def size_bytes(self, size_gib: int) -> int:
         """Real bytes behind a volume of `size_gib`."""

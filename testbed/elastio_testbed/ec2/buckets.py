@@ -40,14 +40,7 @@ class RateBuckets:
         self.enabled = enabled
         self._clock = clock
         self._lock = threading.Lock()
-        self._overrides: dict[str, Bucket] = {}
         self._levels: dict[tuple[str, bool], tuple[float, float]] = {}
-
-    def set(self, action: str, capacity: float, refill_per_s: float) -> None:
-        """Give one action a bucket of its own size, full at once."""
-        with self._lock:
-            self._overrides[action] = Bucket(capacity, refill_per_s)
-            self._levels = {key: level for key, level in self._levels.items() if key[0] != action}
 
     def take(self, action: str, *, narrowed: bool = True) -> bool:
         """Take one token; False when there is none. `narrowed`: the call has a filter, an id or paging."""
@@ -55,7 +48,7 @@ class RateBuckets:
             return True
         dear = action in _DEAR_WHEN_UNFILTERED and not narrowed
         with self._lock:
-            bucket = self._bucket(action, dear)
+            bucket = _bucket(action, dear)
             now = self._clock()
             level, filled_at = self._levels.get((action, dear), (bucket.capacity, now))
             level = min(bucket.capacity, level + (now - filled_at) * bucket.refill_per_s)
@@ -63,11 +56,10 @@ class RateBuckets:
             self._levels[action, dear] = (level - 1 if allowed else level, now)
         return allowed
 
-    def _bucket(self, action: str, dear: bool) -> Bucket:
-        if action in self._overrides:
-            return self._overrides[action]
-        if dear:
-            return _READING_UNFILTERED
-        if action.startswith(_READS):
-            return _READING
-        return _OWN_BUCKETS.get(action, _MUTATING)
+
+def _bucket(action: str, dear: bool) -> Bucket:
+    if dear:
+        return _READING_UNFILTERED
+    if action.startswith(_READS):
+        return _READING
+    return _OWN_BUCKETS.get(action, _MUTATING)

@@ -12,7 +12,7 @@ from moto.ec2.models.instances import Instance
 from elastio_testbed.ec2 import attachments, volumes
 from elastio_testbed.ec2.bridge import DiskBridge, Scale
 from elastio_testbed.ec2.buckets import RateBuckets
-from elastio_testbed.ec2.control import Control
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.ec2.front import Front
 from elastio_testbed.ec2.imds import Imds, scheduled_event, spot_notice
@@ -33,7 +33,7 @@ class Ec2Endpoint:
     """An EC2-compatible API on 127.0.0.1 whose volumes become disks of virtual machines.
 
     `folder`: where the sparse files of the volumes go (made if missing; files of volumes that still exist are
-    left there). `port` 0 takes a free one. `latency_scale` multiplies every life-cycle delay. `rate_limits`:
+    left there). `latency_scale` multiplies every life-cycle delay. `rate_limits`:
     whether EC2's token buckets are in force. Settable while it runs: `faults`, `latency`, `buckets`, `quota`,
     `unplug_timeout_s`, `busy_retry_s`, `guards_dirty`.
     """
@@ -42,7 +42,6 @@ class Ec2Endpoint:
         self,
         folder: Path,
         *,
-        port: int = 0,
         region: str = "us-east-1",
         scale: Scale | None = None,
         latency_scale: float = 1.0,
@@ -50,7 +49,6 @@ class Ec2Endpoint:
         seed: int = 1,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._wanted_port = port
         self._server: FrontServer | None = None
         self.log = EventLog()
         self.faults = Faults(seed)
@@ -67,7 +65,7 @@ class Ec2Endpoint:
             quota=Quota(),
         )
         imds = Imds(self._world, _ACCOUNT_ID)
-        self._front = Front(self._world, self.buckets, imds.answer, Control(self).answer)
+        self._front = Front(self._world, self.buckets, imds.answer)
 
     def __enter__(self) -> Self:
         self.start()
@@ -79,10 +77,10 @@ class Ec2Endpoint:
         self.stop()
 
     def start(self) -> None:
-        """Begin to answer. Raises OSError when the port is taken, RuntimeError when started before."""
+        """Begin to answer on a free port. Raises RuntimeError when started before."""
         if self._server is not None or self._front.closing.is_set():
             raise RuntimeError("an endpoint is started once; make a new one")
-        self._server = FrontServer(self._front, self._wanted_port)
+        self._server = FrontServer(self._front)
 
     def stop(self) -> None:
         """Cut all connections and begin no step any more; harmless when repeated.
@@ -163,29 +161,29 @@ class Ec2Endpoint:
     @busy_retry_s.setter
     def busy_retry_s(self, seconds: float) -> None:
         if seconds <= 0:
-            raise ValueError(f"busy_retry_s must be positive, got {seconds}")
+            raise SettingError(f"busy_retry_s must be positive, got {seconds}")
         self._world.busy_retry_s = seconds
 
     def settle(self, timeout_s: float, only: str | None = None) -> None:
         """Wait until no life-cycle step is under way (stuck and busy ones are not), or none named `only`.
 
-        The steps: create, visible, attach, detach, delete, modify, terminate. Raises TimeoutError.
+        The steps: create, visible, attach, detach, delete. Raises TimeoutError.
         """
         self._world.steps.settle(timeout_s, only)
 
     def add_instance(self, bridge: DiskBridge | None, instance_type: str = "m5.large", zone: str | None = None) -> str:
         """Register a running machine, without a root volume, and give its instance id.
 
-        `bridge` None: no disks, API only. `zone` None: the region's first. Raises ValueError for a zone or an
+        `bridge` None: no disks, API only. `zone` None: the region's first. Raises SettingError for a zone or an
         instance type that the region does not have.
         """
         zone = zone or f"{self.region}a"
         with self._world.lock:
             backend = self._world.backend
             if backend.get_zone_by_name(zone) is None:
-                raise ValueError(f"no zone {zone!r} in {self.region}")
+                raise SettingError(f"no zone {zone!r} in {self.region}")
             if not backend.describe_instance_types(filters={"instance-type": [instance_type]}):
-                raise ValueError(f"no instance type {instance_type!r}")
+                raise SettingError(f"no instance type {instance_type!r}")
             reservation = backend.run_instances(
                 "ami-00000000",
                 1,
@@ -202,30 +200,23 @@ class Ec2Endpoint:
                 self._world.bridges[instance_id] = bridge
         return instance_id
 
-    def terminate_instance(self, instance_id: str) -> None:
-        """End an instance, as when its host dies: its volumes are let go, or deleted if so asked."""
-        with self._world.lock:
-            self._instance(instance_id)
-            attachments.end_instance(self._world, instance_id)
-            self._world.backend.terminate_instances([instance_id])
-
     def tear_off(self, volume_id: str, pull: Callable[[str], None]) -> None:
         """Take an attached volume from its machine by surprise; `pull` takes the disk with that serial away.
 
-        Raises KeyError when there never was such a volume, ValueError when it is not attached.
+        Raises KeyError when there never was such a volume, SettingError when it is not attached.
         """
         with self._world.lock:
             volume = self._world.backend.ever(volume_id)
         attachments.tear_off(self._world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
-        """Show a spot notice in the metadata of the instance. Raises ValueError for an unknown one."""
+        """Show a spot notice in the metadata of the instance. Raises SettingError for an unknown one."""
         with self._world.lock:
             self._instance(instance_id)
             self._world.spot_notices[instance_id] = spot_notice(action, in_s)
 
     def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
-        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises ValueError for an unknown instance."""
+        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises SettingError for an unknown one."""
         with self._world.lock:
             self._instance(instance_id)
             self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
@@ -246,13 +237,11 @@ class Ec2Endpoint:
         iops: int = 3_000,
         throughput_mib_s: int = 125,
         tags: Mapping[str, str] | None = None,
-        plug: bool = False,
     ) -> VolumeRow:
         """A gp3 volume attached since boot: no delay, no faults. Its file exists when this returns.
 
-        With `plug` the bridge is called now; without, the machine is started with the file at `path` as a
-        disk with `serial`, and a later detach unplugs it. Raises ValueError for an unknown instance, ApiError
-        for a volume that EC2 would refuse, OSError for the file, or what the bridge raises.
+        The machine is started with the file at `path` as a disk with `serial`, and a later detach unplugs it. Raises
+        SettingError for an unknown instance, ApiError for a volume that EC2 would refuse, OSError for the file.
         """
         world = self._world
         with world.lock:
@@ -263,10 +252,7 @@ class Ec2Endpoint:
             volumes.make_backing(world, volume)
             attachment = world.backend.attach_volume(volume.id, instance_id, device)
             attachment.plug_tried = attachment.plugged = instance_id in world.bridges
-            state = AttachmentState.ATTACHING if plug else AttachmentState.ATTACHED
-            world.set_attachment(volume, attachment, state)
-        if plug:
-            attachments.finish_attach(world, volume, attachment)
+            world.set_attachment(volume, attachment, AttachmentState.ATTACHED)
         return self._row(volume)
 
     def volumes(self) -> list[VolumeRow]:
@@ -302,8 +288,7 @@ class Ec2Endpoint:
             return lab_row(volume, self._world.backing_path(volume))
 
     def _instance(self, instance_id: str) -> Instance:
-        for reservation in self._world.backend.reservations.values():
-            for instance in reservation.instances:
-                if instance.id == instance_id:
-                    return instance
-        raise ValueError(f"no instance {instance_id!r}")
+        instance = self._world.instance(instance_id)
+        if instance is None:
+            raise SettingError(f"no instance {instance_id!r}")
+        return instance

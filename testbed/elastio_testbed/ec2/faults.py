@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
+from elastio_testbed.ec2.errors import SettingError
+
 # The metadata service is no API action, but faults may name it: "*" does not include it.
 IMDS = "Imds"
 
@@ -62,7 +64,7 @@ class Fault:
     """One fault. `action` is an API action, "Imds", or "*" for every API action.
 
     `times`: how many calls it hits, None for all; `probability`: of hitting a call that it could hit.
-    Raises ValueError when the numbers make no sense or the kind lacks what it needs.
+    Raises SettingError when the numbers make no sense or the kind lacks what it needs.
     """
 
     kind: FaultKind
@@ -74,31 +76,30 @@ class Fault:
     status: int = 502
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", FaultKind(self.kind))
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times must be 1 or more, or None, got {self.times}")
+            raise SettingError(f"times must be 1 or more, or None, got {self.times}")
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability must be in (0, 1], got {self.probability}")
+            raise SettingError(f"probability must be in (0, 1], got {self.probability}")
         if self.seconds < 0:
-            raise ValueError(f"seconds must be 0 or more, got {self.seconds}")
+            raise SettingError(f"seconds must be 0 or more, got {self.seconds}")
         if self.kind is FaultKind.ERROR and not self.code:
-            raise ValueError("a fault of kind 'error' needs a code")
+            raise SettingError("a fault of kind 'error' needs a code")
         if not 400 <= self.status <= 599:
-            raise ValueError(f"status must be 400 to 599, got {self.status}")
+            raise SettingError(f"status must be 400 to 599, got {self.status}")
         only = _ONLY_AT.get(self.kind)
         if only is not None and self.action not in ("*", only):
-            raise ValueError(f"{self.kind} happens at {only}, not at {self.action}")
+            raise SettingError(f"{self.kind} happens at {only}, not at {self.action}")
 
     @classmethod
     def from_json(cls, value: object) -> Fault:
-        """A fault from decoded JSON with the names of the fields. Raises ValueError for anything else."""
+        """A fault from decoded JSON with the names of the fields. Raises SettingError for anything else."""
         known = {field.name for field in fields(cls)}
         if not isinstance(value, Mapping) or not set(value) <= known or "kind" not in value:
-            raise ValueError(f"a fault is an object with 'kind' and any of {sorted(known)}, got {value!r}")
+            raise SettingError(f"a fault is an object with 'kind' and any of {sorted(known)}, got {value!r}")
         try:
-            return cls(**value)
-        except TypeError as error:
-            raise ValueError(f"bad fault {value!r}: {error}") from error
+            return cls(**{**value, "kind": FaultKind(value["kind"])})
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"bad fault {value!r}: {error}") from error
 
     def hits(self, action: str) -> bool:
         """Whether the fault is meant for that action."""

@@ -59,12 +59,10 @@ class Front:
         world: World,
         buckets: RateBuckets,
         imds: Callable[[Request], Response],
-        lab: Callable[[Request], Response],
     ) -> None:
         self._world = world
         self._buckets = buckets
         self._imds = imds
-        self._lab = lab
         self.closing = threading.Event()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -73,8 +71,6 @@ class Front:
         if self.closing.is_set():
             raise _cut(request)
         request.get_data()  # a body left unread would be taken for the next request of the connection
-        if request.path.startswith("/_lab/"):
-            return self._lab(request)(environ, start_response)
         if request.path.startswith("/imds/"):
             return self._call(request, IMDS, self._imds)(environ, start_response)
         return self._api(request)(environ, start_response)

@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from moto.ec2.models.instances import Instance
 from werkzeug.wrappers import Request, Response
 
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.world import World
 
 ROLE = "elastio-testbed"
@@ -43,7 +44,7 @@ class Imds:
         _, _, instance_id, *rest = request.path.split("/", 3)
         path = "/".join(rest).strip("/")
         with self._world.lock:
-            instance = _running(self._world, instance_id)
+            instance = self._world.instance(instance_id)
             if instance is None:
                 return Response("", 404)
             if path == "latest/api/token":
@@ -102,7 +103,7 @@ class Imds:
 def spot_notice(action: str, in_s: float) -> dict[str, str]:
     """A notice as IMDS shows it: what happens (terminate, stop, hibernate), and when."""
     if action not in ("terminate", "stop", "hibernate"):
-        raise ValueError(f"a spot action is terminate, stop or hibernate, got {action!r}")
+        raise SettingError(f"a spot action is terminate, stop or hibernate, got {action!r}")
     return {"action": action, "time": _iso(in_s)}
 
 
@@ -115,14 +116,6 @@ def scheduled_event(code: str, in_s: float) -> dict[str, str]:
         "NotBefore": format_datetime(datetime.now(UTC) + timedelta(seconds=in_s), usegmt=True).partition(", ")[2],
         "State": "active",
     }
-
-
-def _running(world: World, instance_id: str) -> Instance | None:
-    for reservation in world.backend.reservations.values():
-        for instance in reservation.instances:
-            if instance.id == instance_id and instance.state == "running":
-                return instance
-    return None
 
 
 def _credentials(instance_id: str) -> dict[str, str]:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from elastio_testbed.ec2.errors import SettingError
+
 # The 99th percentile of a standard normal distribution.
 _Z_P99 = 2.326
 
@@ -21,7 +23,7 @@ class Delay:
 
     def __post_init__(self) -> None:
         if not 0 < self.median_s <= self.p99_s < math.inf:
-            raise ValueError(f"a delay needs 0 < median <= p99, got {self.median_s} and {self.p99_s} s")
+            raise SettingError(f"a delay needs 0 < median <= p99, got {self.median_s} and {self.p99_s} s")
 
     def mean_s(self) -> float:
         """The expected duration in seconds."""
@@ -35,13 +37,12 @@ class Delay:
 
 
 # Create and attach: what the authors of the EBS CSI driver measured and wrote into its cloud.go. Detach,
-# delete, modify and the eventual consistency after a create ("visible") are not published: chosen alike.
+# delete and the eventual consistency after a create ("visible") are not published: chosen alike.
 DEFAULT_DELAYS: Mapping[str, Delay] = {
     "create": Delay(1.5, 4),
     "attach": Delay(2, 4),
     "detach": Delay(2, 4),
     "delete": Delay(1, 5),
-    "modify": Delay(2, 10),
     "visible": Delay(0.1, 1),
 }
 
@@ -64,44 +65,17 @@ class Latency:
     @scale.setter
     def scale(self, factor: float) -> None:
         if not 0 <= factor < math.inf:
-            raise ValueError(f"latency_scale must be 0 or more, got {factor}")
+            raise SettingError(f"latency_scale must be 0 or more, got {factor}")
         self._scale = float(factor)
 
     def set(self, step: str, median_s: float, p99_s: float) -> None:
-        """Change one step. Raises ValueError for an unknown step or impossible numbers."""
-        self.update({step: [median_s, p99_s]})
-
-    def update(self, wanted: Mapping[str, object]) -> None:
-        """Apply `{"latency_scale": x, "<step>": [median_s, p99_s], ...}`; nothing of it on ValueError."""
-        delays: dict[str, Delay] = {}
-        scale: float | None = None
-        for name, value in wanted.items():
-            if name == "latency_scale":
-                scale = _number(name, value)
-            elif name not in DEFAULT_DELAYS:
-                raise ValueError(f"no step {name!r}; the steps are {', '.join(DEFAULT_DELAYS)}")
-            elif not isinstance(value, list | tuple) or len(value) != 2:
-                raise ValueError(f"{name} takes [median_s, p99_s], got {value!r}")
-            else:
-                delays[name] = Delay(_number(name, value[0]), _number(name, value[1]))
-        if scale is not None:
-            self.scale = scale
+        """Change one step. Raises SettingError for an unknown step or impossible numbers."""
+        if step not in DEFAULT_DELAYS:
+            raise SettingError(f"no step {step!r}; the steps are {', '.join(DEFAULT_DELAYS)}")
         with self._lock:
-            self._delays.update(delays)
+            self._delays[step] = Delay(median_s, p99_s)
 
     def draw(self, step: str) -> float:
         """Seconds that the next `step` takes."""
         with self._lock:
             return self._delays[step].draw(self._rng) * self._scale
-
-    def as_dict(self) -> dict[str, object]:
-        """The settings in the form that `update` takes."""
-        with self._lock:
-            delays = {name: [delay.median_s, delay.p99_s] for name, delay in self._delays.items()}
-        return {"latency_scale": self._scale, **delays}
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} takes numbers, got {value!r}")
-    return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 _GATE_TIMEOUT_S = 30.0
@@ -13,7 +13,7 @@ _GATE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class MemoryDisk:
-    """A plugged disk: its size when it was plugged, and its limits of now."""
+    """A plugged disk: its size when it was plugged, and its limits."""
 
     path: Path
     size_bytes: int
@@ -55,11 +55,6 @@ class MemoryBridge:
             if self.holds_on:
                 raise TimeoutError(f"the guest did not let go of {serial}")
             del self.disks[serial]
-
-    def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Change the limits. Raises KeyError when it is not plugged."""
-        with self._one_call(serial):
-            self.disks[serial] = replace(self.disks[serial], bytes_per_second=bytes_per_second, iops=iops)
 
     @contextmanager
     def _one_call(self, serial: str) -> Iterator[None]:

@@ -80,7 +80,7 @@ def api_attachment(attachment: LabAttachment) -> dict[str, Any]:
         "Device": attachment.device,
         "State": attachment.state.value,
         "AttachTime": attachment.attach_time,
-        "DeleteOnTermination": attachment.delete_on_termination,
+        "DeleteOnTermination": False,
     }
 
 

@@ -23,12 +23,10 @@ class _QuietHandler(WSGIRequestHandler):
 class _Server(ThreadedWSGIServer):
     """Remembers its connections: kept alive, they would outlive the endpoint."""
 
-    def __init__(self, port: int, front: Front) -> None:
+    def __init__(self, front: Front) -> None:
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        # Bound here: werkzeug would end the process when the port is taken.
-        with socket.create_server((HOST, port)) as listener:
-            super().__init__(HOST, port, front, handler=_QuietHandler, fd=listener.fileno())
+        super().__init__(HOST, 0, front, handler=_QuietHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._open_lock:
@@ -53,10 +51,10 @@ class _Server(ThreadedWSGIServer):
 class FrontServer:
     """Serves a front from `start` to `stop`."""
 
-    def __init__(self, front: Front, port: int) -> None:
-        """Bind the port, a free one for 0. Raises OSError when it is taken."""
+    def __init__(self, front: Front) -> None:
+        """Bind a free port."""
         self._front = front
-        self._server = _Server(port, front)
+        self._server = _Server(front)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="ec2-http", daemon=True
         )

@@ -46,12 +46,6 @@ class LabAttachment(VolumeAttachment):
         """The state now."""
         return AttachmentState(self.status)
 
-    @property
-    def delete_on_termination(self) -> bool:
-        """Whether the volume goes with the instance; ModifyInstanceAttribute changes it."""
-        mapped = self.instance.block_device_mapping.get(self.device)
-        return mapped is not None and bool(mapped.delete_on_termination)
-
 
 class LabVolume(Volume):
     """A volume whose state takes time to change.
@@ -65,8 +59,6 @@ class LabVolume(Volume):
         self.phase = Phase.AVAILABLE
         self.visible = True
         self.history: list[tuple[float, str]] = []
-        self.modified_at: list[float] = []
-        self.modifying = False
         self.last_tags: dict[str, str] = {}
         # Two bridge calls for one serial never run at the same time.
         self.bridge_lock = threading.Lock()

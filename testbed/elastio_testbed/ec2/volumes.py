@@ -1,26 +1,22 @@
-"""The life of a volume: create, delete, modify."""
+"""The life of a volume: create and delete."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from elastio_testbed.ec2.faults import Fault, FaultKind
-from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota, volume_mib_s
+from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota
 from elastio_testbed.ec2.store import LabVolume, Phase
 from elastio_testbed.ec2.world import ApiError, World
 
 _VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,17}")
 _GP3_IOPS = 3_000
 _GP3_MIB_S = 125
-# ModifyVolume, EC2 API reference of 2026: four in any 24 hours.
-_MODIFICATIONS = 4
-_MODIFICATION_WINDOW_S = 86_400
 
 
 @dataclass(frozen=True)
@@ -169,41 +165,3 @@ def _finish_delete(world: World, volume: LabVolume) -> None:
     world.backing_path(volume).unlink(missing_ok=True)
     with world.changing(volume):
         world.backend.bury(volume)
-
-
-def modify(world: World, volume: LabVolume, size_gib: int, iops: int, throughput_mib_s: int) -> None:
-    """Change a gp3 volume, live. The file grows, a disk already plugged keeps its size. Raises ApiError."""
-    now = time.time()
-    if volume.phase is not Phase.AVAILABLE or volume.modifying or volume.volume_type != "gp3":
-        raise ApiError("IncorrectModificationState", f"Volume '{volume.id}' can not be modified now.")
-    volume.modified_at = [at for at in volume.modified_at if at > now - _MODIFICATION_WINDOW_S]
-    if len(volume.modified_at) >= _MODIFICATIONS:
-        text = f"You have reached the maximum modification rate per volume limit for {volume.id}."
-        raise ApiError("VolumeModificationRateExceeded", text)
-    if size_gib < volume.size:
-        raise ApiError("InvalidParameterValue", f"New size cannot be smaller than {volume.size} GiB.")
-    raise_if(refuse_gp3(size_gib, iops, throughput_mib_s))
-    volume.modified_at.append(now)
-    volume.modifying = True
-
-    def finish() -> None:
-        with world.lock:
-            volume.modifying = False
-            if volume.phase is not Phase.AVAILABLE:
-                return
-            volume.size, volume.iops, volume.throughput = size_gib, iops, throughput_mib_s
-            make_backing(world, volume)
-        _set_limit(world, volume)
-
-    world.steps.later(world.latency.draw("modify"), "modify", finish)
-
-
-def _set_limit(world: World, volume: LabVolume) -> None:
-    with volume.bridge_lock:
-        attachment = volume.lab_attachment
-        bridge = world.bridges.get(attachment.instance.id) if attachment else None
-        if attachment is None or bridge is None or not attachment.plugged:
-            return
-        bytes_per_second = world.scale.bytes_per_second(volume_mib_s(volume))
-        bridge.set_limit(volume.serial, bytes_per_second, volume.iops)
-        world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="set_limit")

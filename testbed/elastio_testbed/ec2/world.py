@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.instances import Instance
 
 from elastio_testbed.ec2.bridge import DiskBridge, Scale
 from elastio_testbed.ec2.faults import Faults
@@ -64,6 +65,11 @@ class World:
     def backing_path(self, volume: LabVolume) -> Path:
         """The sparse file behind a volume."""
         return self.folder / f"{volume.id}.raw"
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """The instance with this id, or None."""
+        instances = (each for reservation in self.backend.reservations.values() for each in reservation.instances)
+        return next((each for each in instances if each.id == instance_id), None)
 
     @contextmanager
     def changing(self, volume: LabVolume) -> Iterator[None]:

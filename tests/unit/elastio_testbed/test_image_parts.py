@@ -35,13 +35,11 @@ def test_other_files_are_not_installed(source: str) -> None:
 
 
 @pytest.mark.runs_programs
-@pytest.mark.runs_programs
 def test_a_failing_program_is_an_error_with_its_last_words() -> None:
     with pytest.raises(ImageError, match=r"(?s)exit code 3.*disk is full"):
         run(["sh", "-c", "echo disk is full >&2; exit 3"], timeout_s=10)
 
 
-@pytest.mark.runs_programs
 @pytest.mark.runs_programs
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(ImageError, match="no-such-program is not installed"):
@@ -49,13 +47,11 @@ def test_a_missing_program_is_named() -> None:
 
 
 @pytest.mark.runs_programs
-@pytest.mark.runs_programs
 def test_a_program_that_hangs_is_ended() -> None:
     with pytest.raises(ImageError, match="did not finish"):
         run(["sleep", "60"], timeout_s=0.2)
 
 
-@pytest.mark.runs_programs
 @pytest.mark.runs_programs
 def test_the_file_system_holds_the_tree_under_its_label(tmp_path: Path) -> None:
     root, image = tmp_path / "root", tmp_path / "root.ext4"
