@@ -10,8 +10,8 @@ from moto.ec2.models.instances import Instance
 from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import FaultKind
 from elastio_testbed.ec2.limits import max_attachments, refuse_device, volume_mib_s
-from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, Phase
-from elastio_testbed.ec2.volumes import raise_if, slowness_s
+from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, VolumeState
+from elastio_testbed.ec2.volumes import extra_delay_s, raise_refusal
 from elastio_testbed.ec2.world import ApiError, World
 
 
@@ -20,22 +20,22 @@ def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> 
     _check_attach(world, volume, instance, device)
     attachment = world.backend.attach_volume(volume.id, instance.id, device)
     world.set_attachment(volume, attachment, AttachmentState.ATTACHING)
-    delay_s = world.latency.draw("attach") + slowness_s(world, "AttachVolume")
+    delay_s = world.latency.draw("attach") + extra_delay_s(world, "AttachVolume")
     stuck = world.faults.take("AttachVolume", {FaultKind.STUCK_ATTACHING})
     if stuck is None:
-        world.steps.later(delay_s, "attach", partial(_finish_attach, world, volume, attachment))
+        world.timers.after(delay_s, "attach", partial(_finish_attach, world, volume, attachment))
     elif stuck.seconds:
-        # Not counted: a stuck step is not one that is under way.
+        # Not counted: a stuck transition is not one that is under way.
         finish = partial(_finish_attach, world, volume, attachment)
-        world.steps.later(stuck.seconds, "attach", finish, counted=False)
+        world.timers.after(stuck.seconds, "attach", finish, counted=False)
     return attachment
 
 
 def _check_attach(world: World, volume: LabVolume, instance: Instance, device: str) -> None:
-    raise_if(refuse_device(device))
+    raise_refusal(refuse_device(device))
     if volume.attachment is not None:
         raise ApiError("VolumeInUse", f"{volume.id} is already attached to an instance")
-    if volume.phase is not Phase.AVAILABLE:
+    if volume.lab_state is not VolumeState.AVAILABLE:
         raise ApiError("IncorrectState", f"Volume '{volume.id}' is not 'available'.")
     if instance.state not in ("running", "stopped"):
         raise ApiError("IncorrectState", f"Instance '{instance.id}' is not 'running'.")
@@ -80,16 +80,16 @@ def detach(world: World, volume: LabVolume, instance_id: str | None, device: str
         text = f"The volume '{volume.id}' is not attached to instance '{instance_id}' as device '{device}'."
         raise ApiError("InvalidAttachment.NotFound", text)
     world.set_attachment(volume, attachment, AttachmentState.DETACHING)
-    delay_s = world.latency.draw("detach") + slowness_s(world, "DetachVolume")
+    delay_s = world.latency.draw("detach") + extra_delay_s(world, "DetachVolume")
     stuck = world.faults.take("DetachVolume", {FaultKind.STUCK_DETACHING})
     if stuck is None:
-        world.steps.later(delay_s, "detach", partial(_finish_detach, world, volume, attachment))
+        world.timers.after(delay_s, "detach", partial(_finish_detach, world, volume, attachment))
     else:
-        world.steps.later(delay_s, "detach", partial(_get_busy, world, volume, attachment, stuck.seconds))
+        world.timers.after(delay_s, "detach", partial(_become_busy, world, volume, attachment, stuck.seconds))
     return attachment
 
 
-def _get_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_s: float) -> None:
+def _become_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_s: float) -> None:
     with world.lock:
         if volume.attachment is not attachment:
             return
@@ -102,7 +102,7 @@ def _get_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_
         attachment.retrying = False
         _finish_detach(world, volume, attachment)
 
-    world.steps.later(retry_s, "detach", retry, counted=False)
+    world.timers.after(retry_s, "detach", retry, counted=False)
 
 
 def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
@@ -113,8 +113,8 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
             _unplug(world, volume, attachment)
         except Exception as error:
             # Whatever a bridge raises, it means that the guest still has the disk.
-            world.log.add("step_failed", step="detach", volume=volume.id, error=repr(error))
-            _get_busy(world, volume, attachment, world.busy_retry_s)
+            world.log.add("transition_failed", transition="detach", volume=volume.id, error=repr(error))
+            _become_busy(world, volume, attachment, world.busy_retry_s)
             return
         _release(world, volume, attachment)
 
@@ -133,8 +133,8 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
             pull(volume.serial)
         except Exception as error:
             # The disk is dead all the same; the way to the end is that of every detach that a guest holds up.
-            world.log.add("step_failed", step="tear_off", volume=volume.id, error=repr(error))
-            _get_busy(world, volume, attachment, world.busy_retry_s)
+            world.log.add("transition_failed", transition="tear_off", volume=volume.id, error=repr(error))
+            _become_busy(world, volume, attachment, world.busy_retry_s)
             return
         world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="tear off")
         _release(world, volume, attachment)

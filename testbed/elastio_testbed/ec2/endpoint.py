@@ -10,18 +10,18 @@ from typing import Self
 from moto.ec2.models.instances import Instance
 
 from elastio_testbed.ec2 import attachments, volumes
+from elastio_testbed.ec2.application import Application
 from elastio_testbed.ec2.bridge import DiskBridge, Scale
 from elastio_testbed.ec2.buckets import RateBuckets
 from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import Faults
-from elastio_testbed.ec2.front import Front
 from elastio_testbed.ec2.imds import Imds, scheduled_event, spot_notice
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
 from elastio_testbed.ec2.rows import VolumeRow, lab_row
-from elastio_testbed.ec2.server import HOST, FrontServer
-from elastio_testbed.ec2.store import AttachmentState, LabBackend, LabVolume, Phase
+from elastio_testbed.ec2.server import HOST, HttpServer
+from elastio_testbed.ec2.store import AttachmentState, LabBackend, LabVolume, VolumeState
 from elastio_testbed.ec2.world import World
 
 # The account that moto answers for.
@@ -49,7 +49,7 @@ class Ec2Endpoint:
         seed: int = 1,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._server: FrontServer | None = None
+        self._server: HttpServer | None = None
         self.log = EventLog()
         self.faults = Faults(seed)
         self.latency = Latency(seed, latency_scale)
@@ -65,7 +65,7 @@ class Ec2Endpoint:
             quota=Quota(),
         )
         imds = Imds(self._world, _ACCOUNT_ID)
-        self._front = Front(self._world, self.buckets, imds.answer)
+        self._application = Application(self._world, self.buckets, imds.answer)
 
     def __enter__(self) -> Self:
         self.start()
@@ -78,20 +78,20 @@ class Ec2Endpoint:
 
     def start(self) -> None:
         """Begin to answer on a free port. Raises RuntimeError when started before."""
-        if self._server is not None or self._front.closing.is_set():
+        if self._server is not None or self._application.closing.is_set():
             raise RuntimeError("an endpoint is started once; make a new one")
-        self._server = FrontServer(self._front)
+        self._server = HttpServer(self._application)
 
     def stop(self) -> None:
-        """Cut all connections and begin no step any more; harmless when repeated.
+        """Cut all connections and begin no transition any more; harmless when repeated.
 
         Raises TimeoutError when a bridge call does not come back within 30 s.
         """
         server, self._server = self._server, None
         if server is not None:
             server.stop(_STOP_TIMEOUT_S)
-        self._front.closing.set()
-        self._world.steps.close(_STOP_TIMEOUT_S)
+        self._application.closing.set()
+        self._world.timers.close(_STOP_TIMEOUT_S)
 
     @property
     def port(self) -> int:
@@ -165,11 +165,11 @@ class Ec2Endpoint:
         self._world.busy_retry_s = seconds
 
     def settle(self, timeout_s: float, only: str | None = None) -> None:
-        """Wait until no life-cycle step is under way (stuck and busy ones are not), or none named `only`.
+        """Wait until no transition is under way (stuck and busy ones are not), or none named `only`.
 
-        The steps: create, visible, attach, detach, delete. Raises TimeoutError.
+        The transitions: create, visible, attach, detach, delete. Raises TimeoutError.
         """
-        self._world.steps.settle(timeout_s, only)
+        self._world.timers.settle(timeout_s, only)
 
     def add_instance(self, bridge: DiskBridge | None, instance_type: str = "m5.large", zone: str | None = None) -> str:
         """Register a running machine, without a root volume, and give its instance id.
@@ -206,7 +206,7 @@ class Ec2Endpoint:
         Raises KeyError when there never was such a volume, SettingError when it is not attached.
         """
         with self._world.lock:
-            volume = self._world.backend.ever(volume_id)
+            volume = self._world.backend.known_volume(volume_id)
         attachments.tear_off(self._world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
@@ -259,17 +259,17 @@ class Ec2Endpoint:
         """Every volume there ever was, in the order of their making; `state` "deleted" when gone."""
         with self._world.lock:
             backend = self._world.backend
-            known = [*backend.graveyard.values(), *backend.lab_volumes()]
+            known = [*backend.deleted_volumes.values(), *backend.lab_volumes()]
             return [self._row(volume) for volume in sorted(known, key=lambda volume: volume.number)]
 
     def live_volumes(self) -> list[VolumeRow]:
         """The volumes that are not gone: what an account would pay for."""
-        return [row for row in self.volumes() if row.state != Phase.DELETED]
+        return [row for row in self.volumes() if row.state != VolumeState.DELETED]
 
     def volume(self, volume_id: str) -> VolumeRow:
         """One volume, gone or not. Raises KeyError when there never was one."""
         with self._world.lock:
-            return self._row(self._world.backend.ever(volume_id))
+            return self._row(self._world.backend.known_volume(volume_id))
 
     def wait_for(self, volume_id: str, state: str, timeout_s: float) -> VolumeRow:
         """Wait until a volume is in a state, named as in `history` ("available", "in-use/busy", "deleted").
@@ -277,7 +277,7 @@ class Ec2Endpoint:
         Raises TimeoutError, with the history, after `timeout_s`, and KeyError when there never was one.
         """
         with self._world.changed:
-            volume = self._world.backend.ever(volume_id)
+            volume = self._world.backend.known_volume(volume_id)
             if not self._world.changed.wait_for(lambda: volume.full_status == state, timeout_s):
                 seen = " ".join(each for _, each in volume.history)
                 raise TimeoutError(f"{volume_id} was not {state} within {timeout_s} s: {seen}")

@@ -38,7 +38,7 @@ class FaultKind(StrEnum):
     CREATE_ERROR = "create_error"
     """The volume goes from `creating` to `error`."""
     SLOW = "slow"
-    """The life-cycle step takes `seconds` longer."""
+    """The transition takes `seconds` longer."""
 
 
 CALL_KINDS = frozenset(

@@ -1,4 +1,4 @@
-"""How long each life-cycle step takes."""
+"""How long each transition takes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEFAULT_DELAYS: Mapping[str, Delay] = {
 
 
 class Latency:
-    """Delays by step, all multiplied by `scale`; settable at run time from any thread."""
+    """Delays by transition, all multiplied by `scale`; settable at run time from any thread."""
 
     def __init__(self, seed: int = 1, scale: float = 1.0) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Latency:
 
     @property
     def scale(self) -> float:
-        """The factor on every delay; 0 makes each step take no time (it is still a step of its own)."""
+        """The factor on every delay; 0 makes each transition take no time (it is still a transition of its own)."""
         return self._scale
 
     @scale.setter
@@ -68,14 +68,14 @@ class Latency:
             raise SettingError(f"latency_scale must be 0 or more, got {factor}")
         self._scale = float(factor)
 
-    def set(self, step: str, median_s: float, p99_s: float) -> None:
-        """Change one step. Raises SettingError for an unknown step or impossible numbers."""
-        if step not in DEFAULT_DELAYS:
-            raise SettingError(f"no step {step!r}; the steps are {', '.join(DEFAULT_DELAYS)}")
+    def set(self, transition: str, median_s: float, p99_s: float) -> None:
+        """Change one transition. Raises SettingError for an unknown transition or impossible numbers."""
+        if transition not in DEFAULT_DELAYS:
+            raise SettingError(f"no transition {transition!r}; the transitions are {', '.join(DEFAULT_DELAYS)}")
         with self._lock:
-            self._delays[step] = Delay(median_s, p99_s)
+            self._delays[transition] = Delay(median_s, p99_s)
 
-    def draw(self, step: str) -> float:
-        """Seconds that the next `step` takes."""
+    def draw(self, transition: str) -> float:
+        """Seconds that the next `transition` takes."""
         with self._lock:
-            return self._delays[step].draw(self._rng) * self._scale
+            return self._delays[transition].draw(self._rng) * self._scale

@@ -30,7 +30,7 @@ class EventLog:
     """An append-only log of the last 100,000 events.
 
     Events: `call` (action, status, code, fault, elapsed_s), `volume` (volume, state), `attachment` (volume,
-    instance, state), `bridge` (volume, instance, did), `step_failed` (step, error), `handler_failed`.
+    instance, state), `bridge` (volume, instance, did), `transition_failed` (transition, error), `handler_failed`.
     """
 
     def __init__(self) -> None:

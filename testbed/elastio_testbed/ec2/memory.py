@@ -24,13 +24,13 @@ class MemoryDisk:
 class MemoryBridge:
     """A DiskBridge for tests and for the API alone.
 
-    `disks` by serial. `gate`: while it is not set, calls wait (30 s at most). `holds_on`: the guest does not
+    `disks` by serial. `gate`: while it is not set, calls wait (30 s at most). `keeps_disks`: the guest does not
     let go of its disks. `broken`: plug fails. Two calls at a time for one serial raise RuntimeError.
     """
 
     def __init__(self) -> None:
         self.disks: dict[str, MemoryDisk] = {}
-        self.holds_on = False
+        self.keeps_disks = False
         self.broken = False
         self.gate = threading.Event()
         self.gate.set()
@@ -52,7 +52,7 @@ class MemoryBridge:
         """Forget the disk. Raises TimeoutError when the guest holds on, KeyError when it is not plugged."""
         with self._one_call(serial):
             self.unplug_timeouts_s.append(timeout_s)
-            if self.holds_on:
+            if self.keeps_disks:
                 raise TimeoutError(f"the guest did not let go of {serial}")
             del self.disks[serial]
 

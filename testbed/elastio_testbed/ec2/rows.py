@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio_testbed.ec2.limits import volume_mib_s
-from elastio_testbed.ec2.store import LabAttachment, LabVolume, Phase
+from elastio_testbed.ec2.store import LabAttachment, LabVolume, VolumeState
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class VolumeRow:
     @property
     def deleted_at(self) -> float | None:
         """When it was gone, or None while it is there."""
-        return self.history[-1][0] if self.state == Phase.DELETED else None
+        return self.history[-1][0] if self.state == VolumeState.DELETED else None
 
     def as_dict(self) -> dict[str, object]:
         """The row as plain data."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
-from elastio_testbed.ec2.front import Front
+from elastio_testbed.ec2.application import Application
 
 HOST = "127.0.0.1"
 # How often the accepting thread looks whether it shall end.
@@ -23,10 +23,10 @@ class _QuietHandler(WSGIRequestHandler):
 class _Server(ThreadedWSGIServer):
     """Remembers its connections: kept alive, they would outlive the endpoint."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, application: Application) -> None:
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        super().__init__(HOST, 0, front, handler=_QuietHandler)
+        super().__init__(HOST, 0, application, handler=_QuietHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._open_lock:
@@ -48,13 +48,13 @@ class _Server(ThreadedWSGIServer):
                     continue  # the other side has closed it already
 
 
-class FrontServer:
-    """Serves a front from `start` to `stop`."""
+class HttpServer:
+    """Serves a application from `start` to `stop`."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, application: Application) -> None:
         """Bind a free port."""
-        self._front = front
-        self._server = _Server(front)
+        self._application = application
+        self._server = _Server(application)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="ec2-http", daemon=True
         )
@@ -67,7 +67,7 @@ class FrontServer:
 
     def stop(self, timeout_s: float) -> None:
         """Answer nobody any more. Raises TimeoutError when the thread that accepts does not end."""
-        self._front.closing.set()
+        self._application.closing.set()
         self._server.shutdown()
         self._server.cut_all()
         self._server.server_close()

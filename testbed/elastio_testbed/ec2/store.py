@@ -13,7 +13,7 @@ from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 from elastio_testbed.ec2.bridge import serial_of
 
 
-class Phase(StrEnum):
+class VolumeState(StrEnum):
     """Where a volume is in its life; `in-use` is not a phase but an attachment."""
 
     CREATING = "creating"
@@ -56,7 +56,7 @@ class LabVolume(Volume):
     def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.number = number
-        self.phase = Phase.AVAILABLE
+        self.lab_state = VolumeState.AVAILABLE
         self.visible = True
         self.history: list[tuple[float, str]] = []
         self.last_tags: dict[str, str] = {}
@@ -82,7 +82,7 @@ class LabVolume(Volume):
     @property
     def status(self) -> str:
         """The state that the API shows: `in-use` from the first moment of an attachment."""
-        return "in-use" if self.attachment else self.phase.value
+        return "in-use" if self.attachment else self.lab_state.value
 
     @property
     def full_status(self) -> str:
@@ -90,7 +90,7 @@ class LabVolume(Volume):
         attachment = self.lab_attachment
         return self.status if attachment is None else f"{self.status}/{attachment.state}"
 
-    def remember(self) -> None:
+    def record_state(self) -> None:
         """Put the state of now into the history, if it is a new one."""
         state = self.full_status
         if not self.history or self.history[-1][1] != state:
@@ -100,11 +100,11 @@ class LabVolume(Volume):
 class LabBackend(EC2Backend):
     """moto's EC2 backend making volumes and attachments of our kind, also for RunInstances.
 
-    `graveyard` keeps the volumes that are gone: for idempotency tokens, and to be able to count leaks.
+    `deleted_volumes` keeps the volumes that are gone: for idempotency tokens, and to be able to count leaks.
     """
 
     def __init__(self, region_name: str, account_id: str) -> None:
-        self.graveyard: dict[str, LabVolume] = {}
+        self.deleted_volumes: dict[str, LabVolume] = {}
         super().__init__(region_name, account_id)
 
     def _load_amis(self) -> None:
@@ -124,10 +124,10 @@ class LabBackend(EC2Backend):
             volume_type=made.volume_type,
             iops=made.iops,
             throughput=made.throughput,
-            number=len(self.volumes) + len(self.graveyard),
+            number=len(self.volumes) + len(self.deleted_volumes),
         )
         self.volumes[made.id] = volume
-        volume.remember()
+        volume.record_state()
         return volume
 
     def attach_volume(
@@ -148,16 +148,16 @@ class LabBackend(EC2Backend):
         """The volumes that are not gone, in the order they were made."""
         return [volume for volume in self.volumes.values() if isinstance(volume, LabVolume)]
 
-    def ever(self, volume_id: str) -> LabVolume:
+    def known_volume(self, volume_id: str) -> LabVolume:
         """A volume, gone or not. Raises KeyError when there never was one."""
-        volume = self.volumes.get(volume_id) or self.graveyard[volume_id]
+        volume = self.volumes.get(volume_id) or self.deleted_volumes[volume_id]
         assert isinstance(volume, LabVolume)
         return volume
 
-    def bury(self, volume: LabVolume) -> None:
+    def mark_deleted(self, volume: LabVolume) -> None:
         """The volume is gone: the API knows it no more."""
-        volume.phase = Phase.DELETED
-        volume.remember()
+        volume.lab_state = VolumeState.DELETED
+        volume.record_state()
         volume.last_tags = self.tags.pop(volume.id, {})
-        self.graveyard[volume.id] = volume
+        self.deleted_volumes[volume.id] = volume
         self.volumes.pop(volume.id, None)

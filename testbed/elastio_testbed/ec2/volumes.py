@@ -11,7 +11,7 @@ from functools import partial
 
 from elastio_testbed.ec2.faults import Fault, FaultKind
 from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota
-from elastio_testbed.ec2.store import LabVolume, Phase
+from elastio_testbed.ec2.store import LabVolume, VolumeState
 from elastio_testbed.ec2.world import ApiError, World
 
 _VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,17}")
@@ -33,7 +33,7 @@ class NewVolume:
     kms_key_id: str | None = None
 
 
-def raise_if(refusal: Refusal | None) -> None:
+def raise_refusal(refusal: Refusal | None) -> None:
     """Answer with the refusal, if there is one."""
     if refusal is not None:
         raise ApiError(refusal.code, refusal.message)
@@ -62,9 +62,9 @@ def check_new(world: World, wanted: NewVolume) -> None:
         raise ApiError("InvalidZone.NotFound", f"The zone '{wanted.zone}' does not exist.")
     if wanted.volume_type == "gp3":
         iops, throughput = wanted.iops or _GP3_IOPS, wanted.throughput_mib_s
-        raise_if(refuse_gp3(wanted.size_gib, iops, _GP3_MIB_S if throughput is None else throughput))
+        raise_refusal(refuse_gp3(wanted.size_gib, iops, _GP3_MIB_S if throughput is None else throughput))
     # The quota comes before the token: a caller that repeats a create at the limit is refused, as on EC2.
-    raise_if(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
+    raise_refusal(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
 
 
 def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> LabVolume:
@@ -72,18 +72,18 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
     if token is not None and token in world.tokens:
         return _made_before(world, token, digest)
     volume = make(world, wanted)
-    volume.phase, volume.visible = Phase.CREATING, False
+    volume.lab_state, volume.visible = VolumeState.CREATING, False
     volume.history.clear()
     with world.changing(volume):
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
     # EC2 looks into the key after it has answered, and gives no reason.
-    vanishing = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
-    world.steps.later(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
-    delay_s = world.latency.draw("create") + slowness_s(world, "CreateVolume")
-    finish = _finish_delete if vanishing else partial(_finish_create, failing=failing)
-    world.steps.later(delay_s, "create", lambda: finish(world, volume))
+    is_key_unusable = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
+    world.timers.after(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
+    delay_s = world.latency.draw("create") + extra_delay_s(world, "CreateVolume")
+    finish = _finish_delete if is_key_unusable else partial(_finish_create, failing=failing)
+    world.timers.after(delay_s, "create", lambda: finish(world, volume))
     return volume
 
 
@@ -111,8 +111,8 @@ def make_backing(world: World, volume: LabVolume) -> None:
         backing.truncate(world.scale.size_bytes(int(volume.size)))
 
 
-def slowness_s(world: World, action: str) -> float:
-    """What the faults add to a life-cycle step of `action`, in seconds."""
+def extra_delay_s(world: World, action: str) -> float:
+    """What the faults add to a transition of `action`, in seconds."""
     fault: Fault | None = world.faults.take(action, {FaultKind.SLOW})
     return fault.seconds if fault else 0.0
 
@@ -122,7 +122,7 @@ def _made_before(world: World, token: str, digest: str) -> LabVolume:
     if known_digest != digest:
         text = "The client token you have provided was used with other parameters."
         raise ApiError("IdempotentParameterMismatch", text)
-    return world.backend.ever(volume_id)
+    return world.backend.known_volume(volume_id)
 
 
 def _show(world: World, volume: LabVolume) -> None:
@@ -139,7 +139,7 @@ def _finish_create(world: World, volume: LabVolume, failing: bool) -> None:
         raise
     finally:
         with world.changing(volume):
-            volume.phase = Phase.ERROR if failing else Phase.AVAILABLE
+            volume.lab_state = VolumeState.ERROR if failing else VolumeState.AVAILABLE
 
 
 def authorize_taking(world: World, volume: LabVolume) -> None:
@@ -153,15 +153,15 @@ def delete(world: World, volume: LabVolume) -> None:
     if volume.attachment is not None:
         text = f"Volume {volume.id} is currently attached to {volume.attachment.instance.id}"
         raise ApiError("VolumeInUse", text)
-    if volume.phase not in (Phase.AVAILABLE, Phase.ERROR):
+    if volume.lab_state not in (VolumeState.AVAILABLE, VolumeState.ERROR):
         raise ApiError("IncorrectState", f"The volume '{volume.id}' is '{volume.status}'.")
     with world.changing(volume):
-        volume.phase = Phase.DELETING
-    delay_s = world.latency.draw("delete") + slowness_s(world, "DeleteVolume")
-    world.steps.later(delay_s, "delete", lambda: _finish_delete(world, volume))
+        volume.lab_state = VolumeState.DELETING
+    delay_s = world.latency.draw("delete") + extra_delay_s(world, "DeleteVolume")
+    world.timers.after(delay_s, "delete", lambda: _finish_delete(world, volume))
 
 
 def _finish_delete(world: World, volume: LabVolume) -> None:
     world.backing_path(volume).unlink(missing_ok=True)
     with world.changing(volume):
-        world.backend.bury(volume)
+        world.backend.mark_deleted(volume)

@@ -16,8 +16,8 @@ from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
-from elastio_testbed.ec2.steps import Steps
 from elastio_testbed.ec2.store import LabAttachment, LabBackend, LabVolume
+from elastio_testbed.ec2.timers import StateTimers
 
 
 class ApiError(EC2ClientError):
@@ -39,7 +39,7 @@ class World:
     log: EventLog
     backend: LabBackend
     quota: Quota
-    steps: Steps = field(init=False)
+    timers: StateTimers = field(init=False)
     changed: threading.Condition = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock)
     bridges: dict[str, DiskBridge] = field(default_factory=dict)
@@ -60,7 +60,12 @@ class World:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
-        self.steps = Steps(lambda name, error: self.log.add("step_failed", step=name, error=repr(error)))
+        self.timers = StateTimers(
+            lambda name, error: self.log.add("transition_failed", transition=name, error=repr(error))
+        )
+
+    def _note_failure(self, transition: str, error: Exception) -> None:
+        self.log.add("transition_failed", transition=transition, error=repr(error))
 
     def backing_path(self, volume: LabVolume) -> Path:
         """The sparse file behind a volume."""
@@ -77,7 +82,7 @@ class World:
         with self.lock:
             before = len(volume.history)
             yield
-            volume.remember()
+            volume.record_state()
             if len(volume.history) > before:
                 self.log.add("volume", volume=volume.id, state=volume.history[-1][1])
                 self.changed.notify_all()

@@ -1,4 +1,4 @@
-"""An endpoint whose steps take no time, and an account there."""
+"""An endpoint whose transitions take no time, and an account there."""
 
 from __future__ import annotations
 

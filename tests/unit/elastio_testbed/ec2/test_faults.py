@@ -103,7 +103,7 @@ def test_a_volume_without_room_for_its_file_ends_in_error(
     volume_id = account.available()
     (tmp_path / "moved").rename(tmp_path / "volumes")
     assert account.state(volume_id) == "error"
-    assert [entry.detail["step"] for entry in endpoint.log.entries("step_failed")] == ["create"]
+    assert [entry.detail["transition"] for entry in endpoint.log.entries("transition_failed")] == ["create"]
 
 
 def test_a_stuck_attachment_stays_attaching_until_it_is_detached(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -142,22 +142,22 @@ def test_a_stuck_detach_may_come_loose(endpoint: Ec2Endpoint, account: Account) 
 
 
 @pytest.mark.parametrize(
-    ("step", "during"),
+    ("transition", "during"),
     [("create", "creating"), ("attach", "in-use/attaching"), ("detach", "in-use/detaching"), ("delete", "deleting")],
 )
-def test_a_slow_step_holds_its_state(endpoint: Ec2Endpoint, account: Account, step: str, during: str) -> None:
+def test_a_slow_step_holds_its_state(endpoint: Ec2Endpoint, account: Account, transition: str, during: str) -> None:
     make: dict[str, Callable[[], str]] = {"create": lambda: "", "detach": account.attached}
-    volume_id = make.get(step, account.available)()
+    volume_id = make.get(transition, account.available)()
     calls: dict[str, Callable[[], Any]] = {
         "create": account.create,
         "attach": lambda: account.attach(volume_id),
         "detach": lambda: account.client.detach_volume(VolumeId=volume_id),
         "delete": lambda: account.client.delete_volume(VolumeId=volume_id),
     }
-    endpoint.faults.add(Fault(FaultKind.SLOW, f"{step.capitalize()}Volume", seconds=3_600))
-    calls[step]()
+    endpoint.faults.add(Fault(FaultKind.SLOW, f"{transition.capitalize()}Volume", seconds=3_600))
+    calls[transition]()
     with pytest.raises(TimeoutError):
-        endpoint.settle(0.05, only=step)
+        endpoint.settle(0.05, only=transition)
     assert account.state(endpoint.volumes()[0].id) == during
 
 

@@ -17,8 +17,8 @@ from .account import Account, refusal
 _NEVER_S = 3_600.0
 
 
-def never(endpoint: Ec2Endpoint, step: str) -> None:
-    endpoint.latency.set(step, _NEVER_S, _NEVER_S)
+def never(endpoint: Ec2Endpoint, transition: str) -> None:
+    endpoint.latency.set(transition, _NEVER_S, _NEVER_S)
     endpoint.latency.scale = 1
 
 
@@ -104,18 +104,18 @@ def test_a_detach_during_a_slow_plug_takes_the_disk_out_after_it(endpoint: Ec2En
     endpoint.settle(10)
     assert (account.state(volume_id), account.bridge.disks) == ("available", {})
     assert [entry.detail["did"] for entry in endpoint.log.entries("bridge")] == ["plug", "unplug"]
-    assert endpoint.log.entries("step_failed") == []
+    assert endpoint.log.entries("transition_failed") == []
 
 
 def test_a_guest_that_keeps_its_disk_makes_the_attachment_busy(endpoint: Ec2Endpoint, account: Account) -> None:
     volume_id = account.attached()
     endpoint.unplug_timeout_s = 7.5
-    account.bridge.holds_on = True
+    account.bridge.keeps_disks = True
     account.detach(volume_id)
     assert account.state(volume_id) == "in-use/busy"
     assert refusal(account.delete, volume_id)[0] == "VolumeInUse"
     assert account.bridge.unplug_timeouts_s[0] == 7.5
-    account.bridge.holds_on = False
+    account.bridge.keeps_disks = False
     account.detach(volume_id)
     assert (account.state(volume_id), account.bridge.disks) == ("available", {})
 
@@ -123,10 +123,10 @@ def test_a_guest_that_keeps_its_disk_makes_the_attachment_busy(endpoint: Ec2Endp
 def test_a_busy_detach_completes_by_itself(endpoint: Ec2Endpoint, account: Account) -> None:
     endpoint.busy_retry_s = 0.02
     volume_id = account.attached()
-    account.bridge.holds_on = True
+    account.bridge.keeps_disks = True
     account.client.detach_volume(VolumeId=volume_id)
     endpoint.wait_for(volume_id, "in-use/busy", 10)
-    account.bridge.holds_on = False
+    account.bridge.keeps_disks = False
     endpoint.wait_for(volume_id, "available", 10)
     assert account.bridge.disks == {}
     with pytest.raises(SettingError):
@@ -137,7 +137,7 @@ def test_a_failed_plug_leaves_the_attachment_attaching_and_detachable(endpoint: 
     account.bridge.broken = True
     volume_id = account.attached()
     assert account.state(volume_id) == "in-use/attaching"
-    assert [entry.detail["step"] for entry in endpoint.log.entries("step_failed")] == ["attach"]
+    assert [entry.detail["transition"] for entry in endpoint.log.entries("transition_failed")] == ["attach"]
     account.detach(volume_id)
     assert account.state(volume_id) == "available"
 
@@ -164,10 +164,10 @@ def test_a_volume_that_was_torn_off_is_available_and_can_be_attached_again(
 
 def test_a_machine_that_keeps_the_dead_device_leaves_the_volume_busy(endpoint: Ec2Endpoint, account: Account) -> None:
     volume_id = account.attached()
-    endpoint.busy_retry_s, account.bridge.holds_on = 0.01, True
+    endpoint.busy_retry_s, account.bridge.keeps_disks = 0.01, True
     endpoint.tear_off(volume_id, lambda serial: account.bridge.unplug(serial, 1.0))
     assert account.state(volume_id) in ("in-use/busy", "in-use/detaching")
-    account.bridge.holds_on = False
+    account.bridge.keeps_disks = False
     endpoint.wait_for(volume_id, "available", 10)
     assert account.bridge.disks == {}
 
@@ -212,7 +212,7 @@ def test_delays_have_the_median_and_the_p99_they_were_given() -> None:
     assert drawn[int(len(drawn) * 0.99)] == pytest.approx(4.0, rel=0.05)
 
 
-@pytest.mark.parametrize(("step", "median_s", "p99_s"), [("teleport", 1, 2), ("attach", 2, 1), ("attach", 0, 1)])
-def test_impossible_delays_are_refused(step: str, median_s: float, p99_s: float) -> None:
+@pytest.mark.parametrize(("transition", "median_s", "p99_s"), [("teleport", 1, 2), ("attach", 2, 1), ("attach", 0, 1)])
+def test_impossible_delays_are_refused(transition: str, median_s: float, p99_s: float) -> None:
     with pytest.raises(SettingError):
-        Latency().set(step, median_s, p99_s)
+        Latency().set(transition, median_s, p99_s)

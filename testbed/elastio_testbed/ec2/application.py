@@ -47,11 +47,11 @@ class LabRequest(Request):
     from_wsgi_server = True
 
 
-class _Cut(Exception):
+class _Disconnect(Exception):
     """The caller shall get no answer."""
 
 
-class Front:
+class Application:
     """The WSGI application. `closing` makes every call end with a cut connection."""
 
     def __init__(
@@ -69,7 +69,7 @@ class Front:
         """Answer one request, or cut its connection."""
         request = LabRequest(environ)
         if self.closing.is_set():
-            raise _cut(request)
+            raise _disconnected(request)
         request.get_data()  # a body left unread would be taken for the next request of the connection
         if request.path.startswith("/imds/"):
             return self._call(request, IMDS, self._imds)(environ, start_response)
@@ -89,10 +89,10 @@ class Front:
         note: dict[str, object] = {"action": action, "fault": str(fault.kind) if fault else None}
         try:
             response = _throttled() if throttled else self._through(request, answer, fault)
-        except _Cut:
+        except _Disconnect:
             # Logged first: whoever sees the connection end may look into the log at once.
             self._world.log.add("call", **note, status=None, code=None, elapsed_s=time.monotonic() - began)
-            raise _cut(request) from None
+            raise _disconnected(request) from None
         code = _CODE.search(response.get_data(as_text=True)) if response.status_code >= 400 else None
         note |= {"status": response.status_code, "code": code[1] if code else None}
         self._world.log.add("call", **note, elapsed_s=time.monotonic() - began)
@@ -108,7 +108,7 @@ class Front:
         instead = self._before(fault)
         response = answer(request) if instead is None else instead
         if fault.kind is FaultKind.DROP_AFTER:
-            raise _Cut
+            raise _Disconnect
         if fault.kind is FaultKind.STALL_AFTER:
             self._wait(fault.seconds)
         return response
@@ -121,14 +121,14 @@ class Front:
         if fault.kind is FaultKind.HTTP:
             return Response(_PAGE.format(status=fault.status), fault.status, mimetype="text/html")
         if fault.kind is FaultKind.DROP_BEFORE:
-            raise _Cut
+            raise _Disconnect
         if fault.kind is FaultKind.LATENCY:
             self._wait(fault.seconds)
         return None
 
     def _wait(self, seconds: float) -> None:
         if self.closing.wait(seconds):
-            raise _Cut
+            raise _Disconnect
 
     def _answer(self, request: Request) -> Response:
         try:
@@ -160,7 +160,7 @@ def _throttled() -> Response:
     return error_response("RequestLimitExceeded", "Request limit exceeded.")
 
 
-def _cut(request: Request) -> ConnectionAbortedError:
+def _disconnected(request: Request) -> ConnectionAbortedError:
     connection: socket.socket = request.environ["werkzeug.socket"]
     try:
         connection.shutdown(socket.SHUT_RDWR)
