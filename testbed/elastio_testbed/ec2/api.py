@@ -1,4 +1,4 @@
-"""The EC2 actions with an honest life cycle, over moto's for all the others."""
+"""The EC2 actions of volumes with EBS's life cycle; moto answers all others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAGE_MIN, _PAGE_MAX = 5, 1_000
 
 
 class LabResponse(EC2Response):
-    """Answers one request. Every public method is an action, found by its name; hold the world's lock."""
+    """Answers one request. Every public method is an action, found by its name. Call with the world's lock held."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -30,11 +30,11 @@ class LabResponse(EC2Response):
 
     @property
     def ec2_backend(self) -> LabBackend:
-        """The objects of this endpoint, not moto's global ones: two endpoints never see each other."""
+        """The objects of this endpoint, not moto's global ones: endpoints do not share volumes."""
         return self._world.backend
 
     def answer(self, request: Request) -> tuple[int, dict[str, str], str | bytes]:
-        """Status, headers and body. Raises NotImplementedError for an action that moto does not have."""
+        """Status, headers and body. Raises NotImplementedError for an action that moto does not support."""
         self.setup_class(request)
         status, headers, body = self.call_action()
         return int(status), {name: str(value) for name, value in headers.items()}, body
@@ -43,7 +43,7 @@ class LabResponse(EC2Response):
         """CreateVolume."""
         self._only_in_region()
         if self._get_param("SnapshotId"):
-            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots to make volumes from.")
+            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots.")
         encrypted = bool(self._get_param("Encrypted", False)) or self._world.encrypts
         wanted = volumes.NewVolume(
             size_gib=int(self._need("Size")),
@@ -70,7 +70,7 @@ class LabResponse(EC2Response):
         return ActionResult({"EbsEncryptionByDefault": self._world.encrypts})
 
     def get_ebs_default_kms_key_id(self) -> ActionResult:
-        """GetEbsDefaultKmsKeyId, which moto does not have."""
+        """GetEbsDefaultKmsKeyId, which moto does not support."""
         self._only_in_region()
         self.error_on_dryrun()
         return ActionResult({"KmsKeyId": self._world.default_key})
@@ -101,7 +101,7 @@ class LabResponse(EC2Response):
         return ActionResult(api_attachment(attachments.attach(self._world, volume, instance, device)))
 
     def detach_volume(self) -> ActionResult:
-        """DetachVolume. `Force` is one more try: the laboratory never pulls a disk from a living guest."""
+        """DetachVolume. `Force` is an ordinary attempt: the laboratory does not take a disk from a running guest."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
         volumes.authorize_taking(self._world, volume)
@@ -119,7 +119,7 @@ class LabResponse(EC2Response):
         return EmptyResult()
 
     def error_on_dryrun(self) -> None:
-        """Stop here when the caller only asks whether it could. Raises DryRunClientError."""
+        """Raises DryRunClientError for a request with DryRun; call it after all checks and before any change."""
         if self._get_param("DryRun", False):
             raise DryRunClientError()
 

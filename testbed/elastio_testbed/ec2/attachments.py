@@ -1,4 +1,4 @@
-"""The life of an attachment: attach and detach."""
+"""The life cycle of an attachment: attach and detach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastio_testbed.ec2.world import ApiError, World
 
 
 def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> LabAttachment:
-    """Start an attachment. Raises ApiError where EC2 refuses."""
+    """Start to attach. Raises ApiError where EC2 refuses."""
     _check_attach(world, volume, instance, device)
     attachment = world.backend.attach_volume(volume.id, instance.id, device)
     world.set_attachment(volume, attachment, AttachmentState.ATTACHING)
@@ -25,7 +25,7 @@ def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> 
     if stuck is None:
         world.timers.after(delay_s, "attach", partial(_finish_attach, world, volume, attachment))
     elif stuck.seconds:
-        # Not counted: a stuck transition is not one that is under way.
+        # Not counted: `settle` does not wait for a stuck transition.
         finish = partial(_finish_attach, world, volume, attachment)
         world.timers.after(stuck.seconds, "attach", finish, counted=False)
     return attachment
@@ -52,7 +52,7 @@ def _check_attach(world: World, volume: LabVolume, instance: Instance, device: s
 
 
 def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """Plug the disk and say `attached`. A bridge that fails leaves `attaching`, to be detached, as on EC2."""
+    """Plug the disk; then the state is `attached`. After a bridge failure it stays `attaching`, as on EC2."""
     with volume.bridge_lock:
         with world.lock:
             if volume.attachment is not attachment or attachment.state is not AttachmentState.ATTACHING:
@@ -66,12 +66,12 @@ def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -
             world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="plug")
         with world.lock:
             attachment.plugged = bridge is not None
-            if attachment.state is AttachmentState.ATTACHING:  # nobody has asked for a detach meanwhile
+            if attachment.state is AttachmentState.ATTACHING:  # no detach was requested meanwhile
                 world.set_attachment(volume, attachment, AttachmentState.ATTACHED)
 
 
 def detach(world: World, volume: LabVolume, instance_id: str | None, device: str | None) -> LabAttachment:
-    """Start the end of an attachment; of a `busy` one, try again. Raises ApiError where EC2 refuses."""
+    """Start to detach; retry where the attachment is `busy`. Raises ApiError where EC2 refuses."""
     attachment = volume.lab_attachment
     if attachment is None or attachment.state is AttachmentState.DETACHING:
         state = volume.status if attachment is None else attachment.state
@@ -112,7 +112,7 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
         try:
             _unplug(world, volume, attachment)
         except Exception as error:
-            # Whatever a bridge raises, it means that the guest still has the disk.
+            # Whatever the bridge raised: the guest still has the disk.
             world.log.add("transition_failed", transition="detach", volume=volume.id, error=repr(error))
             _become_busy(world, volume, attachment, world.busy_retry_s)
             return
@@ -120,9 +120,9 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
 
 
 def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> None:
-    """What no caller of the API asked for: the volume is gone from its machine from one request to the next.
+    """Remove an attached volume from its machine without a request, between two I/O requests.
 
-    `pull` takes the disk with that serial away. While the machine keeps the dead device the attachment is `busy`.
+    `pull` removes the disk with that serial. While the machine keeps the dead device the attachment is `busy`.
     """
     with volume.bridge_lock:
         attachment = volume.lab_attachment
@@ -132,7 +132,7 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
         try:
             pull(volume.serial)
         except Exception as error:
-            # The disk is dead all the same; the way to the end is that of every detach that a guest holds up.
+            # The disk is dead nevertheless; continue as with any detach that the guest delays.
             world.log.add("transition_failed", transition="tear_off", volume=volume.id, error=repr(error))
             _become_busy(world, volume, attachment, world.busy_retry_s)
             return
@@ -141,7 +141,7 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
 
 
 def _unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """Take the disk out of the guest, if it may be there. Raises what the bridge raises."""
+    """Unplug the disk, if it may be plugged. Raises what the bridge raises."""
     bridge = world.bridges.get(attachment.instance.id)
     if bridge is None or not attachment.plug_tried:
         return
@@ -156,7 +156,7 @@ def _unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
 
 
 def _release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """The attachment is no more."""
+    """End the attachment; the volume is available again."""
     with world.changing(volume):
         attachment.instance.block_device_mapping.pop(attachment.device, None)
         volume.attachment = None

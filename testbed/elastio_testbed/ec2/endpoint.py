@@ -1,4 +1,4 @@
-"""The endpoint as Python code uses it."""
+"""The endpoint's interface for Python code."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _STOP_TIMEOUT_S = 30.0
 class Ec2Endpoint:
     """An EC2-compatible API on 127.0.0.1 whose volumes become disks of virtual machines.
 
-    `folder`: where the sparse files of the volumes go (made if missing; files of volumes that still exist are
-    left there). `latency_scale` multiplies every life-cycle delay. `rate_limits`:
-    whether EC2's token buckets are in force. Settable while it runs: `faults`, `latency`, `buckets`, `quota`,
-    `unplug_timeout_s`, `busy_retry_s`, `guards_dirty`.
+    `folder`: directory for the sparse files of the volumes (created if missing; files of existing volumes are kept
+    at the end). `latency_scale`: factor for every delay of the life cycle. `rate_limits`: whether calls are throttled
+    as on EC2. Can be changed at run time: `faults`, `latency`, `buckets`, `quota`, `unplug_timeout_s`,
+    `busy_retry_s`, `guards_dirty`.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Ec2Endpoint:
         self.stop()
 
     def start(self) -> None:
-        """Begin to answer on a free port. Raises RuntimeError when started before."""
+        """Start to serve, on a free port. Raises RuntimeError for an endpoint that was started before."""
         if self._server is not None or self._application.closing.is_set():
-            raise RuntimeError("an endpoint is started once; make a new one")
+            raise RuntimeError("an endpoint can be started only once; create a new one")
         self._server = HttpServer(self._application)
 
     def stop(self) -> None:
-        """Cut all connections and begin no transition any more; harmless when repeated.
+        """Close all connections and start no more transitions. May be repeated.
 
-        Raises TimeoutError when a bridge call does not come back within 30 s.
+        Raises TimeoutError when a bridge call does not return within 30 s.
         """
         server, self._server = self._server, None
         if server is not None:
@@ -95,7 +95,7 @@ class Ec2Endpoint:
 
     @property
     def port(self) -> int:
-        """The port it listens on. Raises RuntimeError when it is not started."""
+        """The listening port. Raises RuntimeError before `start`."""
         if self._server is None:
             raise RuntimeError("the endpoint is not started")
         return self._server.port
@@ -106,21 +106,21 @@ class Ec2Endpoint:
         return self.url_from(HOST)
 
     def url_from(self, host: str) -> str:
-        """The endpoint URL for a guest that reaches this machine's loopback as `host` (QEMU: 10.0.2.2)."""
+        """The endpoint URL for a guest that reaches the host as `host` (QEMU: 10.0.2.2)."""
         return f"http://{host}:{self.port}"
 
     def imds_url(self, instance_id: str, host: str = HOST) -> str:
-        """AWS_EC2_METADATA_SERVICE_ENDPOINT for that instance, seen from `host` as in `url_from`."""
+        """AWS_EC2_METADATA_SERVICE_ENDPOINT of that instance; `host` as in `url_from`."""
         return f"{self.url_from(host)}/imds/{instance_id}"
 
     @property
     def region(self) -> str:
-        """The one region it serves."""
+        """The only region served."""
         return self._world.region
 
     @property
     def scale(self) -> Scale:
-        """How much smaller the disks are than the API says."""
+        """The ratio between sizes of the API and of the disks."""
         return self._world.scale
 
     @property
@@ -134,7 +134,7 @@ class Ec2Endpoint:
 
     @property
     def unplug_timeout_s(self) -> float:
-        """How long a guest may take to let go of a disk before the attachment becomes `busy`."""
+        """The time for a guest to release a disk before the attachment becomes `busy`."""
         return self._world.unplug_timeout_s
 
     @unplug_timeout_s.setter
@@ -143,9 +143,9 @@ class Ec2Endpoint:
 
     @property
     def guards_dirty(self) -> bool:
-        """Whether detach and delete of what is marked dirty are not authorized, as by the `Deny` of the shipped policy.
+        """Whether DetachVolume and DeleteVolume are denied for volumes tagged dirty, as by the shipped IAM policy.
 
-        It is all of IAM that there is here, and holds for every caller.
+        This is the only part of IAM here. It applies to every caller.
         """
         return self._world.guards_dirty
 
@@ -155,7 +155,7 @@ class Ec2Endpoint:
 
     @property
     def busy_retry_s(self) -> float:
-        """How often a guest that has not let go of a disk is asked again."""
+        """The interval at which a guest that has not released a disk is asked again."""
         return self._world.busy_retry_s
 
     @busy_retry_s.setter
@@ -165,17 +165,17 @@ class Ec2Endpoint:
         self._world.busy_retry_s = seconds
 
     def settle(self, timeout_s: float, only: str | None = None) -> None:
-        """Wait until no transition is under way (stuck and busy ones are not), or none named `only`.
+        """Wait until no transition is pending (create, visible, attach, detach, delete), or none named `only`.
 
-        The transitions: create, visible, attach, detach, delete. Raises TimeoutError.
+        Stuck and busy attachments do not count. Raises TimeoutError.
         """
         self._world.timers.settle(timeout_s, only)
 
     def add_instance(self, bridge: DiskBridge | None, instance_type: str = "m5.large", zone: str | None = None) -> str:
-        """Register a running machine, without a root volume, and give its instance id.
+        """Register a running machine without a root volume, and return its instance id.
 
-        `bridge` None: no disks, API only. `zone` None: the region's first. Raises SettingError for a zone or an
-        instance type that the region does not have.
+        `bridge` None: attachments exist in the API only. `zone` None: the region's first. Raises SettingError for an
+        unknown zone or instance type.
         """
         zone = zone or f"{self.region}a"
         with self._world.lock:
@@ -201,28 +201,28 @@ class Ec2Endpoint:
         return instance_id
 
     def tear_off(self, volume_id: str, pull: Callable[[str], None]) -> None:
-        """Take an attached volume from its machine by surprise; `pull` takes the disk with that serial away.
+        """Remove an attached volume from its machine by surprise; `pull` removes the disk with that serial.
 
-        Raises KeyError when there never was such a volume, SettingError when it is not attached.
+        Raises KeyError for an unknown volume, SettingError for one that is not attached.
         """
         with self._world.lock:
             volume = self._world.backend.known_volume(volume_id)
         attachments.tear_off(self._world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
-        """Show a spot notice in the metadata of the instance. Raises SettingError for an unknown one."""
+        """Show a spot notice in the metadata of the instance. Raises SettingError for an unknown instance."""
         with self._world.lock:
             self._instance(instance_id)
             self._world.spot_notices[instance_id] = spot_notice(action, in_s)
 
     def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
-        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises SettingError for an unknown one."""
+        """Show a scheduled event, such as `instance-stop`, in the metadata. Raises SettingError as `interrupt_spot`."""
         with self._world.lock:
             self._instance(instance_id)
             self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
 
     def encrypt_by_default(self, key_id: str, *, usable: bool = True) -> None:
-        """The account encrypts every new volume in the region with this key; one that is not usable makes it vanish."""
+        """Encrypt every new volume of the account with this key. With an unusable key, new volumes disappear."""
         with self._world.lock:
             if not usable:
                 self._world.unusable_keys.add(key_id)
@@ -238,10 +238,10 @@ class Ec2Endpoint:
         throughput_mib_s: int = 125,
         tags: Mapping[str, str] | None = None,
     ) -> VolumeRow:
-        """A gp3 volume attached since boot: no delay, no faults. Its file exists when this returns.
+        """A gp3 volume attached since boot, without delays and faults. Its file exists when this returns.
 
-        The machine is started with the file at `path` as a disk with `serial`, and a later detach unplugs it. Raises
-        SettingError for an unknown instance, ApiError for a volume that EC2 would refuse, OSError for the file.
+        The caller starts the machine with the file at `path` as a disk with `serial`; a later detach unplugs it.
+        Raises SettingError for an unknown instance, ApiError for a volume that EC2 refuses, OSError for the file.
         """
         world = self._world
         with world.lock:
@@ -256,25 +256,25 @@ class Ec2Endpoint:
         return self._row(volume)
 
     def volumes(self) -> list[VolumeRow]:
-        """Every volume there ever was, in the order of their making; `state` "deleted" when gone."""
+        """All volumes in the order of their creation; deleted ones have `state` "deleted"."""
         with self._world.lock:
             backend = self._world.backend
             known = [*backend.deleted_volumes.values(), *backend.lab_volumes()]
             return [self._row(volume) for volume in sorted(known, key=lambda volume: volume.number)]
 
     def live_volumes(self) -> list[VolumeRow]:
-        """The volumes that are not gone: what an account would pay for."""
+        """The volumes that are not deleted: those that an account is billed for."""
         return [row for row in self.volumes() if row.state != VolumeState.DELETED]
 
     def volume(self, volume_id: str) -> VolumeRow:
-        """One volume, gone or not. Raises KeyError when there never was one."""
+        """One volume, deleted or not. Raises KeyError for an unknown volume."""
         with self._world.lock:
             return self._row(self._world.backend.known_volume(volume_id))
 
     def wait_for(self, volume_id: str, state: str, timeout_s: float) -> VolumeRow:
         """Wait until a volume is in a state, named as in `history` ("available", "in-use/busy", "deleted").
 
-        Raises TimeoutError, with the history, after `timeout_s`, and KeyError when there never was one.
+        Raises TimeoutError after `timeout_s`, KeyError for an unknown volume.
         """
         with self._world.changed:
             volume = self._world.backend.known_volume(volume_id)

@@ -1,5 +1,5 @@
-"""What the laboratory's own calls to the endpoint are refused with."""
+"""The error that the endpoint raises in the laboratory's own calls."""
 
 
 class SettingError(ValueError):
-    """A fault, a delay or an instance that does not make sense; nothing was changed."""
+    """An invalid fault, delay, scale or instance; nothing was changed."""

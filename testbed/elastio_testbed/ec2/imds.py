@@ -31,7 +31,7 @@ class _Session:
 
 
 class Imds:
-    """Answers `/imds/<instance-id>/latest/...`: tokens by PUT, the rest by GET with a token, 401 without."""
+    """Answers `/imds/<instance-id>/latest/...`: PUT for a token, GET with a token for the rest, 401 without one."""
 
     def __init__(self, world: World, account_id: str) -> None:
         self._world = world
@@ -40,7 +40,7 @@ class Imds:
         self._sessions: dict[str, _Session] = {}
 
     def answer(self, request: Request) -> Response:
-        """The answer to one request; 404 for an unknown instance or path."""
+        """The response to one request; 404 for an unknown instance or path."""
         _, _, instance_id, *rest = request.path.split("/", 3)
         path = "/".join(rest).strip("/")
         with self._world.lock:
@@ -101,7 +101,7 @@ class Imds:
 
 
 def spot_notice(action: str, in_s: float) -> dict[str, str]:
-    """A notice as IMDS shows it: what happens (terminate, stop, hibernate), and when."""
+    """A spot instance action as IMDS shows it: terminate, stop or hibernate, and its time. Raises SettingError."""
     if action not in ("terminate", "stop", "hibernate"):
         raise SettingError(f"a spot action is terminate, stop or hibernate, got {action!r}")
     return {"action": action, "time": _iso(in_s)}
@@ -123,7 +123,7 @@ def _credentials(instance_id: str) -> dict[str, str]:
         "Code": "Success",
         "LastUpdated": _iso(0),
         "Type": "AWS-HMAC",
-        # Twenty capital letters and digits, as temporary keys have; nothing checks the signature here.
+        # Twenty capital letters and digits, as in temporary keys; the endpoint does not check signatures.
         "AccessKeyId": "ASIA" + instance_id.removeprefix("i-")[-16:].upper().rjust(16, "0"),
         "SecretAccessKey": "of-the-laboratory",
         "Token": instance_id,

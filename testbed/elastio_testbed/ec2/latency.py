@@ -1,4 +1,4 @@
-"""How long each transition takes."""
+"""The durations of the transitions."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Delay:
         return self.median_s * spread
 
 
-# Create and attach: what the authors of the EBS CSI driver measured and wrote into its cloud.go. Detach,
-# delete and the eventual consistency after a create ("visible") are not published: chosen alike.
+# Create and attach: measured by the authors of the EBS CSI driver, documented in its cloud.go. Detach,
+# delete and the eventual consistency after a create ("visible") are not published; similar values were chosen.
 DEFAULT_DELAYS: Mapping[str, Delay] = {
     "create": Delay(1.5, 4),
     "attach": Delay(2, 4),
@@ -48,7 +48,7 @@ DEFAULT_DELAYS: Mapping[str, Delay] = {
 
 
 class Latency:
-    """Delays by transition, all multiplied by `scale`; settable at run time from any thread."""
+    """Delays by transition, all multiplied by `scale`. They may be changed at run time from any thread."""
 
     def __init__(self, seed: int = 1, scale: float = 1.0) -> None:
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Latency:
 
     @property
     def scale(self) -> float:
-        """The factor on every delay; 0 makes each transition take no time (it is still a transition of its own)."""
+        """The factor for every delay; 0 makes each transition immediate, but still asynchronous."""
         return self._scale
 
     @scale.setter
@@ -69,13 +69,13 @@ class Latency:
         self._scale = float(factor)
 
     def set(self, transition: str, median_s: float, p99_s: float) -> None:
-        """Change one transition. Raises SettingError for an unknown transition or impossible numbers."""
+        """Change the delay of one transition. Raises SettingError for an unknown transition and for invalid numbers."""
         if transition not in DEFAULT_DELAYS:
             raise SettingError(f"no transition {transition!r}; the transitions are {', '.join(DEFAULT_DELAYS)}")
         with self._lock:
             self._delays[transition] = Delay(median_s, p99_s)
 
     def draw(self, transition: str) -> float:
-        """Seconds that the next `transition` takes."""
+        """The duration of the next `transition` in seconds."""
         with self._lock:
             return self._delays[transition].draw(self._rng) * self._scale

@@ -1,4 +1,4 @@
-"""A volume as others see it: in an answer of the API, and as a frozen row of the laboratory."""
+"""A volume as a record of the laboratory, and as a response of the API."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from elastio_testbed.ec2.store import LabAttachment, LabVolume, VolumeState
 
 @dataclass(frozen=True)
 class VolumeRow:
-    """One volume at one moment; times in seconds of the Unix epoch.
+    """One volume at one time; times in seconds of the Unix epoch.
 
     `state` is creating, available, in-use, deleting, error or deleted; `attachment_state` is attaching,
-    attached, detaching, busy or None. `history` holds (when, state), with "/<attachment state>" while
-    attached, from the first state to the last. `path` is the sparse file behind it.
+    attached, detaching, busy or None. `history` holds (time, state), oldest first, with "/<attachment state>"
+    appended while attached. `path` is the volume's sparse file.
     """
 
     id: str
@@ -37,22 +37,22 @@ class VolumeRow:
 
     @property
     def created_at(self) -> float:
-        """When CreateVolume was accepted."""
+        """The time at which CreateVolume was accepted."""
         return self.history[0][0]
 
     @property
     def deleted_at(self) -> float | None:
-        """When it was gone, or None while it is there."""
+        """The time of the deletion, or None before it."""
         return self.history[-1][0] if self.state == VolumeState.DELETED else None
 
     def as_dict(self) -> dict[str, object]:
-        """The row as plain data."""
+        """The record as plain data."""
         times = {"created_at": self.created_at, "deleted_at": self.deleted_at}
         return {**asdict(self), "path": str(self.path), **times}
 
 
 def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
-    """The row of a volume as it is now; hold the lock of its world."""
+    """The present record of a volume. Call with the lock of its world held."""
     attachment = volume.lab_attachment
     return VolumeRow(
         id=volume.id,
@@ -73,7 +73,7 @@ def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
 
 
 def api_attachment(attachment: LabAttachment) -> dict[str, Any]:
-    """An attachment as AttachVolume, DetachVolume and DescribeVolumes answer it."""
+    """An attachment in the responses of AttachVolume, DetachVolume and DescribeVolumes."""
     return {
         "VolumeId": attachment.volume.id,
         "InstanceId": attachment.instance.id,
@@ -85,7 +85,7 @@ def api_attachment(attachment: LabAttachment) -> dict[str, Any]:
 
 
 def api_volume(volume: LabVolume) -> dict[str, Any]:
-    """A volume as CreateVolume and DescribeVolumes answer it."""
+    """A volume in the responses of CreateVolume and DescribeVolumes."""
     attachment = volume.lab_attachment
     row = {
         "VolumeId": volume.id,

@@ -11,17 +11,17 @@ from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 from elastio_testbed.ec2.application import Application
 
 HOST = "127.0.0.1"
-# How often the accepting thread looks whether it shall end.
+# The interval at which the accepting thread checks for its end.
 _POLL_S = 0.02
 
 
 class _QuietHandler(WSGIRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Print nothing: the endpoint has a log of its own."""
+        """Print nothing: the endpoint keeps its own log."""
 
 
 class _Server(ThreadedWSGIServer):
-    """Remembers its connections: kept alive, they would outlive the endpoint."""
+    """Tracks its connections: idle ones would outlive the endpoint."""
 
     def __init__(self, application: Application) -> None:
         self._open: set[socket.socket] = set()
@@ -38,21 +38,21 @@ class _Server(ThreadedWSGIServer):
             self._open.discard(request)
         super().shutdown_request(request)
 
-    def cut_all(self) -> None:
-        """Wake every thread that waits for a next request of its connection."""
+    def close_all(self) -> None:
+        """Wake every thread that waits for another request on its connection."""
         with self._open_lock:
             for connection in self._open:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    continue  # the other side has closed it already
+                    continue  # closed by the client
 
 
 class HttpServer:
-    """Serves a application from `start` to `stop`."""
+    """Serves an application until `stop`."""
 
     def __init__(self, application: Application) -> None:
-        """Bind a free port."""
+        """Bind a free port and start to serve."""
         self._application = application
         self._server = _Server(application)
         self._thread = threading.Thread(
@@ -62,14 +62,14 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The listening port."""
         return int(self._server.server_address[1])
 
     def stop(self, timeout_s: float) -> None:
-        """Answer nobody any more. Raises TimeoutError when the thread that accepts does not end."""
+        """Close the port and all connections. Raises TimeoutError when the accepting thread does not end."""
         self._application.closing.set()
         self._server.shutdown()
-        self._server.cut_all()
+        self._server.close_all()
         self._server.server_close()
         self._thread.join(timeout_s)
         if self._thread.is_alive():

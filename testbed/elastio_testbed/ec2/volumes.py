@@ -1,4 +1,4 @@
-"""The life of a volume: create and delete."""
+"""The life cycle of a volume: create and delete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GP3_MIB_S = 125
 
 @dataclass(frozen=True)
 class NewVolume:
-    """What CreateVolume asks for; IOPS and MiB/s None where the request leaves them out."""
+    """The parameters of CreateVolume; IOPS and MiB/s are None where the request omits them."""
 
     size_gib: int
     zone: str
@@ -34,13 +34,13 @@ class NewVolume:
 
 
 def raise_refusal(refusal: Refusal | None) -> None:
-    """Answer with the refusal, if there is one."""
+    """Raise the refusal as ApiError, if there is one."""
     if refusal is not None:
         raise ApiError(refusal.code, refusal.message)
 
 
 def find(world: World, volume_id: str) -> LabVolume:
-    """The volume with that id. Raises ApiError InvalidVolume.NotFound, also while it is not visible yet."""
+    """The volume with that id. Raises ApiError InvalidVolume.NotFound, also for a volume that is not yet visible."""
     if not _VOLUME_ID.fullmatch(volume_id):
         text = f"Value ({volume_id}) for parameter volumeId is invalid. Expected: 'vol-...'."
         raise ApiError("InvalidParameterValue", text)
@@ -51,24 +51,24 @@ def find(world: World, volume_id: str) -> LabVolume:
 
 
 def digest_of(parameters: Mapping[str, object]) -> str:
-    """What must be equal for a client token to be used again: all parameters but the token and DryRun."""
+    """The parameters that must not change for one client token: all but the token and DryRun."""
     kept = {name: value for name, value in parameters.items() if name not in ("ClientToken", "DryRun")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_new(world: World, wanted: NewVolume) -> None:
-    """Refuse what EC2 refuses before it makes a volume. Raises ApiError."""
+    """Check the parameters as EC2 does before it creates a volume. Raises ApiError."""
     if world.backend.get_zone_by_name(wanted.zone) is None:
         raise ApiError("InvalidZone.NotFound", f"The zone '{wanted.zone}' does not exist.")
     if wanted.volume_type == "gp3":
         iops, throughput = wanted.iops or _GP3_IOPS, wanted.throughput_mib_s
         raise_refusal(refuse_gp3(wanted.size_gib, iops, _GP3_MIB_S if throughput is None else throughput))
-    # The quota comes before the token: a caller that repeats a create at the limit is refused, as on EC2.
+    # The quota is checked before the token: a repeated create at the limit is refused, as on EC2.
     raise_refusal(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
 
 
 def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> LabVolume:
-    """Start a volume, or find the one that this token has made. Raises ApiError."""
+    """Start to create a volume, or return the one already created with this token. Raises ApiError."""
     if token is not None and token in world.tokens:
         return _made_before(world, token, digest)
     volume = make(world, wanted)
@@ -78,7 +78,7 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
-    # EC2 looks into the key after it has answered, and gives no reason.
+    # EC2 checks the key after it has answered, and reports no reason.
     is_key_unusable = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
     world.timers.after(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
     delay_s = world.latency.draw("create") + extra_delay_s(world, "CreateVolume")
@@ -88,7 +88,7 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
 
 
 def make(world: World, wanted: NewVolume) -> LabVolume:
-    """A volume that is available now, its file not yet there."""
+    """A volume in state available, without its file."""
     throughput = wanted.throughput_mib_s
     if wanted.volume_type == "gp3" and throughput is None:
         throughput = _GP3_MIB_S
@@ -106,13 +106,13 @@ def make(world: World, wanted: NewVolume) -> LabVolume:
 
 
 def make_backing(world: World, volume: LabVolume) -> None:
-    """The sparse file behind a volume, at its size of now. Raises OSError."""
+    """Create the volume's sparse file. Raises OSError."""
     with world.backing_path(volume).open("ab") as backing:
         backing.truncate(world.scale.size_bytes(int(volume.size)))
 
 
 def extra_delay_s(world: World, action: str) -> float:
-    """What the faults add to a transition of `action`, in seconds."""
+    """The seconds that faults add to the transition started by `action`."""
     fault: Fault | None = world.faults.take(action, {FaultKind.SLOW})
     return fault.seconds if fault else 0.0
 
@@ -143,13 +143,13 @@ def _finish_create(world: World, volume: LabVolume, failing: bool) -> None:
 
 
 def authorize_taking(world: World, volume: LabVolume) -> None:
-    """Raises ApiError where the shipped policy denies to detach or delete this volume."""
+    """Raises ApiError where the shipped policy denies detaching and deleting this volume."""
     if world.guards_dirty and volume.tag_map.get("elastio:state") == "dirty":
         raise ApiError("UnauthorizedOperation", "You are not authorized to perform this operation: explicit deny.")
 
 
 def delete(world: World, volume: LabVolume) -> None:
-    """Start the end of a volume. Raises ApiError when its state forbids it."""
+    """Start to delete a volume. Raises ApiError when its state does not allow it."""
     if volume.attachment is not None:
         text = f"Volume {volume.id} is currently attached to {volume.attachment.instance.id}"
         raise ApiError("VolumeInUse", text)
