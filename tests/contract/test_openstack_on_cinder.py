@@ -10,7 +10,7 @@ from elastio.core.model import VolumeSpec, VolumeState
 from elastio.errors import AuthError, QuotaError, RefusedError, TransientError
 from elastio.units import GIB
 from elastio_openstack import checks
-from elastio_testbed.openstack.hands import TYPES
+from elastio_testbed.openstack.cloud_fixture import TYPES
 
 OTHER_SERVER = "22222222-2222-4222-8222-222222222222"
 
@@ -32,7 +32,7 @@ def _released(cloud: Any, volume_id: str) -> None:
     cloud.settle()
     cloud.provider.delete(volume_id)
     cloud.settle()
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 def test_attachment_that_nova_has_forgotten_is_given_back(openstack_cloud: Any) -> None:
@@ -49,7 +49,7 @@ def test_detach_that_nova_has_lost_is_begun_anew_after_its_deadline(openstack_cl
     volume = _bought(openstack_cloud)
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
-    openstack_cloud.mark(volume.id, "detaching")
+    openstack_cloud.set_status(volume.id, "detaching")
     patient = openstack_cloud.provider
     assert patient.describe(volume.id).state is VolumeState.DETACHING
     patient.detach(volume.id)  # as if it were on its way
@@ -72,19 +72,19 @@ def test_volume_kept_for_another_server_is_left_there(openstack_cloud: Any) -> N
     openstack_cloud.provider.detach(volume.id)
     with pytest.raises(RefusedError, match="elsewhere"):
         openstack_cloud.provider.delete(volume.id)
-    openstack_cloud.mark(volume.id, "available")
+    openstack_cloud.set_status(volume.id, "available")
 
 
 def test_failed_deletion_is_reported_with_a_way_out(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
-    openstack_cloud.mark(volume.id, "error_deleting")
+    openstack_cloud.set_status(volume.id, "error_deleting")
     assert _state(openstack_cloud, volume.id) is VolumeState.ERROR
     with pytest.raises(RefusedError, match="openstack volume set --state error"):
         openstack_cloud.provider.delete(volume.id)
-    openstack_cloud.mark(volume.id, "error")
+    openstack_cloud.set_status(volume.id, "error")
     openstack_cloud.provider.delete(volume.id)
     openstack_cloud.settle()
-    assert openstack_cloud.paid() == set()
+    assert openstack_cloud.billed_volumes() == set()
 
 
 def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> None:
@@ -93,7 +93,7 @@ def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> No
     assert openstack_cloud.provider.create("token-1", openstack_cloud.spec, {}).id == first.id
     with pytest.raises(QuotaError, match="ask the cloud's operator"):
         openstack_cloud.provider.create("token-2", openstack_cloud.spec, {})
-    assert openstack_cloud.paid() == {first.id}
+    assert openstack_cloud.billed_volumes() == {first.id}
 
 
 def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(openstack_cloud: Any) -> None:
@@ -124,7 +124,7 @@ def test_stopped_api_is_transient_and_nothing_is_bought_twice(openstack_cloud: A
         openstack_cloud.provider.describe(volume.id)
     openstack_cloud.revive("cinder-api")
     assert openstack_cloud.provider.create("token-1", openstack_cloud.spec, {}).id == volume.id
-    assert openstack_cloud.paid() == {volume.id}
+    assert openstack_cloud.billed_volumes() == {volume.id}
 
 
 def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_goes_on(openstack_cloud: Any) -> None:

@@ -94,6 +94,17 @@ class Daemons:
         psutil.wait_procs(family, timeout=_STOP_S)
         self._record(name).unlink(missing_ok=True)
 
+    def suspend(self, name: str) -> None:
+        """Stop scheduling a daemon and its children, as on a machine that hangs. Raises LabError if it does not run."""
+        for member in self.family(name):
+            member.suspend()
+
+    def resume(self, name: str) -> None:
+        """End `suspend`. Raises LabError if the daemon does not run."""
+        for member in self.family(name):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.resume()
+
     def process(self, name: str) -> psutil.Process | None:
         """The running process of a daemon, or None. A pid that was given to another process does not count."""
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from elastio_testbed.image.tools import ImageError, chroot, run
@@ -41,7 +41,7 @@ def create_databases(root: Path) -> None:
     bootstrap = ["keystone-manage", "bootstrap", "--bootstrap-password", secret, "--bootstrap-region-id", REGION]
     bootstrap += [f"--bootstrap-{kind}-url={url}" for kind in ("admin", "internal", "public")]
     keystone_keys = ("--keystone-user", "root", "--keystone-group", "root")
-    _side_by_side(
+    _run_in_parallel(
         root,
         [
             ["keystone-manage", "db_sync"],
@@ -66,21 +66,15 @@ def create_databases(root: Path) -> None:
     )
 
 
-def _side_by_side(root: Path, *lists: Sequence[Sequence[str]]) -> None:
+def _run_in_parallel(root: Path, *lists: Sequence[Sequence[str]]) -> None:
     """Each list in its order, the lists at the same time: two processors, and most of it is importing Python."""
-    failures: list[Exception] = []
 
     def work(commands: Sequence[Sequence[str]]) -> None:
-        try:
-            for command in commands:
-                chroot(root, command, timeout_s=_TIMEOUT_S)
-        except ImageError as error:
-            failures.append(error)
+        for command in commands:
+            chroot(root, command, timeout_s=_TIMEOUT_S)
 
-    threads = [threading.Thread(target=work, args=(commands,)) for commands in lists]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise LabError(f"the databases cannot be made: {failures[0]}") from failures[0]
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(work, lists))
+    except ImageError as error:
+        raise LabError(f"the databases cannot be created: {error}") from error

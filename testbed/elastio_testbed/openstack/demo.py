@@ -24,13 +24,13 @@ from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot
 from elastio_testbed.machine import HOST_IN_GUEST, Guest
-from elastio_testbed.openstack import content
-from elastio_testbed.openstack.books import CinderBooks
+from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
+from elastio_testbed.openstack.cinder_usage import CinderUsage
+from elastio_testbed.openstack.cloud_fixture import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.lab import Lab, open_lab
+from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.openstack.server import Server, boot
 from elastio_testbed.result import SetupResult
 from elastio_testbed.trial import Evidence, Plan, Trial
@@ -55,7 +55,7 @@ def check(plan: Plan) -> None:
         raise LabError("the laboratory's OpenStack has no room for applications or lvmcache: run demo or cm1")
     scaled = plan.scaled()
     wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
-    sold = tuple(kind.bytes_s for kind in content.TYPES)
+    sold = tuple(kind.bytes_s for kind in bootstrap.TYPES)
     if wanted != sold:
         raise LabError(f"the volume types carry {sold} bytes/s and the experiment wants {wanted}: use --bandwidth 0.5")
 
@@ -65,9 +65,9 @@ class NovaMachine:
 
     def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
         self._lab = lab
-        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
+        self.server: Server = boot(lab, image, name, bootstrap.DEMO_PROJECT)
         try:
-            self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
+            self.tenant = Tenant(lab, self.server.id, bootstrap.DEMO_PROJECT)
             self.tenant.clear()  # of what an interrupted experiment left
         except BaseException:
             self.server.delete()
@@ -139,14 +139,14 @@ class NovaGuest(Guest):
     def __init__(
         self,
         machine: NovaMachine,
-        front: Front,
+        proxy: ApiProxy,
         setup: Setup,
         scaled: Scaled,
         config: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         """`config` replaces or adds settings of the agent, by their tables."""
         self.name, self.setup, self.scaled = "vm0", setup, scaled
-        self.machine, self._front, self._config = machine, front, config or {}
+        self.machine, self._proxy, self._config = machine, proxy, config or {}
         self.vm = machine  # type: ignore[assignment]  # what an experiment asks of a machine, it answers
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
@@ -187,7 +187,7 @@ class NovaGuest(Guest):
     def write_clouds(self) -> None:
         """The tenant's present credential, for root only."""
         credential = self.machine.tenant.credential
-        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
+        text = clouds_text(self._proxy.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
         self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
 
     def write_config(self, endpoint: Any, **overrides: str) -> None:
@@ -214,10 +214,10 @@ class OpenstackTrial(Trial):
             lab.up(self.say)
             self.say("booting a guest with Nova")
             enter = self._stack.enter_context
-            front = enter(Front(Cassette(), live=True))
+            proxy = enter(ApiProxy(Cassette(), live=True))
             machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
-            self._cloud = CinderBooks(lab, machine.tenant, time.time() - 1)
-            guest = NovaGuest(machine, front, self.setup, self.scaled)
+            self._cloud = CinderUsage(lab, machine.tenant, time.time() - 1)
+            guest = NovaGuest(machine, proxy, self.setup, self.scaled)
             self.guests.append(guest)
             guest.prepare(self._cloud)
 
@@ -243,7 +243,7 @@ def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping
 
     Nothing is bought on top to drain: no volume type carries more than the fast one, which static-fast has, too.
     """
-    slow, fast = content.TYPES
+    slow, fast = bootstrap.TYPES
     first_gib = max(LEAST_GIB, -(-round(scaled.initial_cache_gib * GIB) // GIB))
     tables: dict[str, Mapping[str, object]] = {
         "device": {"backing_uuid": f'"{backing_uuid}"', "bandwidth_mb_s": slow.bytes_s / 1e6},

@@ -17,7 +17,7 @@ from openstack.exceptions import SDKException
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
 from elastio_testbed.image.tools import chroot
-from elastio_testbed.openstack import content, services
+from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import configure, password
 from elastio_testbed.openstack.daemons import Daemon, Daemons
 from elastio_testbed.openstack.databases import create_databases
@@ -101,13 +101,13 @@ class Lab:
                 stamp.touch()
                 done("databases made")
             self._start(services.IDENTITY)
-            content.fill_identity(content.connect(self.password), self.password)
+            bootstrap.create_identity(bootstrap.connect(self.password), self.password)
             done("Keystone and Placement answer")
             # The first question of a fresh libvirt takes seconds, in which nova-compute would give up.
             chroot(self.root, ["virsh", "-c", "qemu:///system", "version"], timeout_s=_LIBVIRT_S)
             self._start(services.CLOUD)
             done("Glance, Neutron, Nova and Cinder answer")
-            content.fill_cloud(content.connect(self.password))
+            bootstrap.create_cloud(bootstrap.connect(self.password))
             done("volume types, quota and hypervisor are there")
         except (ImageError, SDKException, ClientException) as error:
             raise LabError(f"the laboratory's OpenStack did not come up: {error}") from error

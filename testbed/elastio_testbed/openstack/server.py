@@ -17,7 +17,7 @@ from elastio_testbed.hypervisor.channel import Channel
 from elastio_testbed.hypervisor.command import kernel_command_line
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot, run
-from elastio_testbed.openstack import content
+from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab
 
@@ -96,13 +96,13 @@ class Server:
         return False
 
 
-def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = content.PROJECT) -> Server:
+def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = bootstrap.PROJECT) -> Server:
     """Boot a server as the tenant; returns when Nova calls it active. Raises LabError."""
-    admin = content.connect(lab.password)
-    tenant = content.connect(lab.password, content.USER, project)
+    admin = bootstrap.connect(lab.password)
+    tenant = bootstrap.connect(lab.password, bootstrap.USER, project)
     try:
         image_id = _upload(admin, image)
-        flavor = admin.compute.find_flavor(content.FLAVOR)
+        flavor = admin.compute.find_flavor(bootstrap.FLAVOR)
         server = tenant.compute.create_server(
             name=name, image_id=image_id, flavor_id=flavor.id, networks="none", config_drive=True
         )

@@ -12,8 +12,8 @@ import pytest
 from elastio.errors import TransientError
 from elastio_openstack.answers import read_as, rows, table
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import OpenstackCloud
+from elastio_testbed.openstack.cloud_fixture import OpenstackCloud
+from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 DESCRIBE = "test_new_volume_becomes_available_and_keeps_its_facts[openstack_cloud]"
@@ -62,11 +62,11 @@ def test_answer_of_another_shape_is_asked_for_again(
     for entry in entries:
         if entry.get("service") == "cinder" and entry["path"].endswith(wanted):
             entry["body"] = json.loads(json.dumps(body).replace("{id}", volume_id))
-    with Front(Cassette(entries), live=False) as front:
-        cloud = OpenstackCloud(front, None, tmp_path)
+    with ApiProxy(Cassette(entries), live=False) as proxy:
+        cloud = OpenstackCloud(proxy, None, tmp_path)
         with pytest.raises(TransientError, match="asked again"):
             ask(cloud.provider)
-        assert front.cassette.failure is None
+        assert proxy.cassette.failure is None
         cloud.close()
 
 

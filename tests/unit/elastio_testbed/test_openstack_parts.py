@@ -1,4 +1,4 @@
-"""The laboratory's OpenStack, as far as it shows without one: configuration, recordings, the front."""
+"""The laboratory's OpenStack, as far as it shows without one: configuration, recordings, the proxy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
-from elastio_testbed.openstack import configure, content, services
+from elastio_testbed.openstack import bootstrap, configure, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Front
+from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 
@@ -72,7 +72,7 @@ def test_guest_has_the_ports_of_the_fault_runs_and_their_files_are_where_they_ar
 
 def test_volume_types_are_those_of_the_demo_under_emulation() -> None:
     scaled = Scaled(EXPERIMENTS["demo"], 0.12, 0.5)
-    assert tuple(kind.bytes_s for kind in content.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
+    assert tuple(kind.bytes_s for kind in bootstrap.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
 
 
 def test_recording_hides_what_proves_who_asks(tmp_path: Path) -> None:
@@ -127,22 +127,22 @@ def test_notes_come_back_in_their_place() -> None:
         cassette.noted()
 
 
-def test_front_plays_answers_with_its_own_addresses() -> None:
+def test_proxy_plays_answers_with_its_own_addresses() -> None:
     cassette = Cassette()
     body = {"endpoint": "http://nova.lab/v2.1", "again": "http://keystone.lab/v3"}
     cassette.record(_exchange(service="keystone", path="/v3", body=body))
-    with Front(cassette, live=False) as front, urllib.request.urlopen(front.auth_url(), timeout=10) as answer:
+    with ApiProxy(cassette, live=False) as proxy, urllib.request.urlopen(proxy.auth_url(), timeout=10) as answer:
         found = json.load(answer)
-        assert found["again"] == front.auth_url()
+        assert found["again"] == proxy.auth_url()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v2\.1", found["endpoint"])
     assert cassette.finished()
 
 
-def test_front_closes_without_an_answer_where_none_came() -> None:
+def test_proxy_closes_without_an_answer_where_none_came() -> None:
     cassette = Cassette()
     cassette.record(_exchange(service="keystone", path="/v3", status=0))
-    with Front(cassette, live=False) as front, pytest.raises((urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(front.auth_url(), timeout=10)
+    with ApiProxy(cassette, live=False) as proxy, pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(proxy.auth_url(), timeout=10)
 
 
 def test_no_recording_holds_a_secret() -> None:

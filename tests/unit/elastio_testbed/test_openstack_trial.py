@@ -15,7 +15,7 @@ from elastio_openstack import settings, speeds
 from elastio_testbed.cli import main
 from elastio_testbed.experiment import PUBLISHED, Setup
 from elastio_testbed.openstack import demo
-from elastio_testbed.openstack.books import CinderBooks, attachments_of, row_of
+from elastio_testbed.openstack.cinder_usage import CinderUsage, attach_spans, usage_of
 from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.run import trials_of
 from elastio_testbed.trial import OPENSTACK, Plan, Trial, cloud_s, volume_agbs
@@ -86,7 +86,7 @@ def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[
 
 
 def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -> None:
-    spans = attachments_of(
+    spans = attach_spans(
         [
             action("attach_volume", "00:10:00", "00:10:09"),
             action("attach_volume", "00:09:55", "00:09:56", "Error"),
@@ -95,7 +95,7 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
         ]
     )
     columns = [VOLUME, "1", "fast", "2026-01-01 00:09:50", "2026-01-01 00:09:53", "2026-01-01 00:11:00"]
-    row = row_of(columns, spans)
+    row = usage_of(columns, spans)
     assert cloud_s(row.history) == 3.0 + 9.0
     assert (row.serial, row.size_gib) == (VOLUME[:20], 1)
     assert row.deleted_at is not None
@@ -104,21 +104,21 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
 
 
 def test_attach_of_a_later_volume_is_not_taken_for_the_one_that_is_gone() -> None:
-    spans = attachments_of([action("attach_volume", "00:10:00", "00:10:09")])
-    gone = row_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
+    spans = attach_spans([action("attach_volume", "00:10:00", "00:10:09")])
+    gone = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
     assert cloud_s(gone.history) is None
     assert [state for _, state in gone.history] == ["creating", "available", "deleted"]
 
 
 def test_volume_that_never_became_available_has_only_begun() -> None:
-    row = row_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
+    row = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
     assert row.deleted_at is None
     assert [state for _, state in row.history] == ["creating"]
 
 
 def test_cost_of_a_cinder_volume_is_its_types_bandwidth_times_whole_gib() -> None:
-    row = row_of([VOLUME, "2", "fast", "2026-01-01 00:00:00", "NULL", "2026-01-01 00:00:10"], [])
-    assert volume_agbs(row, CinderBooks.scale) == pytest.approx(64.0 * 2 * GIB / 1e9 * 10)
+    row = usage_of([VOLUME, "2", "fast", "2026-01-01 00:00:00", "NULL", "2026-01-01 00:00:10"], [])
+    assert volume_agbs(row, CinderUsage.scale) == pytest.approx(64.0 * 2 * GIB / 1e9 * 10)
 
 
 def test_command_line_refuses_in_one_sentence() -> None:

@@ -64,7 +64,7 @@ def connect(password: str, user: str = "admin", project: str = "admin") -> Conne
     )
 
 
-def fill_identity(cloud: Connection, password: str) -> None:
+def create_identity(cloud: Connection, password: str) -> None:
     """Users, roles, projects and the catalogue: needs Keystone only, and the other services need it."""
     identity = cloud.identity
     service_project = identity.find_project("service") or identity.create_project(name="service", domain_id="default")
@@ -85,7 +85,7 @@ def fill_identity(cloud: Connection, password: str) -> None:
         identity.assign_project_role_to_user(project, user, member)
 
 
-def fill_cloud(cloud: Connection) -> None:
+def create_cloud(cloud: Connection) -> None:
     """Volume types, flavor and quota, once every service answers. Raises LabError when no hypervisor shows up."""
     # Neutron's ports cannot be listed (500) before another query has configured its ORM: ask once after each start.
     list(cloud.network.networks())

@@ -11,11 +11,11 @@ from typing import Any
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.fault_target import CALL_S, DEADLINE_S, RECORDS_PORT, TRIGGER_PORT, FaultTarget
 from elastio_testbed.image import GuestImage
-from elastio_testbed.openstack import content
+from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.demo import NovaGuest, NovaMachine, Say
-from elastio_testbed.openstack.front import Front
 from elastio_testbed.openstack.lab import Lab
+from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.trial import JOURNAL, OPENSTACK, Plan
 
 # Nova takes an emulated guest ten seconds and more to a boost: the load has to outlast that, and the fault.
@@ -32,15 +32,15 @@ CONFIG: Mapping[str, Mapping[str, object]] = {
 }
 
 
-class NovaSubject(FaultTarget):
-    """One guest of the laboratory's OpenStack; ends with `booted`."""
+class NovaTarget(FaultTarget):
+    """One guest of the laboratory's OpenStack; ends with `boot_target`."""
 
     guest: NovaGuest
 
-    def __init__(self, lab: Lab, machine: NovaMachine, front: Front) -> None:
+    def __init__(self, lab: Lab, machine: NovaMachine, proxy: ApiProxy) -> None:
         self.lab, self.machine = lab, machine
         scaled = Plan("demo", (Setup.ADAPTIVE,), scale=0.12, bandwidth=0.5, cloud=OPENSTACK).scaled()
-        guest = NovaGuest(machine, front, Setup.ADAPTIVE, scaled, CONFIG)
+        guest = NovaGuest(machine, proxy, Setup.ADAPTIVE, scaled, CONFIG)
         super().__init__(guest, machine.port(RECORDS_PORT), machine.port(TRIGGER_PORT), burst_mib=BURST_MIB)
 
     def prepare(self) -> None:
@@ -55,20 +55,20 @@ class NovaSubject(FaultTarget):
 
     def leaked(self) -> tuple[str, ...]:
         """See `FaultTarget`; in every state that Cinder knows."""
-        volumes = {row["id"] for row in self._caches()}
+        volumes = {row["id"] for row in self._cache_volumes()}
         disks = {disk for disk in self.machine.disks() if not disk.startswith(self.guest.serial)}
         return tuple(sorted(volumes | disks))
 
-    def shown(self) -> tuple[str, ...]:
+    def cache_statuses(self) -> tuple[str, ...]:
         """What Cinder shows of the cache volumes."""
-        return tuple(str(row["status"]) for row in self._caches())
+        return tuple(str(row["status"]) for row in self._cache_volumes())
 
-    def _caches(self) -> list[dict[str, Any]]:
+    def _cache_volumes(self) -> list[dict[str, Any]]:
         return [row for row in self.machine.tenant.volumes() if not row["id"].startswith(self.guest.serial)]
 
     # --- what goes wrong, and is put right --------------------------------------------------------------------
 
-    def end_service(self, name: str) -> None:
+    def kill_service(self, name: str) -> None:
         """One daemon of the cloud ends at once, with whatever it was doing."""
         self.lab.daemons.kill(name)
 
@@ -76,29 +76,26 @@ class NovaSubject(FaultTarget):
         """Start it again, and wait until it answers where it has a port. Raises LabError."""
         self.lab.start(name)
 
-    def freeze(self, name: str) -> None:
-        """One daemon stands still until `thaw`, as on a machine that hangs. Raises LabError where it does not run."""
-        for member in self.lab.daemons.family(name):
-            member.suspend()
+    def suspend_service(self, name: str) -> None:
+        """Suspend one daemon until `resume_service`. Raises LabError if it does not run."""
+        self.lab.daemons.suspend(name)
 
-    def thaw(self, name: str) -> None:
-        """It goes on. Raises LabError where it does not run."""
-        for member in self.lab.daemons.family(name):
-            member.resume()
+    def resume_service(self, name: str) -> None:
+        """End `suspend_service`. Raises LabError if the daemon does not run."""
+        self.lab.daemons.resume(name)
 
-    def revoke(self) -> None:
+    def revoke_credential(self) -> None:
         """The application credential is deleted."""
-        tenant = self.machine.tenant
-        tenant.cloud.identity.delete_application_credential(tenant.cloud.current_user_id, tenant.credential)
+        self.machine.tenant.revoke_credential()
 
-    def renew(self) -> None:
+    def renew_credential(self) -> None:
         """What an operator does then: a new credential, put into the guest's clouds.yaml; nothing is restarted."""
-        self.machine.tenant.credential = self.machine.tenant.new_credential()
+        self.machine.tenant.replace_credential()
         self.guest.write_clouds()
 
-    def limit(self, **quota: int) -> None:
+    def set_quota(self, **quota: int) -> None:
         """The project's quota from now on."""
-        content.set_quota(self.machine.tenant.admin, quota, content.DEMO_PROJECT)
+        bootstrap.set_quota(self.machine.tenant.admin, quota, bootstrap.DEMO_PROJECT)
 
     # --- what the agent says of it ----------------------------------------------------------------------------
 
@@ -111,12 +108,13 @@ class NovaSubject(FaultTarget):
         """The number of the journal's last record; 0 while there is none."""
         return max((int(record["seq"]) for record in self.journal(1)), default=0)
 
-    def wait_for_trouble(self, said: str, since: int, seconds: float) -> bool:
+    def wait_for_error(self, expected: str, since: int, seconds: float) -> bool:
         """Whether the agent's status, or its journal after the record `since`, comes to say this in time."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             recent = [record for record in self.journal(RECENT) if record["seq"] > since]
-            if any(said in error for error in (self.guest.status()["cloud_error"], *errors_in(recent))):
+            errors = (self.guest.status()["cloud_error"], *errors_in(recent))
+            if any(error and expected in error for error in errors):
                 return True
             time.sleep(POLL_S)
         return False
@@ -159,10 +157,10 @@ def errors_in(journal: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 @contextmanager
-def booted(lab: Lab, image: GuestImage, say: Say) -> Iterator[NovaSubject]:
+def boot_target(lab: Lab, image: GuestImage, say: Say) -> Iterator[NovaTarget]:
     """A guest with its agent at rest. Raises LabError or HypervisorError; server and volumes end with it."""
     say("booting a guest with Nova")
-    with Front(Cassette(), live=True) as front, NovaMachine(lab, image, "faults") as machine:
-        subject = NovaSubject(lab, machine, front)
-        subject.prepare()
-        yield subject
+    with ApiProxy(Cassette(), live=True) as proxy, NovaMachine(lab, image, "faults") as machine:
+        target = NovaTarget(lab, machine, proxy)
+        target.prepare()
+        yield target

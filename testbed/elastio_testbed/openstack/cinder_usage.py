@@ -14,9 +14,9 @@ from typing import Any
 from elastio.units import GIB
 from elastio_testbed.ec2 import Scale
 from elastio_testbed.image.tools import run
-from elastio_testbed.openstack import content
+from elastio_testbed.openstack import bootstrap
+from elastio_testbed.openstack.cloud_fixture import Tenant
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.hands import Tenant
 from elastio_testbed.openstack.lab import Lab
 
 _MYSQL_S = 60.0
@@ -29,7 +29,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VolumeUsage:
     """A volume's life; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
 
     id: str
@@ -41,7 +41,7 @@ class Row:
     history: tuple[tuple[float, str], ...]
 
 
-class CinderBooks:
+class CinderUsage:
     """The cache volumes of one server since a moment: a `Billing`."""
 
     scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
@@ -49,7 +49,7 @@ class CinderBooks:
     def __init__(self, lab: Lab, tenant: Tenant, since: float) -> None:
         self._lab, self._tenant, self._since = lab, tenant, since
 
-    def volumes(self) -> list[Row]:
+    def volumes(self) -> list[VolumeUsage]:
         """Deleted ones too: the API shows those no more, the database does. Raises LabError or ImageError."""
         names = "v.id, v.size, t.name, v.created_at, v.launched_at, v.deleted_at"
         question = (
@@ -59,8 +59,8 @@ class CinderBooks:
         )
         argv = ["chroot", str(self._lab.root), "mysql", "--batch", "--skip-column-names", "cinder"]
         text = run(argv, timeout_s=_MYSQL_S, stdin=f"SET time_zone = '+00:00'; {question};")
-        attachments = attachments_of(self._actions())
-        return [row_of(line.split("\t"), attachments) for line in text.splitlines()]
+        attachments = attach_spans(self._actions())
+        return [usage_of(line.split("\t"), attachments) for line in text.splitlines()]
 
     def live_volumes(self) -> list[str]:
         """Cache volumes Cinder still has."""
@@ -79,27 +79,27 @@ class CinderBooks:
         return found
 
 
-def attachments_of(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
+def attach_spans(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
     """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume.
 
     An action that failed has the message "Error".
     """
     done = [a for a in actions if a["action"] == "attach_volume" and not a["message"]]
-    return sorted((wall_of(a["start_time"]), wall_of(a["updated_at"])) for a in done)
+    return sorted((unix_time(a["start_time"]), unix_time(a["updated_at"])) for a in done)
 
 
-def row_of(columns: Sequence[str], attachments: Sequence[Span]) -> Row:
+def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> VolumeUsage:
     """One line of the database. The agent has one volume at a time: its attach is the first after it was available."""
     volume_id, size, kind, created, available, deleted = columns
-    speed = next(k.bytes_s for k in content.TYPES if k.name == kind)
-    ended = None if deleted == _NULL else wall_of(deleted)
-    history = [(wall_of(created), "creating")]
+    speed = next(k.bytes_s for k in bootstrap.TYPES if k.name == kind)
+    ended = None if deleted == _NULL else unix_time(deleted)
+    history = [(unix_time(created), "creating")]
     if available != _NULL:
-        history.append((wall_of(available), "available"))
-        history += _attached(attachments, wall_of(available), ended)
+        history.append((unix_time(available), "available"))
+        history += _attached(attachments, unix_time(available), ended)
     if ended is not None:
         history.append((ended, "deleted"))
-    return Row(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
+    return VolumeUsage(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
 
 
 def _attached(attachments: Sequence[Span], available: float, ended: float | None) -> list[tuple[float, str]]:
@@ -109,6 +109,6 @@ def _attached(attachments: Sequence[Span], available: float, ended: float | None
     return []
 
 
-def wall_of(text: str) -> float:
+def unix_time(text: str) -> float:
     """Seconds of the Unix epoch of a time in UTC, as the services and their database write it."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()

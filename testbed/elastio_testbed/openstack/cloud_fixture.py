@@ -6,7 +6,6 @@ from the cloud (what is paid for, a stranger's volume) is then in the recording,
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -21,18 +20,18 @@ from elastio_openstack.identity import Places
 from elastio_openstack.provider import OpenstackProvider
 from elastio_openstack.settings import parse
 from elastio_openstack.volumes import serial_of
-from elastio_testbed.openstack import content, services
+from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import REGION
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Fault, Front
 from elastio_testbed.openstack.lab import Lab
+from elastio_testbed.openstack.proxy import ApiProxy, ProxyFault
 
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
 # Recordings repeat a request to the letter, so the hour in a volume's metadata stands still.
 WALL = 1_800_000_000.0
 TYPES: Mapping[str, object] = {
     kind.name: {"bandwidth_mb_s": kind.bytes_s / 1e6, "iops": kind.iops, "price_per_gib_hour": price}
-    for kind, price in zip(content.TYPES, (0.0001, 0.001), strict=True)
+    for kind, price in zip(bootstrap.TYPES, (0.0001, 0.001), strict=True)
 }
 _PATHS = {
     "create": ("cinder", "POST", "/volumes"),
@@ -56,10 +55,10 @@ _HIDDEN = "hidden"  # in the place of a secret, where recordings are played
 class Tenant:
     """Live: the project, its application credential and one running server of the laboratory's cloud."""
 
-    def __init__(self, lab: Lab, server_id: str, project: str = content.PROJECT) -> None:
+    def __init__(self, lab: Lab, server_id: str, project: str = bootstrap.PROJECT) -> None:
         self.lab, self.server_id, self._project = lab, server_id, project
-        self.admin = content.connect(lab.password)
-        self.cloud = content.connect(lab.password, content.USER, project)
+        self.admin = bootstrap.connect(lab.password)
+        self.cloud = bootstrap.connect(lab.password, bootstrap.USER, project)
         self.credential = self.new_credential()
 
     def new_credential(self, role: str = "member") -> Any:
@@ -67,6 +66,14 @@ class Tenant:
         user = self.cloud.current_user_id
         name = f"elastio-{time.time():.3f}"
         return self.cloud.identity.create_application_credential(user, name=name, roles=[{"name": role}])
+
+    def revoke_credential(self) -> None:
+        """Delete the application credential."""
+        self.cloud.identity.delete_application_credential(self.cloud.current_user_id, self.credential)
+
+    def replace_credential(self) -> None:
+        """Use a new application credential from now on."""
+        self.credential = self.new_credential()
 
     def volumes(self) -> list[dict[str, Any]]:
         """Every volume of the project, as Cinder shows them."""
@@ -103,7 +110,7 @@ class Tenant:
 
     def clear(self) -> None:
         """Delete every volume of the project and give the quota back."""
-        content.set_quota(self.admin, content.QUOTA, self._project)
+        bootstrap.set_quota(self.admin, bootstrap.QUOTA, self._project)
         self.settle()
         for row in self.volumes():
             for attachment in row["attachments"]:
@@ -119,33 +126,33 @@ class Tenant:
 
 
 class OpenstackCloud:
-    """One cloud under the contract: `tenant` None plays the front's cassette, else it is recorded."""
+    """One cloud under the contract: `tenant` None plays the proxy's cassette, else it is recorded."""
 
     spec = VolumeSpec(2 * GIB, 60.0)
     too_fast = VolumeSpec(10 * GIB, 1000.0)
 
-    def __init__(self, front: Front, tenant: Tenant | None, folder: Path) -> None:
-        self.front, self._tenant, self._folder = front, tenant, folder
+    def __init__(self, proxy: ApiProxy, tenant: Tenant | None, folder: Path) -> None:
+        self.proxy, self._tenant, self._folder = proxy, tenant, folder
         self._frozen: list[str] = []
         self._facts = self._noted(lambda t: {"server": t.server_id, "credential": t.credential.id})
         self.provider = self.open()
 
     def open(self, **settings: object) -> OpenstackProvider:
-        """A provider that asks through the front with the tenant's application credential."""
+        """A provider that asks through the proxy with the tenant's application credential."""
         return self._open(self._write("clouds.yaml", self._clouds_text()), settings)
 
     def open_reader(self) -> OpenstackProvider:
         """One whose credential may only read."""
         made = self._tenant.new_credential("reader") if self._tenant else None
         known = self._noted(lambda _: made.id if made else "")
-        text = clouds_text(self.front.auth_url(), known, made.secret if made else _HIDDEN)
+        text = clouds_text(self.proxy.auth_url(), known, made.secret if made else _HIDDEN)
         return self._open(self._write("reader.yaml", text), {})
 
     def open_without_project(self) -> OpenstackProvider:
         """One that logs in as the user and names no project."""
         password = self._tenant.lab.password if self._tenant else _HIDDEN
-        auth = {"username": content.USER, "password": password, "user_domain_name": "Default"}
-        text = _clouds("password", {"auth_url": self.front.auth_url(), **auth})
+        auth = {"username": bootstrap.USER, "password": password, "user_domain_name": "Default"}
+        text = _clouds("password", {"auth_url": self.proxy.auth_url(), **auth})
         return self._open(self._write("user.yaml", text), {})
 
     def _open(self, clouds_file: Path, settings: Mapping[str, object]) -> OpenstackProvider:
@@ -162,7 +169,7 @@ class OpenstackCloud:
 
     def _clouds_text(self) -> str:
         secret = self._tenant.credential.secret if self._tenant else _HIDDEN
-        return clouds_text(self.front.auth_url(), self._facts["credential"], secret)
+        return clouds_text(self.proxy.auth_url(), self._facts["credential"], secret)
 
     def _write(self, name: str, text: str) -> Path:
         """A new file each time, as an operator's editor makes it; left alone where it says so already."""
@@ -177,7 +184,7 @@ class OpenstackCloud:
     def settle(self) -> None:
         if self._tenant is not None:
             self._thaw()
-            content.set_quota(self._tenant.admin, content.QUOTA)
+            bootstrap.set_quota(self._tenant.admin, bootstrap.QUOTA)
             self._tenant.settle()
 
     def foreign(self, token: str = "") -> VolumeId:
@@ -186,27 +193,26 @@ class OpenstackCloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         if kind == "quota":
             self.limit(volumes=0)
             return
         status, body = _ANSWERS[kind]
-        self.front.faults[:] = [Fault(*_PATHS[call], status, body)]
+        self.proxy.faults[:] = [ProxyFault(*_PATHS[call], status, body)]
 
     def limit(self, **quota: int) -> None:
         """The project's real quota, until the next `settle`."""
         if self._tenant is not None:
-            content.set_quota(self._tenant.admin, quota)
+            bootstrap.set_quota(self._tenant.admin, quota)
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         """The volume service stands still until `settle`."""
         self.freeze(services.CINDER_VOLUME.name)
 
     def freeze(self, service: str) -> None:
         """One service stands still until `settle`, as on a machine that hangs."""
         if self._tenant is not None:
-            for member in self._tenant.lab.daemons.family(service):
-                member.suspend()
+            self._tenant.lab.daemons.suspend(service)
             self._frozen.append(service)
 
     def kill(self, service: str) -> None:
@@ -227,7 +233,7 @@ class OpenstackCloud:
             if answer.status_code != HTTPStatus.OK:
                 raise LabError(f"Cinder does not reserve the volume: {answer.text}")
 
-    def mark(self, volume_id: VolumeId, status: str) -> None:
+    def set_status(self, volume_id: VolumeId, status: str) -> None:
         """What an operator may do to a volume's status, and a failure of a back end does."""
         if self._tenant is not None:
             action = {"os-reset_status": {"status": status}}
@@ -236,8 +242,7 @@ class OpenstackCloud:
     def revoke(self) -> None:
         """The application credential is deleted; `renew` and `replace_credential` make another."""
         if self._tenant is not None:
-            credential = self._tenant.credential
-            self._tenant.cloud.identity.delete_application_credential(self._tenant.cloud.current_user_id, credential)
+            self._tenant.revoke_credential()
 
     def renew(self) -> OpenstackProvider:
         """A provider with a new application credential."""
@@ -249,7 +254,7 @@ class OpenstackCloud:
     def replace_credential(self) -> None:
         """A new application credential in the clouds.yaml that the provider has read."""
         if self._tenant is not None:
-            self._tenant.credential = self._tenant.new_credential()
+            self._tenant.replace_credential()
         self._facts["credential"] = self._noted(lambda t: t.credential.id)
         self._write("clouds.yaml", self._clouds_text())
 
@@ -257,7 +262,7 @@ class OpenstackCloud:
         """Wait until Cinder shows one of these; what it shows then. Raises LabError."""
         return str(self._noted(lambda t: t.await_status(volume_id, wanted, seconds)))
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return set(self._noted(lambda t: sorted(row["id"] for row in t.volumes() if row["status"] != "deleting")))
 
     def close(self) -> None:
@@ -268,15 +273,13 @@ class OpenstackCloud:
 
     def _thaw(self) -> None:
         while self._tenant is not None and self._frozen:
-            for member in self._tenant.lab.daemons.family(self._frozen.pop()):
-                with contextlib.suppress(ProcessLookupError):
-                    member.resume()
+            self._tenant.lab.daemons.resume(self._frozen.pop())
 
     def _noted(self, ask: Any) -> Any:
         if self._tenant is None:
-            return self.front.cassette.noted()
+            return self.proxy.cassette.noted()
         answer = ask(self._tenant)
-        self.front.cassette.note(answer)
+        self.proxy.cassette.note(answer)
         return answer
 
 

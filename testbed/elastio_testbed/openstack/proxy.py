@@ -1,4 +1,4 @@
-"""A front before Keystone, Nova and Cinder: passes requests on, fails them on demand, records them, plays them back.
+"""A proxy before Keystone, Nova and Cinder: passes requests on, fails them on demand, records them, plays them back.
 
 What is recorded is independent of machine and port: in paths and bodies the services are called `keystone.lab`,
 `nova.lab` and `cinder.lab`, and each client reads there the address it asked at. So a guest that knows this machine
@@ -25,7 +25,7 @@ _HOP_HEADERS = ("connection", "content-length", "transfer-encoding", "host", "ac
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ProxyFault:
     """What happens to the next request that matches: an answer instead, or (status 0) none after it was carried out.
 
     `path` is the part of the path that must be contained.
@@ -39,12 +39,12 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Front:
+class ApiProxy:
     """One listener on loopback for each service. Without a cloud behind it plays `cassette`, with one it records."""
 
     def __init__(self, cassette: Cassette, *, live: bool) -> None:
         self.cassette, self.live = cassette, live
-        self.faults: list[Fault] = []
+        self.faults: list[ProxyFault] = []
         self._lock = threading.Lock()
         self._servers = {name: _Server(("127.0.0.1", 0), self, name) for name in SERVICES}
 
@@ -121,9 +121,9 @@ class Front:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], front: Front, service: str) -> None:
+    def __init__(self, address: tuple[str, int], proxy: ApiProxy, service: str) -> None:
         super().__init__(address, _Handler)
-        self.front, self.service = front, service
+        self.proxy, self.service = proxy, service
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            found = self.server.front.answer(self.server.service, self.command, self.path, dict(self.headers), body)
+            found = self.server.proxy.answer(self.server.service, self.command, self.path, dict(self.headers), body)
         except CassetteError as error:
             found = Exchange("", "", "", None, 418, {}, str(error))
         self.close_connection = True
