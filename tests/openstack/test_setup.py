@@ -22,7 +22,7 @@ def test_init_recognises_cloud_server_and_backing_device(runner: Runner) -> None
     text = guest.check(list(INIT), timeout_s=CALL_S)
     found = schema.parse(tomllib.loads(text))
     assert (found.provider.name, found.device.backing_uuid) == ("openstack", guest.backing_uuid)
-    assert f"Instance: {guest.instance_id} (lab.guest) in nova, openstack." in text
+    assert all(word in text for word in (guest.instance_id, "lab.guest", "nova"))
 
 
 def test_doctor_finds_nothing_wrong_with_the_cloud(runner: Runner) -> None:
@@ -36,7 +36,4 @@ def test_doctor_names_a_server_that_the_firmware_contradicts(runner: Runner) -> 
     other = "22222222-2222-4222-8222-222222222222"
     with target.configured({"provider.openstack": {"instance_id": f'"{other}"'}}):
         failed = target.failed_checks()
-    assert (
-        f"names the server {other}, but the firmware of this one says {target.guest.instance_id}"
-        in (failed["OpenStack identity"])
-    )
+    assert all(server in failed["OpenStack identity"] for server in (other, target.guest.instance_id))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from elastio_testbed.hypervisor.errors import HypervisorError
+
 Driver = Literal["virtio-blk", "nvme"]
 # What a virtio-blk serial can hold; NVMe's could be longer, but one rule is enough.
 MAX_SERIAL_CHARACTERS = 20
@@ -45,7 +47,9 @@ class Disk:
 
     def __post_init__(self) -> None:
         if not self.serial.isalnum() or len(self.serial) > MAX_SERIAL_CHARACTERS:
-            raise ValueError(f"serial {self.serial!r}: letters and digits, at most {MAX_SERIAL_CHARACTERS}")
+            raise HypervisorError(
+                f"the serial {self.serial!r} is invalid: use letters and digits, at most {MAX_SERIAL_CHARACTERS}"
+            )
 
     @property
     def device_id(self) -> str:

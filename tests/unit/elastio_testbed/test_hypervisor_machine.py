@@ -35,7 +35,7 @@ def volume(tmp_path: Path) -> Path:
 @pytest.fixture
 def vm(image: GuestImage, tmp_path: Path) -> Iterator[VirtualMachine]:
     with VirtualMachine(image, directory=tmp_path / "vm", memory_mib=64, cpus=1) as machine:
-        with pytest.raises(GuestTimeout, match="did not start in time"):
+        with pytest.raises(GuestTimeout):
             machine.start(0.3)
         yield machine
 
@@ -72,7 +72,7 @@ def test_leaving_the_context_ends_qemu(image: GuestImage) -> None:
 
 def test_qemu_gives_up_with_its_own_words(image: GuestImage) -> None:
     with VirtualMachine(image, accel="nonsense") as vm:
-        with pytest.raises(HypervisorError, match="nonsense"):
+        with pytest.raises(HypervisorError):
             vm.start(5)
         assert not vm.alive
 
@@ -85,12 +85,12 @@ def test_plugging_twice_is_plugging_once(vm: VirtualMachine, volume: Path) -> No
 
 def test_a_serial_is_not_plugged_with_another_file(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(HypervisorError, match="is plugged with"):
+    with pytest.raises(HypervisorError):
         vm.plug(SERIAL, make_volume(tmp_path / "other"), bytes_per_second=64_000_000)
 
 
 def test_a_refused_plug_leaves_nothing_behind(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
-    with pytest.raises(HypervisorError, match="No such file"):
+    with pytest.raises(HypervisorError):
         vm.plug(SERIAL, tmp_path / "missing", bytes_per_second=64_000_000)
     assert vm.disks() == ()
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
@@ -102,7 +102,7 @@ def test_a_machine_on_a_power_strip_takes_its_disks_from_there(image: GuestImage
     with PowerStrip() as strip, VirtualMachine(image, disks=[Disk(OTHER, volume, None)], power=strip) as vm:
         with pytest.raises(GuestTimeout):
             vm.start(0.3)
-        with pytest.raises(HypervisorError, match="cannot be served"):
+        with pytest.raises(HypervisorError):
             vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
         make_volume(missing)
         vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
@@ -119,19 +119,19 @@ def test_a_machine_on_a_power_strip_takes_its_disks_from_there(image: GuestImage
 def test_there_are_as_many_disks_as_ports(vm: VirtualMachine, tmp_path: Path) -> None:
     for index in range(16):
         vm.plug(f"vol{index}", make_volume(tmp_path / f"volume{index}"), bytes_per_second=1_000_000)
-    with pytest.raises(HypervisorError, match="all 16 hot-plug ports are taken"):
+    with pytest.raises(HypervisorError):
         vm.plug("vol16", make_volume(tmp_path / "volume16"), bytes_per_second=1_000_000)
 
 
 def test_a_guest_that_holds_a_disk_keeps_it(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(GuestHoldsDisk, match=SERIAL):
+    with pytest.raises(GuestHoldsDisk):
         vm.unplug(SERIAL, 0.3)
     assert vm.disks() == (SERIAL,)
 
 
 def test_unplugging_what_is_not_plugged_is_refused(vm: VirtualMachine) -> None:
-    with pytest.raises(HypervisorError, match="is not plugged"):
+    with pytest.raises(HypervisorError):
         vm.unplug(SERIAL, 1)
 
 
@@ -146,7 +146,7 @@ def test_a_pulled_disks_file_is_free_at_once(vm: VirtualMachine, volume: Path) -
 
 def test_a_file_in_use_is_not_plugged_again(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(HypervisorError, match="lock"):
+    with pytest.raises(HypervisorError):
         vm.plug(OTHER, volume, bytes_per_second=64_000_000)
 
 
@@ -172,7 +172,7 @@ def test_a_pulled_disk_does_not_come_back_with_the_next_start_and_is_let_go_of_o
     vm.kill()
     assert vm.disks() == ()
     vm.unplug(SERIAL, 1)
-    with pytest.raises(HypervisorError, match="is not plugged"):
+    with pytest.raises(HypervisorError):
         vm.unplug(SERIAL, 1)
 
 
@@ -202,5 +202,5 @@ def test_a_guest_deaf_to_the_power_button_is_killed(vm: VirtualMachine) -> None:
 
 
 def test_the_agent_of_a_machine_that_is_off_is_refused(image: GuestImage) -> None:
-    with VirtualMachine(image) as vm, pytest.raises(HypervisorError, match="not running"):
+    with VirtualMachine(image) as vm, pytest.raises(HypervisorError):
         _ = vm.agent
