@@ -1,6 +1,6 @@
-"""What an experiment bought of Cinder, and how long each volume lived: from the services' own records.
+"""The volumes that an experiment bought from Cinder, with their lifetimes, from the services' records.
 
-Their clocks tick in whole seconds.
+Their times are whole seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elastio_testbed.openstack.lab import Lab
 
 _MYSQL_S = 60.0
 _MIB_S = 2**20
-# The first microversion in which Nova says when an action ended.
+# The first microversion in which Nova shows when an action ended.
 _ACTIONS_VERSION = "2.58"
 _NULL = "NULL"
 
@@ -30,7 +30,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class VolumeUsage:
-    """A volume's life; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
+    """One volume; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
 
     id: str
     serial: str
@@ -42,7 +42,7 @@ class VolumeUsage:
 
 
 class CinderUsage:
-    """The cache volumes of one server since a moment: a `Billing`."""
+    """The cache volumes of one server since a given time: a `Billing`."""
 
     scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
 
@@ -50,7 +50,7 @@ class CinderUsage:
         self._lab, self._tenant, self._since = lab, tenant, since
 
     def volumes(self) -> list[VolumeUsage]:
-        """Deleted ones too: the API shows those no more, the database does. Raises LabError or ImageError."""
+        """All cache volumes, with deleted ones, which only the database has. Raises LabError or ImageError."""
         names = "v.id, v.size, t.name, v.created_at, v.launched_at, v.deleted_at"
         question = (
             f"SELECT {names} FROM volumes v JOIN volume_types t ON v.volume_type_id = t.id "
@@ -63,33 +63,33 @@ class CinderUsage:
         return [usage_of(line.split("\t"), attachments) for line in text.splitlines()]
 
     def live_volumes(self) -> list[str]:
-        """Cache volumes Cinder still has."""
+        """The ids of cache volumes that are not deleted."""
         return [row["id"] for row in self._tenant.volumes() if row["name"].startswith("elastio-")]
 
     def settle(self, timeout_s: float) -> None:
-        """Let deletions finish. Raises LabError when they have not after `timeout_s`."""
+        """Wait for the end of deletions. Raises LabError after `timeout_s`."""
         self._tenant.settle(timeout_s)
 
     def _actions(self) -> list[Mapping[str, Any]]:
         path = f"/servers/{self._tenant.server_id}/os-instance-actions"
         answer = self._tenant.cloud.compute.get(path, microversion=_ACTIONS_VERSION)
         if answer.status_code != HTTPStatus.OK:
-            raise LabError(f"Nova does not list what it did: {answer.status_code} {answer.text}")
+            raise LabError(f"Nova does not list its actions: {answer.status_code} {answer.text}")
         found: list[Mapping[str, Any]] = answer.json()["instanceActions"]
         return found
 
 
 def attach_spans(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume.
+    """Start and end of each successful attach, in their order. Nova does not name the volume.
 
-    An action that failed has the message "Error".
+    A failed action has the message "Error".
     """
     done = [a for a in actions if a["action"] == "attach_volume" and not a["message"]]
     return sorted((unix_time(a["start_time"]), unix_time(a["updated_at"])) for a in done)
 
 
 def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> VolumeUsage:
-    """One line of the database. The agent has one volume at a time: its attach is the first after it was available."""
+    """The volume of one database row. Its attach is the first one after it was available: volumes do not overlap."""
     volume_id, size, kind, created, available, deleted = columns
     speed = next(k.bytes_s for k in bootstrap.TYPES if k.name == kind)
     ended = None if deleted == _NULL else unix_time(deleted)
@@ -110,5 +110,5 @@ def _attached(attachments: Sequence[Span], available: float, ended: float | None
 
 
 def unix_time(text: str) -> float:
-    """Seconds of the Unix epoch of a time in UTC, as the services and their database write it."""
+    """Seconds of the Unix epoch for a UTC time in the format of the services and their database."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()

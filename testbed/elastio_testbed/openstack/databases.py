@@ -1,4 +1,4 @@
-"""The databases of every service, made once for a root."""
+"""The databases of all services, created once for a root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT_S = 300.0
 
 
 def create_databases(root: Path) -> None:
-    """Users and schemas; safe to repeat after an interruption. Raises LabError with the failing program's words."""
+    """Create users and schemas. Idempotent. Raises LabError with the output of the failed program."""
     secret = password(root)
     statements = "".join(
         f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8;"
@@ -35,7 +35,7 @@ def create_databases(root: Path) -> None:
     try:
         run(["chroot", str(root), "mysql"], timeout_s=_TIMEOUT_S, stdin=statements)
     except ImageError as error:
-        raise LabError(f"the databases cannot be made: {error}") from error
+        raise LabError(f"the databases cannot be created: {error}") from error
     cell0 = f"mysql+pymysql://nova:{secret}@127.0.0.1/nova_cell0?charset=utf8"
     url = f"{KEYSTONE_URL}/"
     bootstrap = ["keystone-manage", "bootstrap", "--bootstrap-password", secret, "--bootstrap-region-id", REGION]
@@ -67,7 +67,7 @@ def create_databases(root: Path) -> None:
 
 
 def _run_in_parallel(root: Path, *lists: Sequence[Sequence[str]]) -> None:
-    """Each list in its order, the lists at the same time: two processors, and most of it is importing Python."""
+    """Run each list in its order, and the lists in parallel: most of the time goes to importing Python modules."""
 
     def work(commands: Sequence[Sequence[str]]) -> None:
         for command in commands:

@@ -1,8 +1,8 @@
-"""What goes wrong in a real OpenStack while a guest boosts, one thing in each run, and what came of it.
+"""Fault injection into a real OpenStack while a guest boosts: one fault in each run.
 
-As in the campaign on EC2 a writer in the guest has every record acknowledged by the host before it counts, and all
-of them are read back after the run. A fault lasts until the agent has met it; then it is put right as an operator
-would, and the agent has to come to rest by itself.
+As in the campaign on EC2, a record of the writer counts as acknowledged when the host has received its number, and
+all acknowledged records are read back after the run. A fault lasts until the agent has noticed it. Then it is repaired
+as an operator would do it, and the agent has to return to idle without help.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from elastio_testbed.openstack.fault_target import NovaTarget, boot_target, erro
 from elastio_testbed.openstack.lab import Lab
 
 TRIGGER_S = 240.0
-# For the agent to meet what went wrong: services believe a token for some seconds, and a burst has to end first.
+# Until the agent notices the fault: services cache a token for some seconds, and a burst has to end first.
 NOTICE_S = 300.0
 DETACHING_S = 120.0
-# The test's own volume is the only one: with so many the project may have no more.
+# The backing volume is the only one of the project, so this quota forbids a cache volume.
 NO_MORE_VOLUMES = {"volumes": 1}
 FAILURES = (HypervisorError, LabError, ImageError, SDKException, ClientException, OSError, ValueError, KeyError)
 
@@ -39,13 +39,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ServiceFault:
-    """One row of the table: at `moment` comes `inject`, and no sooner than `least_s` later `repair`.
+    """One row of the table: `inject` at `trigger`, and `repair` at least `least_s` later.
 
-    `is_before_load`: it is struck before the load, or the moment would be over before it is in force.
-    `said` is a part of the error that the agent has to have met before the end of the fault, `late_error` of one until
-    the end of the run; empty: it need not notice. `shown` is what Cinder has to show of the cache volume just before
-    the end of the fault; empty: anything. `check` is the check of `elastio doctor` that has to fail meanwhile, and
-    `doctor_advice` a part of its sentence.
+    `is_before_load`: injected before the load starts, for faults that take effect too late otherwise. `error`: a word
+    of an error that the agent has to report before the repair ("": any error, None: no error needed). `late_error`: a
+    word of an error that it has to report before the end of the run. `statuses`: the possible statuses of the cache
+    volume just before the repair; empty: any. `doctor_check`: the check of `elastio doctor` that has to fail before
+    the repair, `doctor_advice` a word of its text.
     """
 
     name: str
@@ -61,18 +61,18 @@ class ServiceFault:
     doctor_advice: str = ""
 
     def is_reported(self, doctor: str, shown: Sequence[str]) -> bool:
-        """Whether doctor and Cinder said what they have to say during this fault."""
+        """Whether doctor and Cinder have shown the fault."""
         as_shown = any(status in self.statuses for status in shown) or not self.statuses
         return self.doctor_advice in doctor and as_shown
 
 
 def _without(service: str) -> tuple[Action, Action]:
-    """A service ends, and is started again."""
+    """Kill a service; start it again."""
     return lambda target: target.kill_service(service), lambda target: target.start_service(service)
 
 
 def _interrupt_detach(target: NovaTarget) -> None:
-    """Nova has accepted it, and begins when Cinder does not answer any more: the volume stands still in `detaching`."""
+    """Stop Cinder between Nova's acceptance of a detach and its execution: the volume stays in `detaching`."""
     target.suspend_service(services.NOVA_COMPUTE.name)
     try:
         target.wait_until(lambda: "detaching" in target.cache_statuses(), DETACHING_S, "the volume to be detaching")
@@ -163,11 +163,11 @@ KINDS: Mapping[str, ServiceFault] = {
 class ServiceFaultResult:
     """One run.
 
-    `met`: agent, doctor and cloud said what they were expected to say of the fault. `doctor`: what `elastio doctor`
-    said of it. `shown`: what Cinder showed of the cache volume at the end of the fault, where it could be asked.
-    `felt`: the writer was ended by it, though applications should notice nothing. `rest_s`: from the end of the
-    fault until nothing of the cycle was left. `open_intents` are actions whose outcome the journal does not have.
-    `stuck` says why the run was given up.
+    `came`: the trigger occurred. `met`: agent, doctor and cloud reported the fault as expected. `doctor`: the text of
+    the failed check. `shown`: statuses of the cache volume before the repair, where expected. `felt`: the fault
+    stopped the writer, although applications should not notice it. `rest_s`: from the repair until the cycle had
+    ended and its volume was deleted. `open_intents`: actions without an outcome in the journal. `stuck`: the reason
+    why the run was aborted.
     """
 
     kind: str
@@ -195,7 +195,7 @@ class ServiceFaultResult:
 
 
 class Runner:
-    """Use as a context manager. One guest serves all runs; one that a run has left unfit is replaced."""
+    """Use as a context manager. One guest serves all runs; after a failed run it is replaced."""
 
     def __init__(self, lab: Lab, image: GuestImage, seed: int, say: Say) -> None:
         self._lab, self._image, self._seed, self._say = lab, image, seed, say
@@ -209,23 +209,23 @@ class Runner:
         self._discard()
 
     def target(self) -> NovaTarget:
-        """The guest that is fit for the next run. Raises LabError or HypervisorError when none comes up."""
+        """The guest of the next run, booted if there is none. Raises LabError or HypervisorError."""
         if self._target is None:
             self._target = self._stack.enter_context(boot_target(self._lab, self._image, self._say))
         return self._target
 
     def carry_out(self, kinds: Sequence[ServiceFault]) -> Iterator[ServiceFaultResult]:
-        """The result of each run as soon as it is known. Raises LabError or HypervisorError when no guest comes up."""
+        """The result of each run after its end. Raises LabError or HypervisorError when no guest can be booted."""
         for kind in kinds:
             self._say(kind.name)
             result = self._run(kind, self.target())
-            self._say(_told(result))
+            self._say(_summary_line(result))
             if not result.is_sound:
                 self._discard()
             yield result
 
     def _discard(self) -> None:
-        """Whatever the fault was: every service runs, the quota is what it was, and nothing is left of the guest."""
+        """Start every service, restore the quota and delete the guest."""
         self._lab.start(*(daemon.name for daemon in services.ALL))
         if self._target is not None:
             self._target.set_quota(**bootstrap.QUOTA)
@@ -253,7 +253,7 @@ class Runner:
 def run_fault(
     kind: ServiceFault, target: NovaTarget, result: ServiceFaultResult, name: str, seed: int, since: int
 ) -> ServiceFaultResult:
-    """From the first record to the rest after the fault; the journal's records after `since` belong to the run."""
+    """Run from the first record until the agent is idle again; the journal's records after `since` are this run's."""
     target.guest.check(["elastio", "resume"], timeout_s=90)
     target.forget_records()
     target.start_writer(name, seed)
@@ -286,7 +286,7 @@ def run_fault(
 
 
 def with_verification(result: ServiceFaultResult, target: NovaTarget, name: str, seed: int) -> ServiceFaultResult:
-    """Read back every record that the host knows to be acknowledged."""
+    """Read back every acknowledged record."""
     target.stop_writer()
     target.guest.check(["elastio", "pause"], timeout_s=90)
     found = target.verify(name, seed, acks.read(target.records).get(name, 0))
@@ -307,10 +307,10 @@ def summary(results: Sequence[ServiceFaultResult]) -> dict[str, Any]:
     }
 
 
-def _told(result: ServiceFaultResult) -> str:
+def _summary_line(result: ServiceFaultResult) -> str:
     if result.stuck:
         return f"  STUCK: {result.stuck.splitlines()[0]}"
     lost = f"{result.lost_records} of {result.acknowledged_records} records lost"
-    left = f"{len(result.left_volumes)} volumes left, {len(result.open_intents)} intents open"
-    late = "" if result.came and result.met else ", NOT MET as expected"
-    return f"  {lost}, {left}, fault of {result.fault_s} s, at rest {result.rest_s} s after it{late}"
+    left = f"{len(result.left_volumes)} volumes left, {len(result.open_intents)} open intents"
+    unexpected = "" if result.came and result.met else ", NOT REPORTED as expected"
+    return f"  {lost}, {left}, fault of {result.fault_s} s, idle {result.rest_s} s after the repair{unexpected}"

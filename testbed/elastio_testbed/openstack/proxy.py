@@ -1,8 +1,8 @@
-"""A proxy before Keystone, Nova and Cinder: passes requests on, fails them on demand, records them, plays them back.
+"""A reverse proxy for Keystone, Nova and Cinder: forwards requests, injects faults, records, and plays recordings.
 
-What is recorded is independent of machine and port: in paths and bodies the services are called `keystone.lab`,
-`nova.lab` and `cinder.lab`, and each client reads there the address it asked at. So a guest that knows this machine
-as 10.0.2.2 finds a catalogue that it can use.
+Recordings do not depend on machine and port: in paths and bodies the services are called `keystone.lab`, `nova.lab`
+and `cinder.lab`. Responses contain the proxy's own addresses instead, at the host name that the client has used. So a
+guest that reaches this machine as 10.0.2.2 gets a catalogue that it can use.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Self
 from elastio_testbed.openstack.cassette import KEPT_HEADERS, Cassette, CassetteError, Exchange
 
 SERVICES: Mapping[str, int] = {"keystone": 5000, "nova": 8774, "cinder": 8776}
-# A little less than a client's patience of 10 s: an answer that would come too late is recorded as none.
+# A little less than the client's time-out of 10 s: a response that would be too late is recorded as none.
 _UPSTREAM_S = 9.0
 _HOP_HEADERS = ("connection", "content-length", "transfer-encoding", "host", "accept-encoding")
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyFault:
-    """What happens to the next request that matches: an answer instead, or (status 0) none after it was carried out.
+    """A response in place of the next matching request; with status 0 it is carried out and gets no response.
 
-    `path` is the part of the path that must be contained.
+    `path` is a part of the request's path.
     """
 
     service: str
@@ -40,7 +40,7 @@ class ProxyFault:
 
 
 class ApiProxy:
-    """One listener on loopback for each service. Without a cloud behind it plays `cassette`, with one it records."""
+    """One loopback listener for each service. `live`: forward to the cloud and record, else play `cassette`."""
 
     def __init__(self, cassette: Cassette, *, live: bool) -> None:
         self.cassette, self.live = cassette, live
@@ -61,11 +61,11 @@ class ApiProxy:
             server.server_close()
 
     def auth_url(self, host: str = "127.0.0.1") -> str:
-        """Keystone's address as `host` is known to the client."""
+        """Keystone's URL for a client that reaches this machine as `host`."""
         return f"http://{host}:{self._servers['keystone'].server_port}/v3"
 
     def answer(self, service: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Exchange:
-        """The exchange of one request, from the cloud behind, a fault, or the cassette."""
+        """The exchange of one request: from the cloud, a fault, or the cassette."""
         host = headers.get("Host", "").rpartition(":")[0]
         asked = _parsed(self._named(body.decode(), host))
         with self._lock:
@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what is asked is in the cassette."""
+        """Print nothing: the cassette has all requests."""
 
 
 def _parsed(text: str) -> Any:
