@@ -1,4 +1,4 @@
-"""`elastio init` and `doctor` in a guest that Nova runs."""
+"""`elastio init` and `doctor` in a guest of Nova."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_init_recognises_cloud_server_and_backing_device(runner: Runner) -> None
     assert all(word in text for word in (guest.instance_id, "lab.guest", "nova"))
 
 
-def test_doctor_finds_nothing_wrong_with_the_cloud(runner: Runner) -> None:
+def test_doctor_reports_no_problem_with_the_cloud(runner: Runner) -> None:
     done = runner.target().guest.vm.agent.run(["elastio", "doctor", "--json"], timeout_s=CALL_S)
     verdicts = {row["name"]: row["verdict"] for row in json.loads(done.text)}
     assert {name: verdicts.get(f"OpenStack {name}") for name in CHECKS} == dict.fromkeys(CHECKS, "ok")

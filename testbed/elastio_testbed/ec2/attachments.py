@@ -16,7 +16,7 @@ from elastio_testbed.ec2.world import ApiError, World
 
 
 def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> LabAttachment:
-    """Start to attach. Raises ApiError where EC2 refuses."""
+    """Start attaching. Raises ApiError where EC2 refuses."""
     _check_attach(world, volume, instance, device)
     attachment = world.backend.attach_volume(volume.id, instance.id, device)
     world.set_attachment(volume, attachment, AttachmentState.ATTACHING)
@@ -71,7 +71,7 @@ def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -
 
 
 def detach(world: World, volume: LabVolume, instance_id: str | None, device: str | None) -> LabAttachment:
-    """Start to detach; retry where the attachment is `busy`. Raises ApiError where EC2 refuses."""
+    """Start detaching; retry where the attachment is `busy`. Raises ApiError where EC2 refuses."""
     attachment = volume.lab_attachment
     if attachment is None or attachment.state is AttachmentState.DETACHING:
         state = volume.status if attachment is None else attachment.state

@@ -77,7 +77,7 @@ class Ec2Endpoint:
         self.stop()
 
     def start(self) -> None:
-        """Start to serve, on a free port. Raises RuntimeError for an endpoint that was started before."""
+        """Start serving on a free port. Raises RuntimeError for an endpoint that was started before."""
         if self._server is not None or self._application.closing.is_set():
             raise RuntimeError("an endpoint can be started only once; create a new one")
         self._server = HttpServer(self._application)

@@ -52,7 +52,7 @@ class HttpServer:
     """Serves an application until `stop`."""
 
     def __init__(self, application: Application) -> None:
-        """Bind a free port and start to serve."""
+        """Bind a free port and start serving."""
         self._application = application
         self._server = _Server(application)
         self._thread = threading.Thread(

@@ -68,7 +68,7 @@ def check_new(world: World, wanted: NewVolume) -> None:
 
 
 def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> LabVolume:
-    """Start to create a volume, or return the one already created with this token. Raises ApiError."""
+    """Start creating a volume, or return the one already created with this token. Raises ApiError."""
     if token is not None and token in world.tokens:
         return _made_before(world, token, digest)
     volume = make(world, wanted)
@@ -149,7 +149,7 @@ def authorize_taking(world: World, volume: LabVolume) -> None:
 
 
 def delete(world: World, volume: LabVolume) -> None:
-    """Start to delete a volume. Raises ApiError when its state does not allow it."""
+    """Start deleting a volume. Raises ApiError when its state does not allow it."""
     if volume.attachment is not None:
         text = f"Volume {volume.id} is currently attached to {volume.attachment.instance.id}"
         raise ApiError("VolumeInUse", text)

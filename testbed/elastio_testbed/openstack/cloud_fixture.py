@@ -87,7 +87,7 @@ class Tenant:
             rows = self.volumes()
             held = {row["id"] for row in rows if row["attachments"]}
             path = f"/servers/{self.server_id}/os-volume_attachments"
-            # A deleted server has no volumes; Cinder is told of it a moment later.
+            # A deleted server has no volumes; Cinder learns of it a moment later.
             known = {row["volumeId"] for row in self.cloud.compute.get(path).json().get("volumeAttachments", ())}
             moving = [f"{row['id']} {row['status']}" for row in rows if row["status"] in _MOVING]
             if not moving and held == known:

@@ -1,4 +1,4 @@
-"""Experiments on the laboratory's OpenStack, as far as they show without one: refusals, configuration, books."""
+"""Experiments on the laboratory's OpenStack without its services: refusals, configuration, usage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_starts(chang
         trials_of(replace(PLAN, **changes))  # type: ignore[arg-type]
 
 
-def test_agent_of_the_guest_understands_its_configuration_and_the_fast_type_carries_what_it_buys() -> None:
+def test_configuration_is_valid_and_the_fast_type_provides_the_bandwidth() -> None:
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), {}))
     policy = schema.parse(document).policy()
     assert policy.initial_size_bytes == policy.min_size_bytes == GIB
@@ -64,7 +64,7 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
     assert policy.caps.max_size_bytes == 20 * GIB
 
 
-def test_changed_settings_replace_and_complete_the_others() -> None:
+def test_changed_settings_are_merged_with_the_others() -> None:
     changes = {"policy": {"attach_deadline_s": 45}, "cache": {"max_size_gib": 8}}
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
     policy = schema.parse(document).policy()
@@ -73,7 +73,7 @@ def test_changed_settings_replace_and_complete_the_others() -> None:
 
 
 def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[str, str | None]:
-    """As Nova lists it."""
+    """An action in the format of Nova's list."""
     day = "2026-01-01T"
     return {
         "action": kind,
@@ -101,14 +101,14 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
     assert row.history[-1] == (row.deleted_at, "deleted")
 
 
-def test_attach_of_a_later_volume_is_not_taken_for_the_one_that_is_gone() -> None:
+def test_attach_of_a_later_volume_does_not_count_for_a_deleted_one() -> None:
     spans = attach_spans([action("attach_volume", "00:10:00", "00:10:09")])
     gone = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
     assert cloud_s(gone.history) is None
     assert [state for _, state in gone.history] == ["creating", "available", "deleted"]
 
 
-def test_volume_that_never_became_available_has_only_begun() -> None:
+def test_volume_that_never_became_available_is_still_creating() -> None:
     row = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
     assert row.deleted_at is None
     assert [state for _, state in row.history] == ["creating"]
@@ -124,7 +124,7 @@ def test_command_line_refuses_in_one_line() -> None:
     assert (done.exit_code, len(done.output.splitlines())) == (1, 1)
 
 
-def test_command_line_knows_the_cloud_of_this_machine() -> None:
+def test_command_line_has_the_commands_of_the_cloud() -> None:
     done = CliRunner().invoke(main, ["cloud", "openstack", "--help"])
     assert done.exit_code == 0
     assert {"up", "down", "status"} <= set(done.output.split())
