@@ -44,13 +44,14 @@ class LabResponse(EC2Response):
         self._only_in_region()
         if self._get_param("SnapshotId"):
             raise ApiError("UnsupportedOperation", "The laboratory has no snapshots.")
+        if self._get_param("VolumeType") != "gp3":
+            raise ApiError("UnsupportedOperation", "The laboratory has gp3 volumes only.")
         encrypted = bool(self._get_param("Encrypted", False)) or self._world.encrypts
         wanted = volumes.NewVolume(
             size_gib=int(self._need("Size")),
             zone=self._need("AvailabilityZone"),
-            volume_type=self._get_param("VolumeType") or "gp2",
-            iops=self._get_param("Iops"),
-            throughput_mib_s=self._get_param("Throughput"),
+            iops=int(self._get_param("Iops", volumes.GP3_IOPS)),
+            throughput_mib_s=int(self._get_param("Throughput", volumes.GP3_MIB_S)),
             encrypted=encrypted,
             tags=self._parse_tag_specification().get("volume", {}),
             kms_key_id=(self._get_param("KmsKeyId") or self._world.default_key) if encrypted else None,

@@ -9,7 +9,7 @@ from moto.ec2.models.instances import Instance
 
 from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import FaultKind
-from elastio_testbed.ec2.limits import max_attachments, refuse_device, volume_mib_s
+from elastio_testbed.ec2.limits import max_attachments, refuse_device
 from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, VolumeState
 from elastio_testbed.ec2.volumes import extra_delay_s, raise_refusal
 from elastio_testbed.ec2.world import ApiError, World
@@ -58,7 +58,7 @@ def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -
             if volume.attachment is not attachment or attachment.state is not AttachmentState.ATTACHING:
                 return
             bridge = world.bridges.get(attachment.instance.id)
-            bytes_per_second = world.scale.bytes_per_second(volume_mib_s(volume))
+            bytes_per_second = world.scale.bytes_per_second(volume.throughput_mib_s)
             attachment.plug_tried = bridge is not None
         if bridge is not None:
             path = world.backing_path(volume)

@@ -34,8 +34,8 @@ class Ec2Endpoint:
 
     `folder`: directory for the sparse files of the volumes (created if missing; files of existing volumes are kept
     at the end). `latency_scale`: factor for every delay of the life cycle. `rate_limits`: whether calls are throttled
-    as on EC2. Can be changed at run time: `faults`, `latency`, `buckets`, `quota`, `unplug_timeout_s`,
-    `busy_retry_s`, `guards_dirty`.
+    as on EC2. Can be changed at run time: `faults`, `latency`, `buckets`, `quota`, `guards_dirty`, and the times in
+    `world`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Ec2Endpoint:
         self.faults = Faults(seed)
         self.latency = Latency(seed, latency_scale)
         self.buckets = RateBuckets(enabled=rate_limits)
-        self._world = World(
+        self.world = World(
             region=region,
             folder=folder,
             scale=scale or Scale(),
@@ -64,8 +64,8 @@ class Ec2Endpoint:
             backend=LabBackend(region, _ACCOUNT_ID),
             quota=Quota(),
         )
-        imds = Imds(self._world, _ACCOUNT_ID)
-        self._application = Application(self._world, self.buckets, imds.answer)
+        imds = Imds(self.world, _ACCOUNT_ID)
+        self._application = Application(self.world, self.buckets, imds.answer)
 
     def __enter__(self) -> Self:
         self.start()
@@ -91,7 +91,7 @@ class Ec2Endpoint:
         if server is not None:
             server.stop(_STOP_TIMEOUT_S)
         self._application.closing.set()
-        self._world.timers.close(_STOP_TIMEOUT_S)
+        self.world.timers.close(_STOP_TIMEOUT_S)
 
     @property
     def port(self) -> int:
@@ -116,30 +116,21 @@ class Ec2Endpoint:
     @property
     def region(self) -> str:
         """The only region served."""
-        return self._world.region
+        return self.world.region
 
     @property
     def scale(self) -> Scale:
         """The ratio between sizes of the API and of the disks."""
-        return self._world.scale
+        return self.world.scale
 
     @property
     def quota(self) -> Quota:
         """The account's quota."""
-        return self._world.quota
+        return self.world.quota
 
     @quota.setter
     def quota(self, quota: Quota) -> None:
-        self._world.quota = quota
-
-    @property
-    def unplug_timeout_s(self) -> float:
-        """The time for a guest to release a disk before the attachment becomes `busy`."""
-        return self._world.unplug_timeout_s
-
-    @unplug_timeout_s.setter
-    def unplug_timeout_s(self, seconds: float) -> None:
-        self._world.unplug_timeout_s = seconds
+        self.world.quota = quota
 
     @property
     def guards_dirty(self) -> bool:
@@ -147,29 +138,18 @@ class Ec2Endpoint:
 
         This is the only part of IAM here. It applies to every caller.
         """
-        return self._world.guards_dirty
+        return self.world.guards_dirty
 
     @guards_dirty.setter
     def guards_dirty(self, guards: bool) -> None:
-        self._world.guards_dirty = guards
-
-    @property
-    def busy_retry_s(self) -> float:
-        """The interval at which a guest that has not released a disk is asked again."""
-        return self._world.busy_retry_s
-
-    @busy_retry_s.setter
-    def busy_retry_s(self, seconds: float) -> None:
-        if seconds <= 0:
-            raise SettingError(f"busy_retry_s must be positive, got {seconds}")
-        self._world.busy_retry_s = seconds
+        self.world.guards_dirty = guards
 
     def settle(self, timeout_s: float, only: str | None = None) -> None:
         """Wait until no transition is pending (create, visible, attach, detach, delete), or none named `only`.
 
         Stuck and busy attachments do not count. Raises TimeoutError.
         """
-        self._world.timers.settle(timeout_s, only)
+        self.world.timers.settle(timeout_s, only)
 
     def add_instance(self, bridge: DiskBridge | None, instance_type: str = "m5.large", zone: str | None = None) -> str:
         """Register a running machine without a root volume, and return its instance id.
@@ -178,8 +158,8 @@ class Ec2Endpoint:
         unknown zone or instance type.
         """
         zone = zone or f"{self.region}a"
-        with self._world.lock:
-            backend = self._world.backend
+        with self.world.lock:
+            backend = self.world.backend
             if backend.get_zone_by_name(zone) is None:
                 raise SettingError(f"no zone {zone!r} in {self.region}")
             if not backend.describe_instance_types(filters={"instance-type": [instance_type]}):
@@ -197,7 +177,7 @@ class Ec2Endpoint:
             )
             instance_id = str(reservation.instances[0].id)
             if bridge is not None:
-                self._world.bridges[instance_id] = bridge
+                self.world.bridges[instance_id] = bridge
         return instance_id
 
     def tear_off(self, volume_id: str, pull: Callable[[str], None]) -> None:
@@ -205,28 +185,28 @@ class Ec2Endpoint:
 
         Raises KeyError for an unknown volume, SettingError for one that is not attached.
         """
-        with self._world.lock:
-            volume = self._world.backend.known_volume(volume_id)
-        attachments.tear_off(self._world, volume, pull)
+        with self.world.lock:
+            volume = self.world.backend.known_volume(volume_id)
+        attachments.tear_off(self.world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
         """Show a spot notice in the metadata of the instance. Raises SettingError for an unknown instance."""
-        with self._world.lock:
+        with self.world.lock:
             self._instance(instance_id)
-            self._world.spot_notices[instance_id] = spot_notice(action, in_s)
+            self.world.spot_notices[instance_id] = spot_notice(action, in_s)
 
     def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
         """Show a scheduled event, such as `instance-stop`, in the metadata. Raises SettingError as `interrupt_spot`."""
-        with self._world.lock:
+        with self.world.lock:
             self._instance(instance_id)
-            self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
+            self.world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
 
     def encrypt_by_default(self, key_id: str, *, usable: bool = True) -> None:
         """Encrypt every new volume of the account with this key. With an unusable key, new volumes disappear."""
-        with self._world.lock:
+        with self.world.lock:
             if not usable:
-                self._world.unusable_keys.add(key_id)
-            self._world.encrypts, self._world.default_key = True, key_id
+                self.world.unusable_keys.add(key_id)
+            self.world.encrypts, self.world.default_key = True, key_id
 
     def add_volume(
         self,
@@ -243,10 +223,10 @@ class Ec2Endpoint:
         The caller starts the machine with the file at `path` as a disk with `serial`; a later detach unplugs it.
         Raises SettingError for an unknown instance, ApiError for a volume that EC2 refuses, OSError for the file.
         """
-        world = self._world
+        world = self.world
         with world.lock:
             zone = self._instance(instance_id).availability_zone or ""
-            wanted = volumes.NewVolume(size_gib, zone, "gp3", iops, throughput_mib_s, False, tags or {})
+            wanted = volumes.NewVolume(size_gib, zone, iops, throughput_mib_s, False, tags or {})
             volumes.check_new(world, wanted)
             volume = volumes.make(world, wanted)
             volumes.make_backing(world, volume)
@@ -257,8 +237,8 @@ class Ec2Endpoint:
 
     def volumes(self) -> list[VolumeRow]:
         """All volumes in the order of their creation; deleted ones have `state` "deleted"."""
-        with self._world.lock:
-            backend = self._world.backend
+        with self.world.lock:
+            backend = self.world.backend
             known = [*backend.deleted_volumes.values(), *backend.lab_volumes()]
             return [self._row(volume) for volume in sorted(known, key=lambda volume: volume.number)]
 
@@ -268,27 +248,27 @@ class Ec2Endpoint:
 
     def volume(self, volume_id: str) -> VolumeRow:
         """One volume, deleted or not. Raises KeyError for an unknown volume."""
-        with self._world.lock:
-            return self._row(self._world.backend.known_volume(volume_id))
+        with self.world.lock:
+            return self._row(self.world.backend.known_volume(volume_id))
 
     def wait_for(self, volume_id: str, state: str, timeout_s: float) -> VolumeRow:
         """Wait until a volume is in a state, named as in `history` ("available", "in-use/busy", "deleted").
 
         Raises TimeoutError after `timeout_s`, KeyError for an unknown volume.
         """
-        with self._world.changed:
-            volume = self._world.backend.known_volume(volume_id)
-            if not self._world.changed.wait_for(lambda: volume.full_status == state, timeout_s):
+        with self.world.changed:
+            volume = self.world.backend.known_volume(volume_id)
+            if not self.world.changed.wait_for(lambda: volume.full_status == state, timeout_s):
                 seen = " ".join(each for _, each in volume.history)
                 raise TimeoutError(f"{volume_id} was not {state} within {timeout_s} s: {seen}")
             return self._row(volume)
 
     def _row(self, volume: LabVolume) -> VolumeRow:
-        with self._world.lock:
-            return lab_row(volume, self._world.backing_path(volume))
+        with self.world.lock:
+            return lab_row(volume, self.world.backing_path(volume))
 
     def _instance(self, instance_id: str) -> Instance:
-        instance = self._world.instance(instance_id)
+        instance = self.world.instance(instance_id)
         if instance is None:
             raise SettingError(f"no instance {instance_id!r}")
         return instance

@@ -16,9 +16,6 @@ _GP3_IOPS_PER_MIB_S = 4  # 0.25 MiB/s per IOPS
 _DEVICE_NAME = re.compile(r"/dev/(sd[a-z]|sda1|xvda|xvd[a-d][a-x]|xvd[e-z])")
 # EbsInfo.MaximumEbsAttachments of an unknown instance type.
 _DEFAULT_ATTACHMENTS = 27
-# The maximum throughput in MiB/s of volume types without a Throughput parameter (EBS user guide, volume types).
-_TYPE_MIB_S = {"gp2": 250, "io1": 1_000, "io2": 4_000, "st1": 500, "sc1": 250}
-_MAGNETIC_MIB_S = 90
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,3 @@ def max_attachments(instance_types: Iterable[Mapping[str, object]]) -> int:
         if isinstance(info, Mapping) and isinstance(limit := info.get("MaximumEbsAttachments"), int):
             return limit
     return _DEFAULT_ATTACHMENTS
-
-
-def volume_mib_s(volume: LabVolume) -> int:
-    """The throughput of a volume in MiB/s."""
-    return int(volume.throughput or _TYPE_MIB_S.get(volume.volume_type, _MAGNETIC_MIB_S))

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elastio_testbed.ec2.limits import volume_mib_s
 from elastio_testbed.ec2.store import LabAttachment, LabVolume, VolumeState
 
 
@@ -26,7 +25,6 @@ class VolumeRow:
     size_gib: int
     iops: int | None
     throughput_mib_s: int
-    volume_type: str
     zone: str
     tags: Mapping[str, str]
     attachment_state: str | None
@@ -60,8 +58,7 @@ def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
         state=volume.status,
         size_gib=int(volume.size),
         iops=volume.iops,
-        throughput_mib_s=volume_mib_s(volume),
-        volume_type=volume.volume_type,
+        throughput_mib_s=volume.throughput_mib_s,
         zone=volume.availability_zone or "",
         tags=volume.tag_map,
         attachment_state=attachment.state.value if attachment else None,

@@ -74,6 +74,11 @@ class LabVolume(Volume):
         return serial_of(self.id)
 
     @property
+    def throughput_mib_s(self) -> int:
+        """The throughput in MiB/s."""
+        return int(self.throughput or 0)
+
+    @property
     def lab_attachment(self) -> LabAttachment | None:
         """The attachment, if there is one."""
         assert self.attachment is None or isinstance(self.attachment, LabAttachment)

@@ -15,19 +15,18 @@ from elastio_testbed.ec2.store import LabVolume, VolumeState
 from elastio_testbed.ec2.world import ApiError, World
 
 _VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,17}")
-_GP3_IOPS = 3_000
-_GP3_MIB_S = 125
+# The values of a gp3 volume whose request omits them.
+GP3_IOPS, GP3_MIB_S = 3_000, 125
 
 
 @dataclass(frozen=True)
 class NewVolume:
-    """The parameters of CreateVolume; IOPS and MiB/s are None where the request omits them."""
+    """The parameters of CreateVolume for a gp3 volume."""
 
     size_gib: int
     zone: str
-    volume_type: str
-    iops: int | None
-    throughput_mib_s: int | None
+    iops: int
+    throughput_mib_s: int
     encrypted: bool
     tags: Mapping[str, str]
     kms_key_id: str | None = None
@@ -60,9 +59,7 @@ def check_new(world: World, wanted: NewVolume) -> None:
     """Check the parameters as EC2 does before it creates a volume. Raises ApiError."""
     if world.backend.get_zone_by_name(wanted.zone) is None:
         raise ApiError("InvalidZone.NotFound", f"The zone '{wanted.zone}' does not exist.")
-    if wanted.volume_type == "gp3":
-        iops, throughput = wanted.iops or _GP3_IOPS, wanted.throughput_mib_s
-        raise_refusal(refuse_gp3(wanted.size_gib, iops, _GP3_MIB_S if throughput is None else throughput))
+    raise_refusal(refuse_gp3(wanted.size_gib, wanted.iops, wanted.throughput_mib_s))
     # The quota is checked before the token: a repeated create at the limit is refused, as on EC2.
     raise_refusal(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
 
@@ -89,15 +86,12 @@ def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> L
 
 def make(world: World, wanted: NewVolume) -> LabVolume:
     """A volume in state available, without its file."""
-    throughput = wanted.throughput_mib_s
-    if wanted.volume_type == "gp3" and throughput is None:
-        throughput = _GP3_MIB_S
     volume = world.backend.create_volume(
         size=wanted.size_gib,
         zone_name=wanted.zone,
-        volume_type=wanted.volume_type,
+        volume_type="gp3",
         iops=wanted.iops,
-        throughput=throughput,
+        throughput=wanted.throughput_mib_s,
         encrypted=wanted.encrypted,
         kms_key_id=wanted.kms_key_id,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 # Debian's tools print the reason of a failure last.
 _TAIL_LINES = 15
+CLEAN_ENV = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8")
 
 
 class ImageError(Exception):
@@ -39,5 +40,4 @@ def run(argv: Sequence[str], *, timeout_s: float, stdin: str | None = None) -> s
 
 def chroot(root: Path, argv: Sequence[str], *, timeout_s: float) -> str:
     """Run `argv` inside `root` with a clean environment; needs root."""
-    env = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8"]
-    return run(["chroot", str(root), *env, *argv], timeout_s=timeout_s)
+    return run(["chroot", str(root), *CLEAN_ENV, *argv], timeout_s=timeout_s)

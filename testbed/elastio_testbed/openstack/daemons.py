@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 
+from elastio_testbed.image.tools import CLEAN_ENV
 from elastio_testbed.openstack.errors import LabError
 
-_ENV = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8")
 _POLL_S = 0.1
 _STOP_S = 10.0
 _LOG_TAIL_LINES = 5
@@ -45,7 +45,7 @@ class Daemons:
         if daemon.port is not None and is_open(daemon.port):
             raise LabError(f"port {daemon.port} of this machine, needed by {daemon.name}, is in use by another program")
         with self.log(daemon.name).open("ab") as log:
-            pid = _spawn(["chroot", str(self._root), *_ENV, *daemon.argv], log.fileno())
+            pid = _spawn(["chroot", str(self._root), *CLEAN_ENV, *daemon.argv], log.fileno())
         record = {"pid": pid, "began": psutil.Process(pid).create_time()}
         self._record(daemon.name).write_text(json.dumps(record))
         return True

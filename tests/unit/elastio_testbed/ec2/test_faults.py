@@ -86,16 +86,6 @@ def test_revoked_credentials_refuse_everything_until_faults_are_cleared(
     assert account.create()
 
 
-def test_a_failed_create_ends_in_error_and_burns_its_token(endpoint: Ec2Endpoint, account: Account) -> None:
-    endpoint.faults.add(Fault(FaultKind.CREATE_ERROR))
-    volume_id = account.available(ClientToken="once")
-    assert account.shown(volume_id)["State"] == "error"
-    assert account.create(ClientToken="once") == volume_id
-    assert not endpoint.volume(volume_id).path.exists()
-    account.delete(volume_id)
-    assert endpoint.live_volumes() == []
-
-
 def test_a_volume_without_room_for_its_file_ends_in_error(
     endpoint: Ec2Endpoint, account: Account, tmp_path: Path
 ) -> None:
@@ -106,30 +96,11 @@ def test_a_volume_without_room_for_its_file_ends_in_error(
     assert [entry.detail["transition"] for entry in endpoint.log.entries("transition_failed")] == ["create"]
 
 
-def test_a_stuck_attachment_stays_attaching_until_it_is_detached(endpoint: Ec2Endpoint, account: Account) -> None:
-    endpoint.faults.add(Fault(FaultKind.STUCK_ATTACHING))
-    volume_id = account.attached()
-    assert (account.state(volume_id), account.bridge.disks) == ("in-use/attaching", {})
-    account.detach(volume_id)
-    account.attach(volume_id)
-    endpoint.settle(10)
-    assert account.state(volume_id) == "in-use/attached"
-
-
 def test_a_stuck_attachment_may_come_loose(endpoint: Ec2Endpoint, account: Account) -> None:
     endpoint.faults.add(Fault(FaultKind.STUCK_ATTACHING, seconds=0.05))
     volume_id = account.attached()
     row = endpoint.wait_for(volume_id, "in-use/attached", 10)
     assert list(account.bridge.disks) == [row.serial]
-
-
-def test_a_stuck_detach_is_busy_until_it_is_tried_again(endpoint: Ec2Endpoint, account: Account) -> None:
-    volume_id = account.attached()
-    endpoint.faults.add(Fault(FaultKind.STUCK_DETACHING))
-    account.detach(volume_id)
-    assert (account.state(volume_id), len(account.bridge.disks)) == ("in-use/busy", 1)
-    account.detach(volume_id)
-    assert (account.state(volume_id), account.bridge.disks) == ("available", {})
 
 
 def test_a_stuck_detach_may_come_loose(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -176,16 +147,6 @@ def test_a_fault_hits_as_often_as_it_says_and_only_its_action() -> None:
     assert faults.take("DetachVolume", CALL_KINDS) is None
     assert [faults.take("AttachVolume", CALL_KINDS) is not None for _ in range(4)] == [True, True, False, False]
     assert faults.pending() == []
-
-
-def test_faults_hit_with_their_probability_and_repeat_with_the_seed() -> None:
-    def pattern(seed: int) -> list[bool]:
-        faults = Faults(seed)
-        faults.add(Fault(FaultKind.THROTTLE, times=None, probability=0.25))
-        return [faults.take("AttachVolume", CALL_KINDS) is not None for _ in range(2_000)]
-
-    assert sum(pattern(1)) == pytest.approx(500, rel=0.15)
-    assert pattern(1) == pattern(1) != pattern(2)
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_detach_during_a_slow_plug_takes_the_disk_out_after_it(endpoint: Ec2En
 
 def test_a_guest_that_keeps_its_disk_makes_the_attachment_busy(endpoint: Ec2Endpoint, account: Account) -> None:
     volume_id = account.attached()
-    endpoint.unplug_timeout_s = 7.5
+    endpoint.world.unplug_timeout_s = 7.5
     account.bridge.keeps_disks = True
     account.detach(volume_id)
     assert account.state(volume_id) == "in-use/busy"
@@ -121,7 +121,7 @@ def test_a_guest_that_keeps_its_disk_makes_the_attachment_busy(endpoint: Ec2Endp
 
 
 def test_a_busy_detach_completes_by_itself(endpoint: Ec2Endpoint, account: Account) -> None:
-    endpoint.busy_retry_s = 0.02
+    endpoint.world.busy_retry_s = 0.02
     volume_id = account.attached()
     account.bridge.keeps_disks = True
     account.client.detach_volume(VolumeId=volume_id)
@@ -129,8 +129,6 @@ def test_a_busy_detach_completes_by_itself(endpoint: Ec2Endpoint, account: Accou
     account.bridge.keeps_disks = False
     endpoint.wait_for(volume_id, "available", 10)
     assert account.bridge.disks == {}
-    with pytest.raises(SettingError):
-        endpoint.busy_retry_s = 0
 
 
 def test_a_failed_plug_leaves_the_attachment_attaching_and_detachable(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -164,7 +162,7 @@ def test_a_volume_that_was_torn_off_is_available_and_can_be_attached_again(
 
 def test_a_machine_that_keeps_the_dead_device_leaves_the_volume_busy(endpoint: Ec2Endpoint, account: Account) -> None:
     volume_id = account.attached()
-    endpoint.busy_retry_s, account.bridge.keeps_disks = 0.01, True
+    endpoint.world.busy_retry_s, account.bridge.keeps_disks = 0.01, True
     endpoint.tear_off(volume_id, lambda serial: account.bridge.unplug(serial, 1.0))
     assert account.state(volume_id) in ("in-use/busy", "in-use/detaching")
     account.bridge.keeps_disks = False

@@ -39,7 +39,7 @@ def test_the_same_token_gives_the_same_volume_and_other_parameters_a_mismatch(
         ({"Size": 70_000}, "InvalidParameterValue"),
         ({"AvailabilityZone": "us-east-1z"}, "InvalidZone.NotFound"),
         ({"ClientToken": "x" * 65}, "InvalidParameterValue"),
-        ({"VolumeType": "io2"}, "InvalidParameterDependency"),
+        ({"VolumeType": "io2"}, "UnsupportedOperation"),
         ({"DryRun": True}, "DryRunOperation"),
         ({"DryRun": True, "Size": 100, "Iops": 80_001}, "InvalidParameterValue"),
     ],
