@@ -88,7 +88,7 @@ class Application:
         fault = None if throttled else self._world.faults.take(action, CALL_KINDS)
         note: dict[str, object] = {"action": action, "fault": str(fault.kind) if fault else None}
         try:
-            response = _throttled() if throttled else self._through(request, answer, fault)
+            response = _throttled() if throttled else self._respond(request, answer, fault)
         except _Disconnect:
             # Logged first: the caller may read the log as soon as the connection ends.
             self._world.log.add("call", **note, status=None, code=None, elapsed_s=time.monotonic() - began)
@@ -102,10 +102,10 @@ class Application:
         narrowed = any(name.startswith(_NARROWING) for name in request.values)
         return action != IMDS and not self._buckets.take(action, narrowed=narrowed)
 
-    def _through(self, request: Request, answer: Callable[[Request], Response], fault: Fault | None) -> Response:
+    def _respond(self, request: Request, answer: Callable[[Request], Response], fault: Fault | None) -> Response:
         if fault is None:
             return answer(request)
-        instead = self._before(fault)
+        instead = self._injected(fault)
         response = answer(request) if instead is None else instead
         if fault.kind is FaultKind.DROP_AFTER:
             raise _Disconnect
@@ -113,7 +113,7 @@ class Application:
             self._wait(fault.seconds)
         return response
 
-    def _before(self, fault: Fault) -> Response | None:
+    def _injected(self, fault: Fault) -> Response | None:
         if fault.kind is FaultKind.THROTTLE:
             return _throttled()
         if fault.kind is FaultKind.ERROR:

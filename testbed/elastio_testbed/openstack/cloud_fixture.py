@@ -133,7 +133,7 @@ class OpenstackCloud:
 
     def __init__(self, proxy: ApiProxy, tenant: Tenant | None, folder: Path) -> None:
         self.proxy, self._tenant, self._folder = proxy, tenant, folder
-        self._frozen: list[str] = []
+        self._suspended: list[str] = []
         self._facts = self._noted(lambda t: {"server": t.server_id, "credential": t.credential.id})
         self.provider = self.open()
 
@@ -183,12 +183,12 @@ class OpenstackCloud:
 
     def settle(self) -> None:
         if self._tenant is not None:
-            self._thaw()
+            self._resume_all()
             bootstrap.set_quota(self._tenant.admin, bootstrap.QUOTA)
             self._tenant.settle()
 
     def foreign(self, token: str = "") -> VolumeId:
-        return VolumeId(self._noted(lambda tenant: _stranger(tenant, token)))
+        return VolumeId(self._noted(lambda tenant: _create_foreign(tenant, token)))
 
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
@@ -213,7 +213,7 @@ class OpenstackCloud:
         """Suspend one service until `settle`, as on a machine that hangs."""
         if self._tenant is not None:
             self._tenant.lab.daemons.suspend(service)
-            self._frozen.append(service)
+            self._suspended.append(service)
 
     def kill(self, service: str) -> None:
         """Kill one service; `revive` starts it again."""
@@ -268,12 +268,12 @@ class OpenstackCloud:
     def close(self) -> None:
         self.provider.close()
         if self._tenant is not None:
-            self._thaw()
+            self._resume_all()
             self._tenant.clear()
 
-    def _thaw(self) -> None:
-        while self._tenant is not None and self._frozen:
-            self._tenant.lab.daemons.resume(self._frozen.pop())
+    def _resume_all(self) -> None:
+        while self._tenant is not None and self._suspended:
+            self._tenant.lab.daemons.resume(self._suspended.pop())
 
     def _noted(self, ask: Any) -> Any:
         if self._tenant is None:
@@ -298,7 +298,7 @@ def _clouds(kind: str, auth: Mapping[str, str]) -> str:
     return str(yaml.safe_dump({"clouds": {"lab": entry}}))
 
 
-def _stranger(tenant: Tenant, token: str) -> str:
+def _create_foreign(tenant: Tenant, token: str) -> str:
     """Create a volume in the same project that belongs to another server's agent; returns its id."""
     labels = {"elastio:owner": "other", "elastio:cycle": token}
     body = {"volume": {"size": 1, "volume_type": "slow", "name": f"elastio-{token}", "metadata": labels}}

@@ -21,6 +21,9 @@ from elastio_testbed.openstack.cassette import KEPT_HEADERS, Cassette, CassetteE
 SERVICES: Mapping[str, int] = {"keystone": 5000, "nova": 8774, "cinder": 8776}
 # A little less than the client's time-out of 10 s: a response that would be too late is recorded as none.
 _UPSTREAM_S = 9.0
+_UPSTREAM_NAMES = {
+    f"{host}:{port}": f"{name}.lab" for name, port in SERVICES.items() for host in ("127.0.0.1", "localhost")
+}
 _HOP_HEADERS = ("connection", "content-length", "transfer-encoding", "host", "accept-encoding")
 
 
@@ -67,7 +70,9 @@ class ApiProxy:
     def answer(self, service: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Exchange:
         """The exchange of one request: from the cloud, a fault, or the cassette."""
         host = headers.get("Host", "").rpartition(":")[0]
-        asked = _parsed(self._named(body.decode(), host))
+        names = self._names(host)
+        addresses = {name: address for address, name in names.items()}
+        asked = _parsed(_replaced(body.decode(), names))
         with self._lock:
             if not self.live:
                 found = self.cassette.play(service, method, path, asked)
@@ -75,8 +80,8 @@ class ApiProxy:
                 found = self._live(service, method, path, headers, body, asked)
                 self.cassette.record(found)
         text = json.dumps(found.body) if isinstance(found.body, dict | list) else str(found.body or "")
-        located = {key: self._addressed(value, host) for key, value in found.headers.items()}
-        return Exchange(service, method, path, asked, found.status, located, self._addressed(text, host))
+        located = {key: _replaced(value, addresses) for key, value in found.headers.items()}
+        return Exchange(service, method, path, asked, found.status, located, _replaced(text, addresses))
 
     def _live(
         self, service: str, method: str, path: str, headers: Mapping[str, str], body: bytes, asked: Any
@@ -92,8 +97,10 @@ class ApiProxy:
             passed = {k: v for k, v in headers.items() if k.lower() not in _HOP_HEADERS}
             connection.request(method, path, body or None, {**passed, "Host": f"127.0.0.1:{SERVICES[service]}"})
             response = connection.getresponse()
-            text = self._upstream_named(response.read().decode())
-            kept = {k.lower(): self._upstream_named(v) for k, v in response.getheaders() if k.lower() in KEPT_HEADERS}
+            text = _replaced(response.read().decode(), _UPSTREAM_NAMES)
+            kept = {
+                k.lower(): _replaced(v, _UPSTREAM_NAMES) for k, v in response.getheaders() if k.lower() in KEPT_HEADERS
+            }
         except (OSError, http.client.HTTPException):
             return Exchange(service, method, path, asked, 0)
         finally:
@@ -101,21 +108,9 @@ class ApiProxy:
         status = 0 if fault is not None else response.status
         return Exchange(service, method, path, asked, status, kept, _parsed(text))
 
-    def _upstream_named(self, text: str) -> str:
-        for name, port in SERVICES.items():
-            for host in ("127.0.0.1", "localhost"):
-                text = text.replace(f"{host}:{port}", f"{name}.lab")
-        return text
-
-    def _named(self, text: str, host: str) -> str:
-        for name, server in self._servers.items():
-            text = text.replace(f"{host}:{server.server_port}", f"{name}.lab")
-        return text
-
-    def _addressed(self, text: str, host: str) -> str:
-        for name, server in self._servers.items():
-            text = text.replace(f"{name}.lab", f"{host}:{server.server_port}")
-        return text
+    def _names(self, host: str) -> dict[str, str]:
+        """The services' names in recordings, by the proxy's addresses for a client that knows it as `host`."""
+        return {f"{host}:{server.server_port}": f"{name}.lab" for name, server in self._servers.items()}
 
 
 class _Server(ThreadingHTTPServer):
@@ -155,6 +150,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing: the cassette has all requests."""
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return text
 
 
 def _parsed(text: str) -> Any:
