@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from elastio.core import inhibition
-from elastio.core.actions import Lane
+from elastio.core.actions import Worker
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -14,8 +14,8 @@ from elastio.core.model import (
     HostView,
     RequestKind,
     Volume,
-    VolumeMark,
     VolumeState,
+    VolumeTag,
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, has_chance, is_load_high, is_quiet
@@ -42,33 +42,33 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Detection:
     """An event and the sentence that says what showed it."""
 
     event: Event
     reason: str
 
 
-def danger(state: AgentState, obs: Observation) -> Seen | None:
+def danger(state: AgentState, obs: Observation) -> Detection | None:
     """What only an operator may decide, whatever the phase."""
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _copied(state, obs.host) or _let_go_of(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
-        return Seen(
+        return Detection(
             Event.ENDANGERED,
             "the backing device was started by force without its cache: it is inconsistent "
             f"(`elastio {'resume` takes it as it is' if state.cycle is None else 'recover` tells the ways out'})",
         )
-    if backing.waits_for_cache and not needs_no_cache(state, backing):
-        return Seen(Event.ENDANGERED, _missing(state.cycle, backing))
+    if backing.waits_for_cache and not may_run_without_cache(state, backing):
+        return Detection(Event.ENDANGERED, _missing(state.cycle, backing))
     if state.recovered and state.cycle is not None and _is_in_dispute(state, state.cycle, backing):
-        return Seen(Event.ENDANGERED, disputed(state.cycle))
+        return Detection(Event.ENDANGERED, why_data_may_lack(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
-        return Seen(
+        return Detection(
             Event.ENDANGERED,
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
@@ -78,46 +78,48 @@ def danger(state: AgentState, obs: Observation) -> Seen | None:
 def _missing(cycle: Cycle | None, backing: BackingView) -> str:
     name = _volume_name(cycle)
     text = f"the cache of the backing device is missing and the device is {backing.state}"
-    if backing.may_have_gone_on:
+    if backing.may_have_been_written_since:
         return f"{text}: volume {name} may be older than what was written since, or be needed (`elastio recover`)"
     return f"{text}: attach volume {name} again; nothing is started without it (`elastio recover`)"
 
 
-def _copied(state: AgentState, host: HostView | None) -> Seen | None:
+def _copied(state: AgentState, host: HostView | None) -> Detection | None:
     """Which of two devices with one UUID is meant cannot be told, so nothing is done to either."""
-    if host is None or len(host.twins) < 2 or state.cycle is None:
+    if host is None or len(host.duplicates) < 2 or state.cycle is None:
         return None
-    names = " and ".join(host.twins)
-    return Seen(Event.ENDANGERED, f"{names} carry the same backing UUID: one is a copy; take it away, then resume")
+    names = " and ".join(host.duplicates)
+    return Detection(Event.ENDANGERED, f"{names} carry the same backing UUID: one is a copy; take it away, then resume")
 
 
-def _let_go_of(state: AgentState, host: HostView | None) -> Seen | None:
+def _let_go_of(state: AgentState, host: HostView | None) -> Detection | None:
     """With its cache the kernel lets go of the backing device, too; a look may come too late to see why."""
     cycle = state.cycle
     if host is None or cycle is None or not cycle.is_in_front or not state.recovered:
         return None
-    return Seen(
+    return Detection(
         Event.ENDANGERED,
         f"bcache has let go of the backing device while volume {_volume_name(cycle)} was its cache: that failed, or "
         "somebody stopped the device (`elastio recover`)",
     )
 
 
-def needs_no_cache(state: AgentState, backing: BackingView) -> bool:
+def may_run_without_cache(state: AgentState, backing: BackingView) -> bool:
     """It waits for a cache that it has outlived, and for no other: nothing is lost by starting it without."""
-    waits_for_it = backing.waits_for_cache and state.outlived != "" and backing.named_set == state.outlived
+    waits_for_it = (
+        backing.waits_for_cache and state.failed_clean_set != "" and backing.superblock_set == state.failed_clean_set
+    )
     # It may have been in front again, and have taken writes: "clean" reaches the superblock's "dirty" late.
-    is_back = state.is_cache_outlived and state.cycle is not None and state.cycle.is_in_front
-    is_disputed = state.cycle is not None and state.cycle.is_disputed
-    return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back
+    is_back = state.is_cache_stale and state.cycle is not None and state.cycle.is_in_front
+    may_lack_data = state.cycle is not None and state.cycle.may_lack_data
+    return waits_for_it and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
 
 
 def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
     is_back = backing.cache_set is not None and backing.cache_set == cycle.cache_set
-    return cycle.is_disputed and not is_back and not state.is_loss_accepted
+    return cycle.may_lack_data and not is_back and not state.is_loss_accepted
 
 
-def disputed(cycle: Cycle) -> str:
+def why_data_may_lack(cycle: Cycle) -> str:
     """What is wrong with a device that shows no cache although this agent did not take it off."""
     return (
         f"the kernel shows no cache, but volume {_volume_name(cycle)} was one when it was last seen, with "
@@ -143,17 +145,21 @@ def _why_stop(state: AgentState, obs: Observation) -> str:
     """Who wants the cache away whatever the load, or an empty string."""
     if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
         return "an operator asked to"
-    return f"held clean ({state.hold.reason}):" if state.hold is not None and inhibition.wants_flush(state) else ""
+    return (
+        f"held clean ({state.inhibition.reason}):"
+        if state.inhibition is not None and inhibition.wants_flush(state)
+        else ""
+    )
 
 
 # --- one function per phase ------------------------------------------------------------------------------
 
 
-def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """Boosts are decided by `decide` itself (they can be refused); here: volumes that nobody remembers."""
     orphan = orphan_of(state)
     if orphan is not None and obs.host is not None and obs.host.backing is not None:
-        return Seen(Event.ORPHAN_FOUND, f"volume {orphan} is ours and belongs to no cycle: release it")
+        return Detection(Event.ORPHAN_FOUND, f"volume {orphan} is ours and belongs to no cycle: release it")
     return None
 
 
@@ -165,7 +171,7 @@ def orphans(state: AgentState) -> tuple[Volume, ...]:
 
 def is_kept(volume: Volume, state: AgentState) -> bool:
     """Not marked clean, and remembered by no cycle, or given up: only an operator knows whose data that is."""
-    return volume.mark is not VolumeMark.CLEAN or volume.id == state.accepted or volume.id in state.given_up
+    return volume.tag is not VolumeTag.CLEAN or volume.id == state.loss_accepted_for or volume.id in state.given_up
 
 
 def orphan_of(state: AgentState) -> str | None:
@@ -173,36 +179,38 @@ def orphan_of(state: AgentState) -> str | None:
     return next((v.id for v in orphans(state)), None)
 
 
-def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
     if backing is not None and _is_boosted(cycle, backing):
-        took = (cycle.marks.boosted or obs.now) - cycle.started_at
-        return Seen(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
+        took = (cycle.times.boosted or obs.now) - cycle.started_at
+        return Detection(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
     if cycle.failure:
-        kind = Event.BOOST_ABANDONED if cycle.volume_id or cycle.doubt_at is not None else Event.BOOST_REFUSED
-        return Seen(kind, cycle.failure)
-    was_there = cycle.cache_set is not None or cycle.marks.installing is not None
+        kind = (
+            Event.BOOST_ABANDONED if cycle.volume_id or cycle.create_unconfirmed_at is not None else Event.BOOST_REFUSED
+        )
+        return Detection(kind, cycle.failure)
+    was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
-        return Seen(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
+        return Detection(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
-        return Seen(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
-    if obs.now - cycle.started_at > policy.attach_deadline_s:
-        waited = format_duration(policy.attach_deadline_s)
-        return Seen(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
+        return Detection(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
+    if obs.now - cycle.started_at > policy.attach_timeout_s:
+        waited = format_duration(policy.attach_timeout_s)
+        return Detection(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
     if why := _why_stop(state, obs):
-        return Seen(Event.BOOST_WITHDRAWN, f"{why} stop")
+        return Detection(Event.BOOST_WITHDRAWN, f"{why} stop")
     return _no_longer_wanted(state, cycle, obs, policy)
 
 
-def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Seen | None:
+def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
     """An operator boosts ahead of a load: only a load that asked, or was expected, can take its wish back."""
     if not is_quiet(state.load, obs.now, policy):
         return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
-        return Seen(Event.BOOST_WITHDRAWN, "the load was over before the cache was there")
+        return Detection(Event.BOOST_WITHDRAWN, "the load was over before the cache was there")
     if cycle.trigger is Trigger.FORECAST and not has_chance(cycle, obs.now):
-        return Seen(Event.BOOST_WITHDRAWN, "the time of the forecast burst was over before the cache was there")
+        return Detection(Event.BOOST_WITHDRAWN, "the time of the forecast burst was over before the cache was there")
     return None
 
 
@@ -214,37 +222,37 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
     )
 
 
-def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     cycle = _cycle(state)
     if why := _why_stop(state, obs):
-        return Seen(Event.WENT_QUIET, f"{why} flush")
+        return Detection(Event.WENT_QUIET, f"{why} flush")
     if _has_left(cycle, obs):
-        return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
-    if state.is_cache_outlived:
-        return Seen(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
+        return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
+    if state.is_cache_stale:
+        return Detection(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
     if is_bypassed(obs):
-        return Seen(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
-    since = max(state.load.below_since or 0.0, cycle.marks.boosted or 0.0)
+        return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
+    since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
     over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
     if over and not has_chance(cycle, obs.now):
-        return Seen(
+        return Detection(
             Event.WENT_QUIET,
             f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",
         )
     return None
 
 
-def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     cycle = _cycle(state)
     if _has_left(cycle, obs):
-        return Seen(Event.CACHE_LEFT, "the cache set is no longer attached")
+        return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
     wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
-    if wanted and not inhibition.wants_flush(state) and not is_bypassed(obs) and not state.is_cache_outlived:
-        return Seen(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
+    if wanted and not inhibition.wants_flush(state) and not is_bypassed(obs) and not state.is_cache_stale:
+        return Detection(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and is_drained(backing):
-        return Seen(Event.DRAINED, "the cache is clean")
+        return Detection(Event.DRAINED, "the cache is clean")
     return None
 
 
@@ -268,63 +276,63 @@ def is_drained(backing: BackingView) -> bool:
 def _has_left(cycle: Cycle, obs: Observation) -> bool:
     """Its device shows no cache, and is believed. One that is not believed is in dispute: see `facts`."""
     backing = obs.host.backing if obs.host else None
-    if backing is None or backing.cache_set is not None or cycle.is_disputed or not cycle.may_have_left:
+    if backing is None or backing.cache_set is not None or cycle.may_lack_data or not cycle.may_have_left:
         return False
-    return backing.state is CacheState.NO_CACHE or backing.outlives_cache
+    return backing.state is CacheState.NO_CACHE or backing.lost_clean_cache
 
 
-def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
         if backing.state is CacheState.DIRTY or backing.cache_mode is CacheMode.WRITEBACK:
-            return Seen(Event.DIRTIED, "the cache set is attached and not drained")
+            return Detection(Event.DIRTIED, "the cache set is attached and not drained")
         return None
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
-        return Seen(Event.RELEASED, "no volume was bought")
+        return Detection(Event.RELEASED, "no volume was bought")
     if cycle.volume_state is VolumeState.ELSEWHERE:
-        return Seen(
+        return Detection(
             Event.ENDANGERED,
             f"volume {cycle.volume_id} is ours and attached to another instance: whoever attached it there has to say "
             "why; once it is detached there, resume",
         )
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
-        return Seen(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
+        return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
     is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
     if is_gone and not (cycle.needs_sync and backing is not None):
-        return Seen(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
+        return Detection(Event.RELEASED, f"volume {cycle.volume_id} is deleted")
     return None
 
 
 def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
     """A purchase without a clear answer: it may show in a list until long after the last attempt."""
-    if Lane.CLOUD in obs.busy:
+    if Worker.CLOUD in obs.busy:
         return True  # the purchase itself may be under way
-    if cycle.doubt_at is None:
+    if cycle.create_unconfirmed_at is None:
         return False
-    return state.listed_at is None or state.listed_at < cycle.doubt_at + VISIBLE_WITHIN_S
+    return state.listed_at is None or state.listed_at < cycle.create_unconfirmed_at + VISIBLE_WITHIN_S
 
 
-def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     """Leaves when an operator says so, or when the missing cache is back; what then is, is read off the kernel."""
     if obs.host is None or obs.host.backing is None:
         return None
     if danger(resumed(state, obs), obs) is not None:
         return None
     if is_asked(obs, RequestKind.RESUME):
-        return Seen(Event.REPAIRED, "an operator asked to go on")
+        return Detection(Event.REPAIRED, "an operator asked to go on")
     goes_without = state.is_loss_accepted and obs.host.backing.cache_set is None
     if goes_without and not state.stopped and obs.host.backing.running:
-        return Seen(Event.REPAIRED, f"an operator gave up what only volume {state.accepted} held")
+        return Detection(Event.REPAIRED, f"an operator gave up what only volume {state.loss_accepted_for} held")
     goes_on = not state.stopped and obs.host.backing.running and not is_mixed(state)
     if goes_on and _is_cache_back(state, obs.host, obs.host.backing):
-        return Seen(Event.REPAIRED, "the cache is back")
+        return Detection(Event.REPAIRED, "the cache is back")
     return None
 
 
 def is_mixed(state: AgentState) -> bool:
     """The device went on without a cache that may have been dirty: what is flushed may be older than what it meets."""
-    return state.is_cache_outlived and state.cycle is not None and state.cycle.is_disputed
+    return state.is_cache_stale and state.cycle is not None and state.cycle.may_lack_data
 
 
 def resumed(state: AgentState, obs: Observation) -> AgentState:

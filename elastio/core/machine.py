@@ -16,13 +16,13 @@ import hashlib
 from dataclasses import replace
 
 from elastio.core import detection, inhibition, invariants, learning, missing_cache, polling, update, waste
-from elastio.core.detection import Event, Seen
+from elastio.core.detection import Detection, Event
 from elastio.core.model import CacheState, Forecast, Request, RequestKind, VolumeSpec, VolumeState
 from elastio.core.observation import Answer, Decision, Observation
-from elastio.core.planner import next_step
-from elastio.core.policy import Policy, chance_until, forecast_size, is_boost_wanted, next_size, refusal
+from elastio.core.planner import next_action
+from elastio.core.policy import Policy, boost_trigger, chance_until, forecast_size, next_size, refusal
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import NEVER_ASKED, AgentState, Cycle, Marks, Pace, Phase, Thrift, Trigger
+from elastio.core.state import NO_BACKOFF, AgentState, Backoff, Cycle, Phase, Timestamps, Trigger, Waste
 from elastio.units import format_duration, format_size
 
 TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
@@ -75,7 +75,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     if state.phase is Phase.IDLE and not asked:
         state, why = _boost_if_wanted(state, obs, policy)
         reason = why or reason
-    plan = next_step(state, obs, policy)
+    plan = next_action(state, obs, policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)
     actions = () if plan.action is None else (plan.action,)
@@ -86,20 +86,20 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
 def _why_outlived(before: AgentState, state: AgentState) -> str:
     """A record of its own: no look after a boot shows it."""
-    if state.outlived and state.outlived != before.outlived:
-        return f"cache set {state.outlived} failed while it was clean: the device goes on without it"
+    if state.failed_clean_set and state.failed_clean_set != before.failed_clean_set:
+        return f"cache set {state.failed_clean_set} failed while it was clean: the device goes on without it"
     return ""
 
 
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     """Before the first clear look at the kernel nothing is done but looking."""
     answers = tuple(Answer(r, False, "the agent has just started and is still looking") for r in obs.requests)
-    if obs.host is None or (obs.host.backing is None and not obs.host.dropped):
+    if obs.host is None or (obs.host.backing is None and not obs.host.unregistered_backing):
         text = "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
-    lost_its_cache = obs.host.dropped and state.cycle is not None and state.cycle.is_in_front
+    lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.is_in_front
     cycle = state.cycle if lost_its_cache else None
-    plan = next_step(replace(state, cycle=cycle, listed_at=None), obs, policy)
+    plan = next_action(replace(state, cycle=cycle, listed_at=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)
     return Decision(replace(state, waiting_for=plan.waiting_for), actions, answers=answers, wake_at=plan.wake_at)
 
@@ -107,7 +107,7 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
 # --- transitions -----------------------------------------------------------------------------------------
 
 
-def _event(state: AgentState, obs: Observation, policy: Policy) -> Seen | None:
+def _event(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)
     return danger or detection.DETECTORS[state.phase](state, obs, policy)
 
@@ -120,7 +120,7 @@ def _told_anew(state: AgentState, obs: Observation) -> AgentState:
     return state if danger is None else replace(state, fault=danger.reason)
 
 
-def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy) -> AgentState:
+def _transition(state: AgentState, seen: Detection, obs: Observation, policy: Policy) -> AgentState:
     if seen.event is Event.REPAIRED:
         repaired = recover(detection.resumed(state, obs), obs, policy)
         return _after_change(repaired[0]) if repaired else state
@@ -144,34 +144,34 @@ def _transition(state: AgentState, seen: Seen, obs: Observation, policy: Policy)
     return (
         state
         if cycle is None
-        else replace(state, cycle=_marked(cycle, seen, obs, is_held=inhibition.wants_flush(state)))
+        else replace(state, cycle=_stamped(cycle, seen, obs, is_inhibited=inhibition.wants_flush(state)))
     )
 
 
-def _marked(cycle: Cycle, seen: Seen, obs: Observation, *, is_held: bool) -> Cycle:
+def _stamped(cycle: Cycle, seen: Detection, obs: Observation, *, is_inhibited: bool) -> Cycle:
     match seen.event:
         case Event.WENT_QUIET:
-            asked = is_held or any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
+            asked = is_inhibited or any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
-            marks = replace(cycle.marks, quiet=obs.now, clean=None)
-            return replace(cycle, marks=marks, forced=asked, flush_started_dirty_bytes=dirty)
+            marks = replace(cycle.times, quiet=obs.now, clean=None)
+            return replace(cycle, times=marks, forced=asked, flush_started_dirty_bytes=dirty)
         case Event.LOAD_RETURNED:
-            return replace(cycle, forced=False, failure="", marks=replace(cycle.marks, detaching=None))
+            return replace(cycle, forced=False, failure="", times=replace(cycle.times, detaching=None))
         case Event.DRAINED:
-            return cycle.marked(clean=obs.now)
+            return cycle.stamped(clean=obs.now)
         case Event.CACHE_LEFT:
-            return cycle.marked(detached=obs.now)
+            return cycle.stamped(detached=obs.now)
         case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
             return replace(cycle, failure=seen.reason)
         case Event.DIRTIED:
-            return replace(cycle, marks=replace(cycle.marks, clean=None))
+            return replace(cycle, times=replace(cycle.times, clean=None))
     return cycle
 
 
 def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     cycle = state.cycle
     if cycle is not None:
-        state = replace(_taught(state, cycle, policy), thrift=waste.judged(state, cycle, obs.wall, policy))
+        state = replace(_taught(state, cycle, policy), waste=waste.judged(state, cycle, obs.wall, policy))
     gone = cycle.volume_id if cycle else None
     return replace(
         state,
@@ -179,15 +179,15 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
         cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
         listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
-        list_pace=Pace(0, obs.now + polling.SETTLE_S),
+        list_backoff=Backoff(0, obs.now + polling.SETTLE_S),
     )
 
 
 def _taught(state: AgentState, cycle: Cycle, policy: Policy) -> AgentState:
     """A boost that was given up, and whose cache was attached all the same, was never one. What was bought for nothing
     must not make the cache of those small that are bought for something."""
-    is_lesson = cycle.is_lesson and cycle.marks.boosted is not None and not cycle.failure
-    lesson = learning.lesson_of(cycle, policy) if is_lesson and cycle.trigger is not Trigger.ORPHAN else None
+    updates_learned_size = cycle.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
+    lesson = learning.lesson_of(cycle, policy) if updates_learned_size and cycle.trigger is not Trigger.ORPHAN else None
     if lesson is None or (state.lessons and not waste.has_earned(cycle, policy)):
         return state
     learned = learning.with_lesson(state.lessons, lesson)
@@ -203,7 +203,7 @@ def _cool_down_s(state: AgentState, policy: Policy) -> float:
 
 def _after_change(state: AgentState) -> AgentState:
     """A new phase asks afresh: pauses of the old one mean nothing to it."""
-    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, pace={}))
+    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, backoffs={}))
 
 
 def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, obs: Observation) -> tuple[Cycle, ...]:
@@ -229,24 +229,24 @@ def _cannot_boost(state: AgentState, obs: Observation) -> str:
     backing = obs.host.backing if obs.host else None
     if backing is None or obs.host is None or not backing.running:
         return "the adaptive device is not running"
-    if obs.host.unfit:
-        return obs.host.unfit
-    is_bare = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.outlives_cache
+    if obs.host.unsupported:
+        return obs.host.unsupported
+    is_bare = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.lost_clean_cache
     if backing.cache_set is not None or not is_bare:
         return "the backing device has a cache already"
-    if state.hold is not None:
-        return f"no boost may begin now ({state.hold.reason})"
+    if state.inhibition is not None:
+        return f"no boost may begin now ({state.inhibition.reason})"
     if state.owned is None:
         return "the cloud has not answered yet: whether a volume is left over is unknown"
     return ""
 
 
 def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    trigger = is_boost_wanted(state.load, obs.forecast, obs.now, policy)
+    trigger = boost_trigger(state.load, obs.forecast, obs.now, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or _cannot_boost(state, obs):
         return state, ""
-    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.thrift, state.load, obs.now, obs.wall)
-    if is_like_useless or state.thrift.stopped:
+    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
+    if is_like_useless or state.waste.stopped:
         return state, ""
     ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
     learned = state.learned_size_bytes
@@ -272,7 +272,7 @@ def _why_wanted(state: AgentState, ahead_of: Forecast | None, obs: Observation, 
 
 def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, policy: Policy) -> AgentState:
     backing = obs.host.backing if obs.host else None
-    start = obs.now + obs.jitter * policy.start_spread_s
+    start = obs.now + obs.jitter * policy.start_jitter_s
     cycle = Cycle(
         token=_token(state, obs, policy),
         backing_serial=backing.disk_serial if backing else None,
@@ -280,8 +280,8 @@ def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, pol
         spec=VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops),
         started_at=obs.now,
         started_wall=obs.wall,
-        marks=Marks(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),
-        pace={"CreateVolume": Pace(0, start)},
+        times=Timestamps(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),
+        backoffs={"CreateVolume": Backoff(0, start)},
     )
     return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)
 
@@ -320,7 +320,7 @@ def _answer_one(state: AgentState, request: Request, obs: Observation, policy: P
         case RequestKind.RECOVER:
             return missing_cache.answer(state, request, obs)
         case RequestKind.COLLECT:
-            return replace(state, listed_at=None, list_pace=NEVER_ASKED), Answer(request, True, COLLECTING)
+            return replace(state, listed_at=None, list_backoff=NO_BACKOFF), Answer(request, True, COLLECTING)
         case RequestKind.LEARN:
             return _answer_learn(state, request, policy)
     return inhibition.answer(state, request, obs, policy)
@@ -331,7 +331,7 @@ def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Ans
     if state.phase is Phase.FAULTED:
         return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
     # Whoever resumes has seen to what failed: a boost that is wanted begins now.
-    state = replace(state, failures=0, cool_until=0.0, thrift=Thrift())
+    state = replace(state, failures=0, cool_until=0.0, waste=Waste())
     return state, Answer(request, True, "boosts start by themselves again")
 
 
@@ -366,6 +366,6 @@ def _answer_learn(state: AgentState, request: Request, policy: Policy) -> tuple[
     if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
         return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
-    cycle = None if state.cycle is None else replace(state.cycle, is_lesson=False)
+    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
     state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
     return state, Answer(request, True, f"the next cache gets {format_size(size)}")

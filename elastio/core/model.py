@@ -34,7 +34,7 @@ class VolumeState(StrEnum):
     FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
 
 
-class VolumeMark(StrEnum):
+class VolumeTag(StrEnum):
     """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
 
     Volumes are born `clean` and marked `dirty` before they may hold anything. What is not `clean` is kept.
@@ -66,7 +66,7 @@ class Volume:
     token: str  # of the cycle that bought it; from its tag
     backing_uuid: str  # of the backing device it was bought for; from its tag
     created_wall: float
-    mark: VolumeMark = VolumeMark.UNKNOWN  # from its tag
+    tag: VolumeTag = VolumeTag.UNKNOWN  # from its tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
+class Purchase:
     """A purchase: the volume as the cloud answered, and what it costs."""
 
     volume: Volume
@@ -167,7 +167,7 @@ class BackingView:
     available_percent: int | None = None
     cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
-    named_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
+    superblock_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
 
     @property
     def waits_for_cache(self) -> bool:
@@ -176,12 +176,12 @@ class BackingView:
         return self.cache_set is None and lacks_it
 
     @property
-    def may_have_gone_on(self) -> bool:
+    def may_have_been_written_since(self) -> bool:
         """It waits for a cache that was clean: it may have lost that while it ran, and have been written to since."""
         return self.waits_for_cache and self.state is CacheState.CLEAN
 
     @property
-    def outlives_cache(self) -> bool:
+    def lost_clean_cache(self) -> bool:
         """The cache failed, or was torn off, while it was clean: the kernel goes on without it.
 
         Its superblock keeps the name of the set, so that it will wait for the set at the next boot; should the set come
@@ -221,10 +221,10 @@ class HostView:
     backing: BackingView | None
     disks: tuple[DiskView, ...] = ()
     cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
-    dropped: str = ""
-    wounded: str = ""
-    twins: tuple[str, ...] = ()
-    unfit: str = ""
+    unregistered_backing: str = ""
+    dead_bcache_device: str = ""
+    duplicates: tuple[str, ...] = ()
+    unsupported: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
         """The disk with this serial, or None."""

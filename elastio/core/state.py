@@ -19,9 +19,9 @@ from elastio.core.model import (
     Serial,
     Volume,
     VolumeId,
-    VolumeMark,
     VolumeSpec,
     VolumeState,
+    VolumeTag,
 )
 
 # Stands for the id of a volume that nobody knows.
@@ -44,7 +44,7 @@ class Trigger(StrEnum):
     ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
 
 
-class HoldReason(StrEnum):
+class InhibitionReason(StrEnum):
     SNAPSHOT = "snapshot"  # an operator wants the backing volume to be consistent by itself
     STOP = "stop of the agent"
     SHUTDOWN = "shutdown"
@@ -52,32 +52,32 @@ class HoldReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Inhibition:
     """No boost begins before `until` (CLOCK_BOOTTIME); with `flush` an attached cache is flushed and released.
 
     `under` is the hold that this one was laid over, and that is in force again when it ends.
     """
 
-    reason: HoldReason
+    reason: InhibitionReason
     until: float
     flush: bool = True
-    under: Hold | None = None
+    under: Inhibition | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Backoff:
     """How often something was asked for in a row, and when it may be asked again."""
 
     tries: int = 0
-    again_at: float = 0.0
+    retry_at: float = 0.0
     error: str = ""
 
 
-NEVER_ASKED = Pace()
+NO_BACKOFF = Backoff()
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Timestamps:
     """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet.
 
     `installing` and `detaching` are set with the intent, before anything is done: from then on the cache may serve, and
@@ -98,7 +98,7 @@ class Marks:
     bypassed: float | None = None  # writes bypass the cache, until it is off
     clean: float | None = None
     detaching: float | None = None  # the agent set out to take the cache set off
-    outlived: float | None = None  # the kernel let go of the cache, which was clean, and the device went on
+    failed_clean: float | None = None  # the kernel let go of the cache, which was clean, and the device went on
     detached: float | None = None  # the cache set is off the backing device
     durable: float | None = None  # the backing device is, with everything that its cache had held
     released: float | None = None  # the disk carries nothing any more
@@ -110,8 +110,8 @@ class Cycle:
     """One bought volume.
 
     `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever
-    is done to the time of day in between. `forced` drains to the end even under load. `doubt_at` is when a purchase was
-    last asked for without a clear answer; None: no purchase is in doubt.
+    is done to the time of day in between. `forced` drains to the end even under load. `create_unconfirmed_at` is when a
+    purchase was last asked for without a clear answer; None: no purchase is in doubt.
     """
 
     token: str
@@ -127,44 +127,44 @@ class Cycle:
     quote: Quote | None = None
     unready_at: float | None = None  # when the cloud last showed it as being made
     seen: bool = False  # the cloud has shown it at least once after its creation
-    doubt_at: float | None = None
+    create_unconfirmed_at: float | None = None
     forced: bool = False
     chance_until: float | None = None  # bought ahead of a burst: no lack of load ends it before
     opened_wall: float | None = None
     closed_wall: float | None = None
-    marks: Marks = field(default_factory=Marks)
-    pace: Mapping[str, Pace] = field(default_factory=dict)
+    times: Timestamps = field(default_factory=Timestamps)
+    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
     cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
     overflow_base: int | None = None  # what the kernel's counter showed before the cache was attached
-    evicted_bytes: int = 0  # not absorbed, because the cache was full
-    pressed_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
+    written_through_bytes: int = 0  # not absorbed, because the cache was full
+    forced_writeback_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
     flush_started_dirty_bytes: int = 0
     dirty_bytes: int = 0  # as last seen, at `dirty_wall`
     dirty_wall: float | None = None
     dirty_boot: str = ""  # the boot in which the cache was last seen attached
     is_index_dirty: bool = False  # when last seen the kernel called the cache clean, and its index did not
-    is_disputed: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
-    mark: VolumeMark = VolumeMark.UNKNOWN  # the tag, as the cloud acknowledged it
+    may_lack_data: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
+    tag: VolumeTag = VolumeTag.UNKNOWN  # the tag, as the cloud acknowledged it
     moved_bytes: int = 0  # read and written by applications while the cache was there
     gained_bytes: int = 0  # of these, beyond what the device carried without the cache
     bare: float = 0.0  # the highest utilization of its load before the cache was there
     longest_s: float = 0.0  # the longest stretch of load without a pause
     failure: str = ""
-    is_vouched_for: bool = False  # an operator wants it back although what is on it may be older than the device
-    is_lesson: bool = True  # False: the size to buy next was set during the cycle, and stays
+    operator_confirmed: bool = False  # an operator wants it back although what is on it may be older than the device
+    updates_learned_size: bool = True  # False: the size to buy next was set during the cycle, and stays
 
-    def marked(self, **times: float) -> Cycle:
-        """The cycle with the named marks set, unless they are set already."""
-        new = {k: v for k, v in times.items() if getattr(self.marks, k) is None}
-        return replace(self, marks=replace(self.marks, **new)) if new else self
+    def stamped(self, **stamps: float) -> Cycle:
+        """The cycle with the named times set, unless they are set already."""
+        new = {k: v for k, v in stamps.items() if getattr(self.times, k) is None}
+        return replace(self, times=replace(self.times, **new)) if new else self
 
-    def paced(self, action: Action | str) -> Pace:
-        return self.pace.get(verb(action), NEVER_ASKED)
+    def backoff_of(self, action: Action | str) -> Backoff:
+        return self.backoffs.get(verb(action), NO_BACKOFF)
 
-    def with_pace(self, action: Action | str, pace: Pace) -> Cycle:
-        return replace(self, pace={**self.pace, verb(action): pace})
+    def with_backoff(self, action: Action | str, backoff: Backoff) -> Cycle:
+        return replace(self, backoffs={**self.backoffs, verb(action): backoff})
 
     def wall_at(self, now: float) -> float:
         """The time of day at `now`, by the clock with which the cycle began."""
@@ -177,7 +177,7 @@ class Cycle:
     @property
     def may_have_served(self) -> bool:
         """From the intent to install it on: it may be attached, take writes and die before it is seen."""
-        return any(at is not None for at in (self.marks.installing, self.marks.registered, self.marks.boosted))
+        return any(at is not None for at in (self.times.installing, self.times.registered, self.times.boosted))
 
     def is_on(self, backing: BackingView) -> bool:
         """Not another disk than the one that the cache was put in front of, as far as the kernel names them."""
@@ -186,27 +186,27 @@ class Cycle:
     @property
     def may_have_left(self) -> bool:
         """A device that shows no cache is believed: it was never in front, or the agent, or the kernel, took it off."""
-        gone = (self.marks.detaching, self.marks.outlived, self.marks.detached, self.marks.released)
-        return self.marks.boosted is None or any(at is not None for at in gone)
+        gone = (self.times.detaching, self.times.failed_clean, self.times.detached, self.times.released)
+        return self.times.boosted is None or any(at is not None for at in gone)
 
     @property
     def is_in_front(self) -> bool:
         """Its cache may have served and has not left in order: the backing device has to come back with it."""
-        return self.may_have_served and self.marks.detached is None and self.marks.released is None
+        return self.may_have_served and self.times.detached is None and self.times.released is None
 
     @property
     def needs_sync(self) -> bool:
         """The backing device may have taken over what its cache held, and nobody has made it durable since."""
         had_cache = self.may_have_served or self.trigger is Trigger.ORPHAN
-        return had_cache and self.marks.durable is None and self.marks.released is None
+        return had_cache and self.times.durable is None and self.times.released is None
 
     @property
     def missing_bytes(self) -> int:
         """What a cache that was large enough would have held besides."""
-        return self.evicted_bytes + self.pressed_bytes
+        return self.written_through_bytes + self.forced_writeback_bytes
 
     @property
-    def sold(self) -> VolumeSpec:
+    def provisioned(self) -> VolumeSpec:
         """What was really bought: sizes and speeds are sold in steps."""
         if self.volume is None:
             return self.spec
@@ -237,7 +237,7 @@ class LoadWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class UselessBoost:
     """A load that a cache gained nothing for: the most it used without the cache (utilization), and how long it lasted
     without a pause. `at_wall` is when its volume was gone."""
 
@@ -247,14 +247,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Thrift:
+class Waste:
     """What is remembered of purchases that came to nothing.
 
     `useless`: boosts that did what they were bought for and gained nothing, the newest last. `wasted`: volumes in a row
     that never became a cache; `stopped` says why none is bought any more until an operator resumes.
     """
 
-    useless: tuple[Look, ...] = ()
+    useless: tuple[UselessBoost, ...] = ()
     wasted: int = 0
     stopped: str = ""
 
@@ -275,16 +275,16 @@ class AgentState:
     this agent's volumes; None while the cloud has not answered since the start. `stopped` is set when a safety rule
     would have been broken: nothing is done any more until an operator resumes.
 
-    `accepted` is an order: the volume without whose data an operator wants to go on ("unknown" where nobody knows it);
-    empty: none. It is used up once it was carried out or the cache came back. What remains of it: `given_up`, the
-    volumes that are left to the operator while they exist, and `is_stale_accepted`, the mark "inconsistent" that the
-    kernel leaves on the backing device.
+    `loss_accepted_for` is an order: the volume without whose data an operator wants to go on ("unknown" where nobody
+    knows it); empty: none. It is used up once it was executed or the cache came back. What remains of it: `given_up`,
+    the volumes that are left to the operator while they exist, and `is_stale_accepted`, the state "inconsistent" that
+    the kernel leaves on the backing device.
 
     `machine` is who this machine is, without asking the cloud; empty: not known. `create_s` is the least time in which
     the cloud made a volume of late; `others` are volumes that this machine bought for another backing device.
 
-    `outlived` is the cache set that the superblock of the backing device still names, although it was clean when it
-    failed and the device has gone on without it; empty: none. The device needs it no more, and it must not come back.
+    `failed_clean_set` is the cache set that the superblock of the backing device still names, although it was clean
+    when it failed and the device has gone on without it; empty: none. It must not be attached again.
     """
 
     phase: Phase = Phase.IDLE
@@ -294,11 +294,11 @@ class AgentState:
     recovered: bool = False
     boot_id: str = ""  # of the journal's last record; empty: nothing is remembered
     paused: bool = False
-    hold: Hold | None = None
-    accepted: str = ""
+    inhibition: Inhibition | None = None
+    loss_accepted_for: str = ""
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
-    outlived: str = ""
+    failed_clean_set: str = ""
     fault: str = ""
     stopped: bool = False
     cool_until: float = 0.0
@@ -308,27 +308,27 @@ class AgentState:
     create_s: float | None = None
     others: tuple[Volume, ...] = ()
     lessons: tuple[Lesson, ...] = ()  # what the last boosts taught, the newest last
-    thrift: Thrift = field(default_factory=Thrift)
+    waste: Waste = field(default_factory=Waste)
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0
-    list_pace: Pace = NEVER_ASKED
-    tune_pace: Pace = NEVER_ASKED
-    limit_pace: Pace = NEVER_ASKED
+    list_backoff: Backoff = NO_BACKOFF
+    tune_backoff: Backoff = NO_BACKOFF
+    limit_backoff: Backoff = NO_BACKOFF
     identity: Identity | None = None
-    identity_pace: Pace = NEVER_ASKED
+    identity_backoff: Backoff = NO_BACKOFF
     notice: Notice | None = None
-    notice_pace: Pace = NEVER_ASKED
+    notice_backoff: Backoff = NO_BACKOFF
     waiting_for: str = ""  # what stands in the way right now, for people
 
     @property
-    def is_cache_outlived(self) -> bool:
+    def is_cache_stale(self) -> bool:
         """The cache of this cycle failed and writes have gone past it: should it be in front again, it is stale."""
-        return self.cycle is not None and self.outlived != "" and self.cycle.cache_set == self.outlived
+        return self.cycle is not None and self.failed_clean_set != "" and self.cycle.cache_set == self.failed_clean_set
 
     @property
     def is_loss_accepted(self) -> bool:
         """An operator gave up what the cache that is missing now holds: it, and no other."""
         if self.cycle is None:
-            return self.accepted != ""
-        return self.accepted == (self.cycle.volume_id or UNKNOWN_VOLUME)
+            return self.loss_accepted_for != ""
+        return self.loss_accepted_for == (self.cycle.volume_id or UNKNOWN_VOLUME)

@@ -1,4 +1,4 @@
-"""Whether this machine stands before a shelf, for `elastio init`. Imports no SDK."""
+"""Whether this machine has a shelf, for `elastio init`. Does not import an SDK."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ MARK = Path("/etc/shelf")
 
 
 def detect() -> bool:
-    """Whether the shelf's keeper left a mark."""
+    """Whether the shelf's marker file exists."""
     return MARK.exists()
