@@ -7,7 +7,7 @@ from elastio_testbed.cli import chosen_setups
 from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
 from elastio_testbed.lvmcache import MAPPED_NAME, LvmCache, lvm_commands
 from elastio_testbed.rates import rates_of
-from elastio_testbed.run import Plan
+from elastio_testbed.trial import Plan
 
 MIB_SECTORS = 2048
 
