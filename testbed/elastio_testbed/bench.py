@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from elastio_testbed.experiment import Setup
 from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import Guest
-from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.trial import Plan, open_endpoint
+from elastio_testbed.trial import Plan, running_guest
 
 SETTLE_S = 30
 
@@ -27,13 +23,7 @@ def footprint(seconds: float, suite: str | None = None) -> dict[str, Any]:
     """
     image = build_guest_image(suite=suite)
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)
-    scaled = plan.scaled()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-bench-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, Setup.ADAPTIVE, image, sample_interval_s=1) as (guest, _):
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()
         guest.vm.agent.write_file("/opt/testbed/footprint.py", program)
         guest.check(["systemctl", "stop", "recorder"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -23,7 +22,7 @@ from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, Guest
 from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.trial import Plan, open_endpoint, workload_timeout_s
+from elastio_testbed.trial import Plan, running_guest, workload_timeout_s
 
 Say = Callable[[str], None]
 
@@ -114,15 +113,12 @@ def _adaptive(plan: Plan, repeats: int, pace_mb_s: float, image: GuestImage, say
     commands = calibration_commands(scaled, repeats, pace_mb_s)
     # The dirty limits of the kernel depend on the available memory, so it has to be the same as beside the application.
     memory_mib = workload.memory_mib(scaled) - workload.resident_mib(scaled)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-predict-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.ADAPTIVE, scaled, memory_mib=memory_mib)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, experiment.Setup.ADAPTIVE, image, memory_mib=memory_mib) as (guest, _):
         _calibrate_in(guest, commands, say)
-        record = folder / "record.jsonl"
-        record.write_bytes(guest.vm.agent.read_file(RECORD))
+        text = guest.vm.agent.read_file(RECORD)
+    with scratch_folder("elastio-predict-") as folder:
+        record = Path(folder) / "record.jsonl"
+        record.write_bytes(text)
         return make_profile(read(record))
 
 
@@ -158,12 +154,7 @@ def _fast(plan: Plan, image: GuestImage) -> Fast:
     scaled = plan.scaled()
     pauses = len(scaled.dumps_bytes) - 1
     hasty = replace(scaled, experiment=replace(scaled.experiment, compute_s=PAUSE_S * pauses / scaled.time))
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-predict-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.STATIC_FAST, hasty)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, experiment.Setup.STATIC_FAST, image, hasty) as (guest, _):
         guest.start_workload(plan.seed)
         # Computing that cannot be left out takes no longer than the original pauses.
         end = time.monotonic() + workload_timeout_s(scaled)

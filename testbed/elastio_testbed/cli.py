@@ -23,9 +23,9 @@ from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
 from elastio_testbed.options import FACTOR, bandwidth_option, default_bandwidth, json_option, scale_option, suite_option
-from elastio_testbed.run import Plan, Progress, run
+from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
-from elastio_testbed.trial import EC2, OPENSTACK
+from elastio_testbed.trial import EC2, OPENSTACK, Plan
 
 ALL = "all"
 EXPERIMENT = click.Choice(sorted(EXPERIMENTS))
@@ -130,7 +130,7 @@ def to_json_text(document: dict[str, Any]) -> str:
 
 @main.command()
 @click.argument("results", nargs=-1, required=True, type=RESULT, metavar="RESULT...")
-@click.option("--into", type=RESULT, help="Page whose marked parts are rewritten instead of printing.")
+@click.option("--into", type=RESULT, help="Page into which the tables are written, between its placeholders.")
 def tables(results: tuple[Path, ...], into: Path | None) -> None:
     """Print the tables of RESULT files (JSON of `run` or `faults`) as Markdown."""
     documents = {path: read_json(path) for path in results}

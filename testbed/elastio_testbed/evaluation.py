@@ -13,6 +13,7 @@ from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.spread import Spread, nearest_to_median, spread_of
+from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan
 
 PER_SETUP = (
@@ -105,12 +106,11 @@ def _json(spread: Spread | None) -> dict[str, Any] | None:
 
 # --- text ------------------------------------------------------------------------------------------------
 
-_HEADS = ("completion s", "write MB/s", "AGBs", "cache AGBs", "x bound", "data", "left")
-_WIDTHS = (12, 10, 10, 10, 8, 6, 5)
-_SENTENCES = {
+_HEADS = ("set-up", "completion s", "write MB/s", "AGBs", "cache AGBs", "x bound", "data", "left")
+_COMPARISONS = {
     "overhead_vs_fast_pct": "{:<12} completes {:+.1f} % later than static-fast",
-    "agbs_vs_fast_pct": "{:<12} costs {:+.1f} % against static-fast",
-    "agbs_vs_slow_pct": "{:<12} costs {:+.1f} % against static-slow",
+    "agbs_vs_fast_pct": "{:<12} costs {:+.1f} % compared with static-fast",
+    "agbs_vs_slow_pct": "{:<12} costs {:+.1f} % compared with static-slow",
 }
 
 
@@ -122,23 +122,17 @@ def to_text(evaluation: Evaluation) -> str:
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)"
     )
-    head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(_HEADS, _WIDTHS, strict=True))
-    rows = [_row(evaluation, setup) for setup in plan.setups]
-    said = [*_sentences(evaluation), *_own_share(evaluation), *_disturbance(evaluation)]
-    return "\n".join([title, head, *rows, *said])
+    rows = text_table(_HEADS, [_row(evaluation, setup) for setup in plan.setups])
+    lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation), disturbance(evaluation.disturbed)]
+    return "\n".join(filter(None, lines))
 
 
-def _own_share(evaluation: Evaluation) -> list[str]:
-    found = spread_of(p.own_share_s for r in evaluation.repetitions for s in r.setups for p in s.boosts)
+def _own_share(evaluation: Evaluation) -> str:
+    found = spread_of(boost.own_share_s for r in evaluation.repetitions for s in r.setups for boost in s.boosts)
     if found is None:
-        return []
+        return ""
     between = f"({found.min:.2f} to {found.max:.2f} s)"
-    return [f"{Setup.ADAPTIVE:<12} own share of {found.n} boost(s) {found.median:.2f} s {between}"]
-
-
-def _disturbance(evaluation: Evaluation) -> list[str]:
-    said = disturbance(evaluation.disturbed)
-    return [said] if said else []
+    return f"{Setup.ADAPTIVE:<12} own share of {found.n} boost(s) {found.median:.2f} s {between}"
 
 
 def disturbance(numbers: Sequence[int]) -> str:
@@ -152,22 +146,22 @@ def disturbance(numbers: Sequence[int]) -> str:
     )
 
 
-def _row(evaluation: Evaluation, setup: Setup) -> str:
+def _row(evaluation: Evaluation, setup: Setup) -> tuple[str, ...]:
     every = [found for r in evaluation.repetitions if (found := r.of(setup))]
     names = ("completion_s", "app_write_mb_s", "agbs", "cache_agbs", "cache_agbs_ratio")
     medians = [evaluation.named(setup, name) for name in names]
     digits = (1, 1, 0, 0, 2)
     cells = ["-" if m is None else f"{m.median:.{d}f}" for m, d in zip(medians, digits, strict=True)]
     cells += ["ok" if all(s.checksums_ok for s in every) else "WRONG", str(sum(s.volumes_left for s in every))]
-    return f"{setup:<12} " + " ".join(f"{c:>{w}}" for c, w in zip(cells, _WIDTHS, strict=True))
+    return (setup.value, *cells)
 
 
-def _sentences(evaluation: Evaluation) -> list[str]:
-    said = []
+def _comparisons(evaluation: Evaluation) -> list[str]:
+    lines = []
     for setup in evaluation.plan.setups:
-        for name, text in _SENTENCES.items():
+        for name, text in _COMPARISONS.items():
             found = evaluation.ratio(setup, name)
             is_own = (setup is Setup.STATIC_FAST) or (setup is Setup.STATIC_SLOW and name != "overhead_vs_fast_pct")
             if found is not None and not is_own:
-                said.append(text.format(setup.value, found.median))
-    return said
+                lines.append(text.format(setup.value, found.median))
+    return lines

@@ -9,7 +9,7 @@ from elastio_testbed.experiment import Scaled
 
 FAST_SERIAL = "fast"  # how the serial of the fast volume ends
 GROUP, DATA_VOLUME, FAST_VOLUME = "lab", "data", "fast"
-# What device-mapper calls the device on which the filesystem lies, `-` doubled or not: neither name has one.
+# The device-mapper name of the device with the filesystem. Device-mapper doubles `-` in names; these have none.
 MAPPED_NAME = f"{GROUP}-{DATA_VOLUME}"
 _LVM_S = 120.0
 

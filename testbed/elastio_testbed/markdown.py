@@ -26,9 +26,9 @@ def section(document: Mapping[str, Any]) -> str:
     """All tables of one result, after a sentence with its conditions."""
     under = ", ".join(f"{name} {text}" for name, text in conditions(document).rows)
     heading = f"### `{document['experiment']}` at scale {document['scale']:g}\n\n{under[0].upper()}{under[1:]}."
-    said = disturbance(document["disturbed"])
-    warning = [f"> {said}"] if said else []
-    return "\n\n".join([heading, *warning, *map(to_markdown, all_tables(document))])
+    warning = disturbance(document["disturbed"])
+    quoted = [f"> {warning}"] if warning else []
+    return "\n\n".join([heading, *quoted, *map(to_markdown, all_tables(document))])
 
 
 def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run
 from elastio_testbed.steal_time import processor_time
+from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan, Trial
 
 # Bandwidths and times of a profile and an experiment are the same if they differ by less.
@@ -272,14 +273,19 @@ def application_of(scaled: Scaled) -> Application:
 
 def to_text(prediction: Prediction) -> str:
     """Predicted and measured figures as a table."""
-    heads = ("predicted s", "real s", "ratio", "predicted AGBs", "real", "ratio")
-    lines = ["set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(heads, (12, 10, 8, 15, 10, 8), strict=True))]
-    for name, found in prediction.setups().items():
-        was, is_ = found["predicted"], found["real"]
-        lines.append(
-            f"{name:<12} {was['completion_s']:>12.1f} {is_['completion_s']:>10.1f} {found['time_ratio']:>8.4f} "
-            f"{was['agbs']:>15.0f} {is_['agbs']:>10.0f} {found['agbs_ratio']:>8.4f}"
+    rows = [
+        (
+            name,
+            f"{found['predicted']['completion_s']:.1f}",
+            f"{found['real']['completion_s']:.1f}",
+            f"{found['time_ratio']:.4f}",
+            f"{found['predicted']['agbs']:.0f}",
+            f"{found['real']['agbs']:.0f}",
+            f"{found['agbs_ratio']:.4f}",
         )
+        for name, found in prediction.setups().items()
+    ]
+    lines = text_table(("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio"), rows)
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
     if (most := max(prediction.steal.values(), default=0.0)) > DISTURBING:

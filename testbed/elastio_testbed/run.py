@@ -18,9 +18,7 @@ from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
 from elastio_testbed.start_schedule import overlap_s, starts
-from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial, open_endpoint
-
-__all__ = ["Evidence", "Plan", "Progress", "open_endpoint", "run"]
+from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial
 
 # The longest call into a guest, which a set-up has to finish after another one failed.
 CALL_S = 180.0

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB
@@ -18,8 +17,7 @@ from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
-from elastio_testbed.run import Plan, open_endpoint
-from elastio_testbed.scratch import scratch_folder
+from elastio_testbed.trial import Plan, running_guest
 
 SPEC, REPORT = "/var/tmp/burst.json", "/var/tmp/burst.report"
 LEDGER = "/var/lib/elastio/ledger.sqlite"
@@ -73,26 +71,20 @@ class Sizing:
 
 def measure(plan: Plan, image: GuestImage, say: Callable[[str], None]) -> Sizing:
     """Run bursts of the plan's second dump in one adaptive guest. Raises GuestError if a burst does not end."""
-    scaled = plan.scaled()
-    burst = scaled.dumps_bytes[-1]
-    with scratch_folder("elastio-testbed-") as name:
-        folder = Path(name)
-        with open_endpoint(plan, scaled, folder / "cloud") as endpoint:
-            guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
-            with guest.vm:
-                guest.prepare(endpoint)
-                learned = []
-                for number in range(LEARNING):
-                    learned.append(_burst(guest, burst, number))
-                    say(_line("learning", learned[-1]))
-                tried: list[SizeTrial] = []
-                for size in _smaller(learned[-1].size_bytes, endpoint.scale.gib_bytes):
-                    _only_size(guest, endpoint, size)
-                    tried.append(_burst(guest, burst, LEARNING + len(tried)))
-                    say(_line("trying", tried[-1]))
-                    if tried[-1].spilled_bytes:
-                        break
-                return Sizing(burst, tuple(learned), tuple(tried))
+    burst = plan.scaled().dumps_bytes[-1]
+    with running_guest(plan, Setup.ADAPTIVE, image) as (guest, endpoint):
+        learned = []
+        for number in range(LEARNING):
+            learned.append(_burst(guest, burst, number))
+            say(_line("learning", learned[-1]))
+        tried: list[SizeTrial] = []
+        for size in _smaller(learned[-1].size_bytes, endpoint.scale.gib_bytes):
+            _only_size(guest, endpoint, size)
+            tried.append(_burst(guest, burst, LEARNING + len(tried)))
+            say(_line("trying", tried[-1]))
+            if tried[-1].spilled_bytes:
+                break
+        return Sizing(burst, tuple(learned), tuple(tried))
 
 
 def _smaller(size_bytes: int, unit_bytes: int) -> Iterator[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -100,6 +100,22 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
     endpoint = Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
     endpoint.guards_dirty = True
     return endpoint
+
+
+@contextmanager
+def running_guest(
+    plan: Plan, setup: Setup, image: GuestImage, scaled: Scaled | None = None, **options: Any
+) -> Iterator[tuple[Guest, Ec2Endpoint]]:
+    """One prepared guest, scaled as planned or as given, and its cloud; `options` are those of `Guest`.
+
+    Raises HypervisorError.
+    """
+    scaled = scaled or plan.scaled()
+    with scratch_folder("elastio-testbed-") as name, open_endpoint(plan, scaled, Path(name) / "cloud") as endpoint:
+        guest = Guest(image, Path(name) / "vm", "vm0", setup, scaled, **options)
+        with guest.vm:
+            guest.prepare(endpoint)
+            yield guest, endpoint
 
 
 def workload_timeout_s(scaled: Scaled) -> float:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elastio_testbed.ec2 import Ec2Endpoint
-from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.experiment import Setup
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import DATA, SMALL_MIB, Guest
-from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.trial import Plan, running_guest
 
 CYCLE_S = 300.0
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
@@ -31,7 +30,6 @@ class Lab:
 
     guest: Guest
     cloud: Ec2Endpoint
-    scaled: Scaled
 
     def burst(self, name: str, mib: int) -> None:
         """Write a file of `mib` MiB in the background, as fast as the device allows.
@@ -72,14 +70,9 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder: Path = tmp_path_factory.mktemp("lab")
+def lab() -> Iterator[Lab]:
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
-    scaled = plan.scaled()
-    with open_endpoint(plan, scaled, folder / "cloud") as cloud:
-        image = build_guest_image()
-        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1, memory_mib=SMALL_MIB)
-        with guest.vm:
-            guest.prepare(cloud)
-            guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
-            yield Lab(guest, cloud, scaled)
+    running = running_guest(plan, Setup.ADAPTIVE, build_guest_image(), sample_interval_s=1, memory_mib=SMALL_MIB)
+    with running as (guest, cloud):
+        guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
+        yield Lab(guest, cloud)

@@ -18,8 +18,8 @@ CONFIG = "/etc/elastio/elastio.toml"
 
 
 def test_doctor_finds_no_failure_on_a_healthy_machine(lab: Lab) -> None:
-    code, said = lab.run("elastio", "doctor", "--json", timeout_s=120)
-    findings = json.loads(said)
+    code, output = lab.run("elastio", "doctor", "--json", timeout_s=120)
+    findings = json.loads(output)
     failed = [f for f in findings if f["verdict"] == "fail"]
     assert (code, failed) == (0, [])
     # The checks include bcache with its cutoffs, the cloud and the daemon.
@@ -28,7 +28,7 @@ def test_doctor_finds_no_failure_on_a_healthy_machine(lab: Lab) -> None:
 
 
 def test_init_detects_cloud_device_and_instance(lab: Lab) -> None:
-    code, said = lab.run(
+    code, output = lab.run(
         "elastio",
         "init",
         "--print",
@@ -40,8 +40,8 @@ def test_init_detects_cloud_device_and_instance(lab: Lab) -> None:
         "64",
         timeout_s=120,
     )
-    assert code == 0, said
-    assert f'backing_uuid = "{lab.guest.backing_uuid}"' in said
+    assert code == 0, output
+    assert f'backing_uuid = "{lab.guest.backing_uuid}"' in output
 
 
 def backing_node(lab: Lab) -> str:
@@ -54,21 +54,21 @@ def first_mib(lab: Lab, device: str) -> str:
 
 def test_the_service_is_sandboxed(lab: Lab) -> None:
     # In tenths: 3.0 ("OK") is what a daemon that manages block devices can reach.
-    code, said = lab.run("systemd-analyze", "security", "--no-pager", "--threshold=30", "elastiod.service")
-    assert code == 0, said.splitlines()[-1]
+    code, output = lab.run("systemd-analyze", "security", "--no-pager", "--threshold=30", "elastiod.service")
+    assert code == 0, output.splitlines()[-1]
 
 
-def is_one_sentence(said: str) -> bool:
-    return len(said.splitlines()) == 1 and said.startswith(("elastio: ", "elastiod: "))
+def is_one_sentence(output: str) -> bool:
+    return len(output.splitlines()) == 1 and output.startswith(("elastio: ", "elastiod: "))
 
 
 def test_a_device_in_use_is_not_made_a_backing_device(lab: Lab) -> None:
     adaptive = "/dev/bcache0"
     for device in (adaptive, backing_node(lab)):
         before = first_mib(lab, backing_node(lab))
-        code, said = lab.run("elastio", "device", "create", device, "--yes")
+        code, output = lab.run("elastio", "device", "create", device, "--yes")
         assert code == Exit.FAILED
-        assert is_one_sentence(said), said
+        assert is_one_sentence(output), output
         assert first_mib(lab, backing_node(lab)) == before
 
 
@@ -76,26 +76,26 @@ def test_a_device_that_holds_a_filesystem_is_not_made_a_backing_device(lab: Lab)
     lab.guest.check(["sh", "-c", "truncate -s 64M /var/tmp/fs.img && mkfs.ext4 -q -F /var/tmp/fs.img"])
     device = lab.guest.check(["losetup", "--find", "--show", "/var/tmp/fs.img"])
     before = first_mib(lab, device)
-    code, said = lab.run("elastio", "device", "create", device, "--yes")
+    code, output = lab.run("elastio", "device", "create", device, "--yes")
     assert code == Exit.FAILED
-    assert is_one_sentence(said), said
+    assert is_one_sentence(output), output
     assert first_mib(lab, device) == before
     lab.guest.check(["losetup", "--detach", device])
 
 
 def test_a_cache_larger_than_the_cap_is_refused_and_nothing_is_bought(lab: Lab) -> None:
     bought = len(lab.cloud.volumes())
-    code, said = lab.run("elastio", "boost", "--size", "500")
+    code, output = lab.run("elastio", "boost", "--size", "500")
     assert code == Exit.REFUSED
-    assert is_one_sentence(said), said
+    assert is_one_sentence(output), output
     assert lab.guest.status()["phase"] == "idle"
     assert len(lab.cloud.volumes()) == bought
 
 
 def test_a_second_agent_for_the_device_is_refused(lab: Lab) -> None:
-    code, said = lab.run("elastiod")
+    code, output = lab.run("elastiod")
     assert code == Exit.FAILED
-    assert is_one_sentence(said), said
+    assert is_one_sentence(output), output
     assert lab.guest.check(["systemctl", "is-active", "elastiod"]) == "active"
 
 
@@ -113,17 +113,17 @@ def test_an_invalid_configuration_prevents_the_start_and_its_key_is_named(lab: L
         ("elastio", "config", "check", "/var/tmp/wrong.toml"),
         ("elastiod", "--config", "/var/tmp/wrong.toml"),
     ):
-        code, said = lab.run(*command)
+        code, output = lab.run(*command)
         assert code == Exit.CONFIG
-        assert is_one_sentence(said), said
-        assert key in said
+        assert is_one_sentence(output), output
+        assert key in output
 
 
 def test_a_stopped_daemon_cannot_be_reached(lab: Lab) -> None:
     lab.guest.check(["systemctl", "stop", "elastiod"], timeout_s=90)
-    code, said = lab.run("elastio", "status")
+    code, output = lab.run("elastio", "status")
     assert code == Exit.UNREACHABLE
-    assert is_one_sentence(said), said
+    assert is_one_sentence(output), output
     lab.guest.check(["systemctl", "start", "elastiod"], timeout_s=90)
     lab.wait_for_rest()
 
@@ -131,8 +131,8 @@ def test_a_stopped_daemon_cannot_be_reached(lab: Lab) -> None:
 def test_without_credentials_nothing_is_bought_and_the_reason_is_shown(lab: Lab) -> None:
     bought = len(lab.cloud.volumes())
     lab.cloud.faults.revoke_credentials("AuthFailure")
-    code, said = lab.run("elastio", "boost")
-    assert code == 0, said
+    code, output = lab.run("elastio", "boost")
+    assert code == 0, output
     status = lab.guest.wait_for(lambda s: s["phase"] == "idle" and s["last_error"], 120, "the boost to be refused")
     assert "AuthFailure" in status["last_error"]
     assert len(lab.cloud.volumes()) == bought

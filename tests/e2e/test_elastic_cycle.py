@@ -68,11 +68,11 @@ def test_a_daemon_killed_while_boosting_ends_the_phase_clean_after_its_restart(l
 
 
 def test_boost_and_flush_by_command_wait_for_their_completion(lab: Lab) -> None:
-    code, said = lab.run("elastio", "boost", "--size", "0.5", "--wait", timeout_s=200)
-    assert code == 0, said
+    code, output = lab.run("elastio", "boost", "--size", "0.5", "--wait", timeout_s=200)
+    assert code == 0, output
     assert lab.guest.status()["phase"] == "boosting"
-    code, said = lab.run("elastio", "flush", "--wait", timeout_s=300)
-    assert code == 0, said
+    code, output = lab.run("elastio", "flush", "--wait", timeout_s=300)
+    assert code == 0, output
     lab.wait_for_rest()
     assert lab.left() == ([], ())
 

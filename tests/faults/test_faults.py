@@ -31,8 +31,8 @@ def evidence() -> Path:
 @pytest.fixture(scope="module")
 def results(evidence: Path) -> Mapping[str, RunResult]:
     """The result of each kind's run."""
-    told = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
-    return {result.planned.kind: result for result in told}
+    results = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
+    return {result.planned.kind: result for result in results}
 
 
 @pytest.mark.parametrize("kind", SELECTION)

@@ -57,9 +57,9 @@ def test_a_dirty_cache_that_is_removed_is_recovered_without_a_reboot(target: Tar
         volume = target.tear_off()
     missing = target.wait_for(lambda s: s["missing"] is not None, "the agent to report a missing cache")["missing"]
     assert missing["volume_id"] == volume
-    code, said = target.run("elastio", "recover", "--umount", "--timeout", "240", timeout_s=300)
-    assert code == 0, said
-    assert volume in said
+    code, output = target.run("elastio", "recover", "--umount", "--timeout", "240", timeout_s=300)
+    assert code == 0, output
+    assert volume in output
     # The kernel had unregistered the backing device with its cache.
     assert target.intents("RegisterBacking") >= 1
     lab.mount()
@@ -90,8 +90,8 @@ def test_an_older_copy_of_the_backing_volume_is_not_mounted_and_the_right_one_re
     older.rename(image)
     lab.guest.vm.start(300)
     target.wait_for(lambda s: s["phase"] == "faulted", "the agent to detect the copy")
-    code, said = target.run("elastio", "recover")
-    assert code == Exit.REFUSED, said
+    code, output = target.run("elastio", "recover")
+    assert code == Exit.REFUSED, output
     assert lab.device() != ""
     assert not lab.succeeds("mountpoint", "-q", DATA)
     assert "SYSTEMD_READY=0" in lab.guest.check(["udevadm", "info", f"/dev/{lab.device()}"])
@@ -169,11 +169,11 @@ def test_a_lost_cache_is_given_up_only_by_command(target: Target) -> None:
     lab.guest.check(["umount", DATA], timeout_s=120)
     target.wait_for(lambda s: s["missing"] and s["missing"]["volume_state"] in ("gone", "deleting"), "the loss")
     assert lab.device() == ""
-    code, said = target.run("elastio", "recover", "--accept-data-loss", "--yes", "--timeout", "240", timeout_s=300)
-    assert code == 0, said
+    code, output = target.run("elastio", "recover", "--accept-data-loss", "--yes", "--timeout", "240", timeout_s=300)
+    assert code == 0, output
     assert target.state() == "inconsistent"
-    code, said = target.run("e2fsck", "-f", "-y", f"/dev/{lab.device()}", timeout_s=300)
-    assert code in (0, 1), said
+    code, output = target.run("e2fsck", "-f", "-y", f"/dev/{lab.device()}", timeout_s=300)
+    assert code in (0, 1), output
     lab.mount()
 
     # After a boost it is a normal device again.

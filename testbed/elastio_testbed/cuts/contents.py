@@ -65,11 +65,6 @@ class Contents:
                 os.pwrite(self._durable, write.data, write.offset)
         self._volatile = [write for write in self._volatile if id(write) not in gone]
 
-    @property
-    def volatile_bytes(self) -> int:
-        """The bytes that a cut could take."""
-        return sum(len(write.data) for write in self._volatile)
-
     def cut(self, target: Path, survival: float, rng: random.Random) -> int:
         """Write to `target` what a power cut leaves: every unflushed write with the probability `survival`.
 

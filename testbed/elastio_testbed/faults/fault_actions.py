@@ -156,7 +156,7 @@ PRECONDITIONS: Mapping[FaultAction, Callable[[Lab], None]] = {FaultAction.PULL_D
 FAULT_ACTIONS: Mapping[FaultAction, Callable[[Lab], None]] = {
     FaultAction.NOTHING: nothing,
     FaultAction.KILL_DAEMON: kill_daemon,
-    FaultAction.KILL_HOLDING: verify_unthrottled,
+    FaultAction.KILL_THROTTLING: verify_unthrottled,
     FaultAction.FILL_DISK: fill_disk,
     FaultAction.CUT_POWER: cut_power,
     FaultAction.STOP_SERVICE: stop_service,

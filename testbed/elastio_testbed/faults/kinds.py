@@ -47,7 +47,7 @@ class FaultAction(StrEnum):
 
     NOTHING = "nothing"  # the fault is the cloud's alone
     KILL_DAEMON = "kill daemon"
-    KILL_HOLDING = "kill daemon, corrupt its configuration"
+    KILL_THROTTLING = "kill daemon, corrupt its configuration"
     FILL_DISK = "fill the state disk"
     CUT_POWER = "cut power"
     STOP_SERVICE = "stop service"
@@ -61,7 +61,7 @@ class FaultAction(StrEnum):
 
 # Actions that change nothing for applications but their throughput.
 TRANSPARENT = (
-    *(FaultAction.NOTHING, FaultAction.KILL_DAEMON, FaultAction.KILL_HOLDING, FaultAction.FILL_DISK),
+    *(FaultAction.NOTHING, FaultAction.KILL_DAEMON, FaultAction.KILL_THROTTLING, FaultAction.FILL_DISK),
     *(FaultAction.STOP_SERVICE, FaultAction.REVOKE, FaultAction.FORBID),
 )
 PULLS = (FaultAction.PULL_DIRTY, FaultAction.PULL_CLEAN)
@@ -98,7 +98,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind("daemon-kill", FaultAction.KILL_DAEMON, STEPS),
         Kind("daemon-kill-random", FaultAction.KILL_DAEMON, PHASES[:4], random_s=6.0),
-        Kind("daemon-kill-holding", FaultAction.KILL_HOLDING, (THROTTLED,)),
+        Kind("daemon-kill-holding", FaultAction.KILL_THROTTLING, (THROTTLED,)),
         Kind("state-disk-full", FaultAction.FILL_DISK, PHASES[:4], random_s=2.0),
         Kind("power-cut", FaultAction.CUT_POWER, STEPS),
         Kind("power-cut-random", FaultAction.CUT_POWER, PHASES[:4], random_s=6.0),

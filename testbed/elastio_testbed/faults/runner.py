@@ -175,7 +175,7 @@ def is_done(run: PlannedRun, *, missed: bool) -> bool:
     """Whether nothing is left to be done: the guest killed the daemon itself, or the trigger was missed."""
     if run.action is FaultAction.KILL_DAEMON:
         return not run.delay_s and not missed
-    return missed and run.action in (*PULLS, FaultAction.KILL_HOLDING)
+    return missed and run.action in (*PULLS, FaultAction.KILL_THROTTLING)
 
 
 def recover(lab: Lab) -> bool:
@@ -195,9 +195,9 @@ def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
     """Start watching, the faults of the cloud, the writer and the load, in this order: no trigger may be missed."""
     lab.guest.check(["elastio", "resume"], timeout_s=90)
     lab.forget_records()
-    holding = run.action is FaultAction.KILL_HOLDING
+    throttling = run.action is FaultAction.KILL_THROTTLING
     kill = run.action is FaultAction.KILL_DAEMON and not run.delay_s
-    seen = lab.arm(run.trigger, kill=kill, corrupt=CONFIG if holding else "")
+    seen = lab.arm(run.trigger, kill=kill, corrupt=CONFIG if throttling else "")
     for each in run.cloud:
         fault = KINDS[each.kind].cloud_fault(each.call)
         if fault is not None:

@@ -41,7 +41,7 @@ def at_end(journal: str) -> int:
 
 
 def wait_for_record(descriptor: int, journal: str, kind: str, what: str) -> None:
-    """A journal that begins anew is read from its begin."""
+    """Wait for a record. A new journal is read from its start."""
     rest = b""
     inode = os.fstat(descriptor).st_ino
     while True:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from elastio.units import MIB
@@ -14,17 +12,6 @@ from elastio_testbed.experiment import GUEST_MIB, Scaled
 PASSES = 4
 # The benchmark's own six processes need this much.
 LEAST_MEMORY_MIB = 48
-
-
-def first_and_rest(runs: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of the first run and the means of the later ones, as in the publication.
-
-    `runs` are a set-up's `figures`. A run without a figure does not count for its mean.
-    """
-    if not runs:
-        return {}, {}
-    names = sorted({name for run in runs[1:] for name in run})
-    return dict(runs[0]), {name: fmean(run[name] for run in runs[1:] if name in run) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,6 @@ def test_a_later_burst_is_slow_from_its_start_for_ten_seconds() -> None:
     assert disturbance.is_over
 
 
-def test_the_first_burst_begins_with_the_application() -> None:
-    disks = Disks()
-    disturbance = Disturbance(disks, 1, COMPUTE_S)
-    disturbance.update(0, 0)
-    disturbance.update(0, INTO_S)
-    assert disks.shown["data"] == SLOW // 3
-
-
 def test_a_cache_attached_meanwhile_is_slowed_and_a_detached_one_ignored() -> None:
     disks = Disks()
     disturbance = Disturbance(disks, 1, COMPUTE_S)
@@ -67,11 +59,3 @@ def test_it_can_be_ended_early_and_knows_whether_it_has_struck() -> None:
         disturbance.end()
     assert disks.shown["data"] == SLOW
     assert (early.has_struck, late.has_struck) == (True, False)
-
-
-def test_it_happens_once() -> None:
-    disks = Disks()
-    disturbance = Disturbance(disks, 1, COMPUTE_S)
-    for now in (0, INTO_S, INTO_S + LASTS_S, INTO_S + LASTS_S + 1):
-        disturbance.update(0, now)
-    assert disks.shown["data"] == SLOW

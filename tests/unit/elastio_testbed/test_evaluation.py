@@ -39,11 +39,6 @@ def test_the_document_states_the_conditions() -> None:
     assert found["summary"]["setups"]["adaptive"]["cache_agbs_ratio"]["median"] == 2.1
 
 
-def test_the_document_has_the_own_share_of_each_boost() -> None:
-    found = document(CALM)
-    assert [phase["own_share_s"] for phase in found["setups"]["adaptive"]["phases"]] == [0.9, 0.9]
-
-
 def test_the_text_shows_volumes_that_were_left_in_any_repetition() -> None:
     left = Result((setup_result(Setup.ADAPTIVE, 100, 10.0, volumes_left=2),))
     sound = Result((setup_result(Setup.ADAPTIVE, 100, 10.0),))

@@ -109,11 +109,11 @@ def test_without_a_line_of_the_writer_there_is_no_time() -> None:
 
 
 def test_one_failed_request_is_no_evidence_but_the_end_of_the_cache_set_is() -> None:
-    mark, offset = log()[0], 0.25
+    clock, offset = log()[0], 0.25
     one = f"[{100.6 + offset:12.6f}] bcache: bch_count_io_errors() vdc: IO error on writing data to cache."
     end = f"[{100.7 + offset:12.6f}] bcache: bch_cache_set_error() error on 0b7c: vdc: too many IO errors writing data"
-    assert kernel_error_s([mark, one], NAME, 100.0) is None
-    assert kernel_error_s([mark, one, end], NAME, 100.0) == pytest.approx(100.7)
+    assert kernel_error_s([clock, one], NAME, 100.0) is None
+    assert kernel_error_s([clock, one, end], NAME, 100.0) == pytest.approx(100.7)
 
 
 def test_a_tear_is_built_from_port_and_log() -> None:

@@ -23,13 +23,6 @@ def test_without_a_set_up_there_is_no_comparison_with_it() -> None:
     assert document["setups"]["adaptive"]["completion_s"] == 100
 
 
-def test_every_set_up_is_compared_with_the_static_ones() -> None:
-    ratios = repetition(slow_s=1200, fast_s=1000, adaptive_s=1100).ratios()
-    assert ratios[Setup.STATIC_SLOW]["overhead_vs_fast_pct"] == 20.0
-    assert ratios[Setup.STATIC_FAST]["overhead_vs_fast_pct"] == 0.0
-    assert ratios[Setup.ADAPTIVE]["overhead_vs_fast_pct"] == 10.0
-
-
 def test_the_later_cache_ratio_excludes_each_vms_first_boost() -> None:
     boosts = (
         boost(1.2, 300.0, 100.0, "vm0"),

@@ -32,14 +32,6 @@ def test_side_by_side_ends_well_before_one_after_the_other_would() -> None:
     assert max(chosen.values()) < 0.5 * alone
 
 
-def test_the_first_set_up_starts_at_once() -> None:
-    assert starts(Scaled(EXPERIMENTS["demo"], 0.12, 0.5), SETUPS)[SETUPS[0]] == 0
-
-
-def test_a_set_up_alone_starts_at_once() -> None:
-    assert starts(Scaled(EXPERIMENTS["demo"], 0.12, 0.5), (Setup.ADAPTIVE,)) == {Setup.ADAPTIVE: 0.0}
-
-
 def test_two_set_ups_started_together_overlap() -> None:
     scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
     together = {Setup.ADAPTIVE: 0.0, Setup.STATIC_FAST: 0.0}
@@ -49,10 +41,3 @@ def test_two_set_ups_started_together_overlap() -> None:
 def test_a_slow_volume_does_not_overlap_with_others() -> None:
     scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
     assert overlap_s(scaled, {Setup.STATIC_SLOW: 0.0, Setup.STATIC_FAST: 0.0}) == 0
-
-
-def test_only_a_cache_flushes() -> None:
-    scaled = Scaled(EXPERIMENTS["cm1"], 1.0, 1.0)
-    fast, adaptive = (busy(scaled, s) for s in (Setup.STATIC_FAST, Setup.ADAPTIVE))
-    assert fast.flushes == ()
-    assert adaptive.flushes[0][0] == adaptive.dumps[0][1]

@@ -104,20 +104,11 @@ def test_a_result_without_simulated_caches_has_dashes() -> None:
     assert model(older).rows[0][-3:] == ("420", "-", "-")
 
 
-def test_a_set_up_without_a_model_is_not_compared_with_the_simulator() -> None:
-    assert [row[0] for row in model(document()).rows] == ["adaptive"]
-
-
 def test_the_conditions_have_the_measured_code() -> None:
     assert ("code", "0.1.0, a1b2c3") in conditions(document()).rows
     older = document()
     del older["code"]
     assert ("code", "not recorded") in conditions(older).rows
-
-
-def test_every_row_of_every_table_has_a_cell_for_every_head() -> None:
-    for table in all_tables(document(*TWO)):
-        assert {len(row) for row in table.rows} == {len(table.heads)}, table.title
 
 
 def test_a_range_is_shown_only_if_repetitions_differ() -> None:

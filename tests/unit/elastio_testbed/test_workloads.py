@@ -5,7 +5,6 @@ import pytest
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.workloads import Bonnie, Lammps, lammps
-from elastio_testbed.workloads.bonnie import first_and_rest
 
 LAMMPS, BONNIE = EXPERIMENTS["lammps"], EXPERIMENTS["bonnie"]
 SCALES = [(1.0, 1.0), (1.0, 0.5), (0.25, 0.5), (0.06, 0.5)]
@@ -30,10 +29,6 @@ def test_the_box_is_nearly_a_cube_with_nearly_that_many_atoms(atoms: int) -> Non
     x, y, z = lammps.cells_for(atoms)
     assert 4 * x * y * z == pytest.approx(atoms, rel=0.01)
     assert max(x, y, z) <= 2 * min(x, y, z)
-
-
-def test_there_is_at_least_one_cell() -> None:
-    assert lammps.cells_for(0.5) == (1, 1, 1)
 
 
 def test_lammps_writes_the_larger_checkpoint_first_and_every_file_once() -> None:
@@ -61,12 +56,6 @@ def test_the_random_reads_of_bonnie_are_scaled_with_its_data() -> None:
     assert whole["seeks"] == 8192
     assert part["seeks"] == 1024
     assert part["pause_s"] == pytest.approx(30)
-
-
-def test_the_first_run_is_separate_from_the_mean_of_the_rest() -> None:
-    runs = [{"write_mb_s": 100.0}, {"write_mb_s": 60.0, "seeks_per_s": 90.0}, {"write_mb_s": 70.0}]
-    assert first_and_rest(runs) == ({"write_mb_s": 100.0}, {"write_mb_s": 65.0, "seeks_per_s": 90.0})
-    assert first_and_rest(runs[:1]) == ({"write_mb_s": 100.0}, {})
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))
