@@ -24,8 +24,8 @@ from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.volumes import serial_of
 from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import OpenstackCloud, Tenant
+from elastio_testbed.openstack.cloud_fixture import OpenstackCloud, Tenant
+from elastio_testbed.openstack.proxy import ApiProxy
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 BEYOND_INSTANCE = VolumeSpec(10 * GIB, 700.0)  # an m7i.4xlarge has 625 MB/s
@@ -55,13 +55,13 @@ class Cloud(Protocol):
     def serial(self, volume_id: VolumeId) -> Serial:
         """The serial of this volume's disk in the guest."""
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, without a response)."""
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         """The next volume is not available until after several calls."""
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         """The volumes that are billed."""
 
 
@@ -92,7 +92,7 @@ class Ec2Cloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         action = {"describe": "DescribeVolumes", "list_owned": "DescribeVolumes"}.get(call, f"{call.title()}Volume")
         fault = {
             "throttled": Fault(FaultKind.THROTTLE, action),
@@ -103,10 +103,10 @@ class Ec2Cloud:
         }[kind]
         self.endpoint.faults.replace([fault])
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         self.endpoint.faults.replace([Fault(FaultKind.SLOW, "CreateVolume", seconds=CREATION_S)])
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {VolumeId(row.id) for row in self.endpoint.live_volumes()}
 
 
@@ -130,7 +130,7 @@ class SimCloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return Serial(volume_id.replace("-", "")[:20])
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         kinds = {
             "throttled": sim_faults.Kind.THROTTLE,
             "quota": sim_faults.Kind.QUOTA,
@@ -140,10 +140,10 @@ class SimCloud:
         }
         self.provider.calls.faults = sim_faults.FaultPlan([sim_faults.Fault(call, kinds[kind])])
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         """Nothing to do: the simulator's clock does not advance between calls."""
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {volume.id for volume in self.provider.existing()}
 
 
@@ -216,8 +216,8 @@ def openstack_cloud(
 ) -> Iterator[OpenstackCloud]:
     path = RECORDED / f"{request.node.name}.json"
     cassette = Cassette.load(path) if tenant is None else Cassette()
-    with Front(cassette, live=tenant is not None) as front:
-        cloud = OpenstackCloud(front, tenant, tmp_path)
+    with ApiProxy(cassette, live=tenant is not None) as proxy:
+        cloud = OpenstackCloud(proxy, tenant, tmp_path)
         yield cloud
         cloud.close()
     if MODE == "record":
@@ -247,15 +247,15 @@ class ShelfCloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return Serial(volume_id[:20])
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         calls = {"create": "make", "describe": "row", "list_owned": "list"}
         codes = {"throttled": "busy", "quota": "full", "auth": "forbidden", "refused": "wrong", "lost": "silent"}
         self.shelf.spoil(calls.get(call, call), codes[kind])
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         """Nothing to do: a change ends only in `settle`."""
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {VolumeId(row["name"]) for row in self.shelf.rows() if row["state"] != "scrapping"}
 
 

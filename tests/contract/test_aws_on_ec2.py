@@ -41,7 +41,7 @@ def test_token_returns_its_volume_after_a_restart_at_a_later_time(ec2_cloud: Any
     later = AwsProvider(ec2_cloud.provider.settings, "other-uuid", wall=lambda: 4e9)
     assert later.create("token-1", ec2_cloud.spec, {}).id == first.id
     later.close()
-    assert ec2_cloud.paid() == {first.id}
+    assert ec2_cloud.billed_volumes() == {first.id}
 
 
 def test_volume_already_bought_is_found_at_the_quota(ec2_cloud: Any) -> None:
@@ -132,7 +132,7 @@ def test_xen_instance_buys_nothing(ec2_cloud: Any) -> None:
     old = ec2_cloud.endpoint.add_instance(None, "t2.large")
     with pytest.raises(RefusedError):
         ec2_cloud.open(metadata_url=ec2_cloud.endpoint.imds_url(old)).quote(ec2_cloud.spec)
-    assert ec2_cloud.paid() == set()
+    assert ec2_cloud.billed_volumes() == set()
 
 
 def test_volume_that_disappears_without_access_to_its_key_is_refused(ec2_cloud: Any) -> None:
@@ -176,7 +176,7 @@ def test_dirty_volume_is_neither_detached_nor_deleted_under_the_policy(ec2_cloud
     ec2_cloud.settle()
     provider.delete(volume.id)
     ec2_cloud.settle()
-    assert ec2_cloud.paid() == set()
+    assert ec2_cloud.billed_volumes() == set()
 
 
 def test_device_name_in_use_leads_to_another(ec2_cloud: Any) -> None:
@@ -223,7 +223,7 @@ def test_volume_that_failed_shows_as_error_and_can_be_deleted(ec2_cloud: Any) ->
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ERROR
     ec2_cloud.provider.delete(volume.id)
     ec2_cloud.settle()
-    assert ec2_cloud.paid() == set()
+    assert ec2_cloud.billed_volumes() == set()
 
 
 def test_every_volume_within_the_limits_of_gp3_is_accepted(ec2_cloud: Any) -> None:
@@ -243,7 +243,7 @@ def test_cycles_through_every_fault_leave_nothing_behind(ec2_cloud: Any) -> None
     ec2_cloud.endpoint.faults.clear()
     ec2_cloud.settle()
     assert len(ec2_cloud.endpoint.volumes()) == 5
-    assert ec2_cloud.paid() == set()
+    assert ec2_cloud.billed_volumes() == set()
     failed = [entry for entry in ec2_cloud.endpoint.log.calls() if entry.detail["fault"]]
     assert len(failed) > 5
 

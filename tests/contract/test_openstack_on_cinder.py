@@ -11,7 +11,7 @@ from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError, Tr
 from elastio.units import GIB
 from elastio_openstack import checks
 from elastio_openstack.provider import OpenstackProvider
-from elastio_testbed.openstack.hands import TYPES
+from elastio_testbed.openstack.cloud_fixture import TYPES
 
 OTHER_SERVER = "22222222-2222-4222-8222-222222222222"
 
@@ -33,7 +33,7 @@ def _released(cloud: Any, volume_id: str) -> None:
     cloud.settle()
     cloud.provider.delete(volume_id)
     cloud.settle()
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 def test_attachment_that_nova_does_not_know_is_deleted(openstack_cloud: Any) -> None:
@@ -51,7 +51,7 @@ def test_detach_that_nova_gave_up_is_requested_again_after_the_deadline(openstac
     volume = _bought(openstack_cloud)
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
-    openstack_cloud.mark(volume.id, "detaching")
+    openstack_cloud.set_status(volume.id, "detaching")
     patient = openstack_cloud.provider
     assert patient.describe(volume.id).state is VolumeState.DETACHING
     patient.detach(volume.id)  # succeeds, as for a detach in progress
@@ -77,20 +77,20 @@ def test_volume_reserved_for_another_server_stays_there(openstack_cloud: Any) ->
     with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.delete(volume.id)
     assert caught.value.code == "volume.in-use"
-    openstack_cloud.mark(volume.id, "available")
+    openstack_cloud.set_status(volume.id, "available")
 
 
 def test_failed_deletion_is_refused_until_an_operator_resets_it(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
-    openstack_cloud.mark(volume.id, "error_deleting")
+    openstack_cloud.set_status(volume.id, "error_deleting")
     assert _state(openstack_cloud, volume.id) is VolumeState.ERROR
     with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.delete(volume.id)
     assert caught.value.code == "volume.delete-failed"
-    openstack_cloud.mark(volume.id, "error")
+    openstack_cloud.set_status(volume.id, "error")
     openstack_cloud.provider.delete(volume.id)
     openstack_cloud.settle()
-    assert openstack_cloud.paid() == set()
+    assert openstack_cloud.billed_volumes() == set()
 
 
 def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> None:
@@ -100,7 +100,7 @@ def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> No
     with pytest.raises(QuotaError) as caught:
         openstack_cloud.provider.create("token-2", openstack_cloud.spec, {})
     assert caught.value.code == "413"
-    assert openstack_cloud.paid() == {first.id}
+    assert openstack_cloud.billed_volumes() == {first.id}
 
 
 def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(openstack_cloud: Any) -> None:
@@ -133,7 +133,7 @@ def test_stopped_api_is_transient_and_nothing_is_bought_twice(openstack_cloud: A
         openstack_cloud.provider.describe(volume.id)
     openstack_cloud.revive("cinder-api")
     assert openstack_cloud.provider.create("token-1", openstack_cloud.spec, {}).id == volume.id
-    assert openstack_cloud.paid() == {volume.id}
+    assert openstack_cloud.billed_volumes() == {volume.id}
 
 
 def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_resumes(openstack_cloud: Any) -> None:

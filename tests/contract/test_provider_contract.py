@@ -100,7 +100,7 @@ def test_one_token_buys_one_volume(cloud: Any) -> None:
     assert cloud.provider.create("token-1", cloud.spec, {}).id == first.id
     cloud.settle()
     assert cloud.provider.create("token-1", cloud.spec, {}).id == first.id
-    assert cloud.paid() == {first.id}
+    assert cloud.billed_volumes() == {first.id}
 
 
 def test_known_token_returns_its_volume_whatever_the_spec(cloud: Any) -> None:
@@ -108,24 +108,24 @@ def test_known_token_returns_its_volume_whatever_the_spec(cloud: Any) -> None:
     first = _bought(cloud)
     again = cloud.provider.create("token-1", replace(cloud.spec, size_bytes=2 * cloud.spec.size_bytes), {})
     assert (again.id, again.size_bytes) == (first.id, first.size_bytes)
-    assert cloud.paid() == {first.id}
+    assert cloud.billed_volumes() == {first.id}
 
 
 def test_two_tokens_buy_two_volumes(cloud: Any) -> None:
     first, second = (cloud.provider.create(token, cloud.spec, {}).id for token in ("token-1", "token-2"))
-    assert cloud.paid() == {first, second}
+    assert cloud.billed_volumes() == {first, second}
     assert first != second
 
 
 def test_lost_response_to_create_leaves_one_volume_that_is_found_again(cloud: Any) -> None:
-    cloud.spoil("create", "lost")
+    cloud.inject("create", "lost")
     with pytest.raises(TransientError):
         cloud.provider.create("token-1", cloud.spec, {})
     cloud.settle()
     (found,) = cloud.provider.list_owned()
     assert (found.token, found.backing_uuid) == ("token-1", BACKING)
     assert cloud.provider.create("token-1", cloud.spec, {}).id == found.id
-    assert cloud.paid() == {found.id}
+    assert cloud.billed_volumes() == {found.id}
 
 
 # --- attach, detach, delete -----------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_volume_lives_from_purchase_to_deletion(cloud: Any) -> None:
     assert _state(cloud, volume.id) in (VolumeState.DELETING, VolumeState.GONE)
     cloud.settle()
     assert _state(cloud, volume.id) == VolumeState.GONE
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 def test_attach_of_an_attached_volume_succeeds(cloud: Any) -> None:
@@ -173,7 +173,7 @@ def test_delete_of_a_deleted_volume_succeeds(cloud: Any) -> None:
     cloud.settle()
     cloud.provider.delete(volume.id)
     cloud.provider.delete(UNKNOWN)
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 def test_volume_can_be_attached_again(cloud: Any) -> None:
@@ -186,7 +186,7 @@ def test_volume_can_be_attached_again(cloud: Any) -> None:
 
 
 def test_attach_before_the_volume_is_ready_does_no_harm(cloud: Any) -> None:
-    cloud.dawdle()
+    cloud.delay_creation()
     volume = cloud.provider.create("token-1", cloud.spec, {})
     with pytest.raises(TransientError):
         cloud.provider.attach(volume.id)
@@ -207,7 +207,7 @@ def test_attached_volume_is_not_deleted(cloud: Any) -> None:
 )
 def test_lost_response_is_transient_and_a_retry_is_safe(cloud: Any, call: str, after: VolumeState) -> None:
     volume = _attached(cloud) if call == "detach" else _bought(cloud)
-    cloud.spoil(call, "lost")
+    cloud.inject(call, "lost")
     with pytest.raises(TransientError):
         _call(cloud, call, volume.id)
     _call(cloud, call, volume.id)
@@ -243,7 +243,7 @@ def test_list_shows_ours_in_every_state_and_nothing_else(cloud: Any) -> None:
     assert set(owned) == {attached.id, free.id}
     assert owned[attached.id].state == VolumeState.ATTACHED
     assert owned[free.id].token == "token-2"
-    assert foreign in cloud.paid()
+    assert foreign in cloud.billed_volumes()
 
 
 @pytest.mark.parametrize("call", ["attach", "detach", "delete"])
@@ -254,7 +254,7 @@ def test_foreign_volume_is_left_alone(cloud: Any, call: str) -> None:
         _call(cloud, call, foreign)
     cloud.settle()
     assert _state(cloud, foreign) is VolumeState.FOREIGN
-    assert foreign in cloud.paid()
+    assert foreign in cloud.billed_volumes()
 
 
 def test_foreign_volume_is_not_tagged(tagging_cloud: Any) -> None:
@@ -275,7 +275,7 @@ def test_token_of_another_machine_does_not_return_its_volume(cloud: Any) -> None
     assert foreign not in bought
     cloud.settle()
     assert {volume.id for volume in cloud.provider.list_owned()} == bought
-    assert cloud.paid() == {foreign} | bought
+    assert cloud.billed_volumes() == {foreign} | bought
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -287,22 +287,22 @@ def test_failed_call_has_its_class_and_the_next_one_works(
     cloud: Any, call: str, kind: str, error: type[ProviderError]
 ) -> None:
     volume = _attached(cloud) if call == "detach" else _bought(cloud)
-    paid = cloud.paid()
-    cloud.spoil(call, kind)
+    paid = cloud.billed_volumes()
+    cloud.inject(call, kind)
     with pytest.raises(error):
         _call(cloud, call, volume.id)
     cloud.settle()
-    assert cloud.paid() == paid
+    assert cloud.billed_volumes() == paid
     _call(cloud, call, volume.id)
 
 
 @pytest.mark.parametrize(("kind", "error"), [("quota", QuotaError), ("refused", RefusedError)])
 def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: type[ProviderError]) -> None:
-    cloud.spoil("create", kind)
+    cloud.inject("create", kind)
     with pytest.raises(error):
         cloud.provider.create("token-1", cloud.spec, {})
     cloud.settle()
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 # --- optional protocols ------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 from elastio.errors import TransientError
 from elastio_openstack.responses import list_in, object_in, parsing
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import OpenstackCloud
+from elastio_testbed.openstack.cloud_fixture import OpenstackCloud
+from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 DESCRIBE = "test_new_volume_becomes_available_and_keeps_its_properties[openstack_cloud]"
@@ -60,12 +60,12 @@ def test_malformed_response_is_transient(tmp_path: Path, name: str, path: str, b
     for entry in entries:
         if entry.get("service") == "cinder" and entry["path"].endswith(wanted):
             entry["body"] = json.loads(json.dumps(body).replace("{id}", volume_id))
-    with Front(Cassette(entries), live=False) as front:
-        cloud = OpenstackCloud(front, None, tmp_path)
+    with ApiProxy(Cassette(entries), live=False) as proxy:
+        cloud = OpenstackCloud(proxy, None, tmp_path)
         with pytest.raises(TransientError) as caught:
             ask(cloud.provider)
         assert caught.value.code in ("response.malformed", "response.other-volume")
-        assert front.cassette.failure is None
+        assert proxy.cassette.failure is None
         cloud.close()
 
 
