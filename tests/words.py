@@ -28,8 +28,8 @@ EXEMPT = (
 READ = {".py", ".md", ".toml", ".txt", ".css", ".service", ".rules", ".conf", ".nft", ""}
 # Between two words of a phrase: the end of a line, with what begins the next one in a comment, a string or a quote.
 GAP = r"(?:[\s#>|]|\"\s*f?\")+"
-# What 0.1.0 wrote, under the names of today: the one place in code where its names belong.
-RENAMED = re.compile(r"^RENAMED = \{.*?^\}", re.MULTILINE | re.DOTALL)
+# What earlier releases wrote, under the names of today: the one place in code where those names belong.
+RENAMED = re.compile(r"^RENAMED = \{[^}]*\}", re.MULTILINE)
 
 
 @dataclass(frozen=True)

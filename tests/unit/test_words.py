@@ -17,26 +17,26 @@ PAGE = """\
 
 | retired | say | still read in |
 | --- | --- | --- |
-| `lane`, `ForkLane` | worker | `old.py` |
+| `frob`, `FrobPort` | worker | `old.py` |
 
 ### Phrases
 
 | retired | say | still read in |
 | --- | --- | --- |
-| `held against` | checked against | - |
+| `set beside` | next to | - |
 """
 
 
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("the ledger, lanes and planes", []),
-        ("one lane\n\nand host_lane", [1, 3]),
-        ("ForkLane(lane)", [1, 1]),
-        ("a\nit is held\n    # against the cap", [2]),
-        ('"it is held "\nf"against the cap"', [1]),
-        ("test_it_is_held_against", []),
-        ('RENAMED = {\n    "lane": "worker",\n}\nlane', [4]),
+        ("the ledger, frobs and frobnicates", []),
+        ("one frob\n\nand host_frob", [1, 3]),
+        ("FrobPort(frob)", [1, 1]),
+        ("a\nit is set\n    # beside the cap", [2]),
+        ('"it is set "\nf"beside the cap"', [1]),
+        ("test_it_is_set_beside", []),
+        ('RENAMED = {\n    "frob": "worker",\n}\nfrob', [4]),
     ],
 )
 def test_finds_retired_terms_by_line(text: str, lines: list[int]) -> None:
@@ -44,7 +44,7 @@ def test_finds_retired_terms_by_line(text: str, lines: list[int]) -> None:
 
 
 def test_leaves_a_name_where_it_is_still_read() -> None:
-    assert hits("old.py", "lane", terms(PAGE)) == []
+    assert hits("old.py", "frob", terms(PAGE)) == []
 
 
 def test_the_glossary_retires_each_term_once_and_does_not_use_it() -> None:
