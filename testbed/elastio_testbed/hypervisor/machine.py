@@ -64,6 +64,7 @@ class VirtualMachine:
         self._dead: set[str] = set()
         self._pulled: set[str] = set()  # dead when the machine ended, and not yet unplugged by whoever keeps the books
         self._lock = threading.Lock()
+        self._starting = threading.Lock()  # from the choice of the disks to plug until QEMU has them
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
         for disk in disks:
@@ -81,6 +82,11 @@ class VirtualMachine:
     def alive(self) -> bool:
         """Whether QEMU runs."""
         return self._qemu is not None and self._qemu.alive
+
+    @property
+    def is_starting(self) -> bool:
+        """The disks of the next boot are chosen, and QEMU does not have them yet."""
+        return self._starting.locked()
 
     @property
     def agent(self) -> GuestAgent:
@@ -126,9 +132,10 @@ class VirtualMachine:
             raise HypervisorError("the machine is running already")
         deadline = time.monotonic() + timeout_s
         self._discard_qemu()
-        with self._lock:
-            boot_disks = list(self._plugged.values())
-        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
+        with self._starting:
+            with self._lock:
+                boot_disks = list(self._plugged.values())
+            self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
         self._agent = GuestAgent(self._qemu.agent, self._agent_port_is_open, self.console_tail)
         self._agent.wait_ready(deadline - time.monotonic())
 
@@ -200,12 +207,17 @@ class VirtualMachine:
                 self._pulled.discard(serial)
                 return
         disk = self._disk(serial)
-        if self.alive:
-            self._remove_device(disk, timeout_s)
-            self._remove_backend(disk)
+        while True:
+            qemu = self._qemu
+            if self.alive:
+                self._remove_device(disk, timeout_s)
+                self._remove_backend(disk)
+            with self._starting, self._lock:
+                if self._qemu in (qemu, None):
+                    del self._plugged[serial]
+                    break
+            # Power went and came back meanwhile, and the machine booted with the disk.
         self._serve_no_more(disk)
-        with self._lock:
-            del self._plugged[serial]
 
     def pull(self, serial: str, timeout_s: float = 20.0) -> None:
         """Take a disk away by surprise, as far as QEMU offers it.

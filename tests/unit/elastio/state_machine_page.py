@@ -22,31 +22,6 @@ PHASES = {
     Phase.FAULTED: "Only an operator may decide how to go on. Nothing is released.",
 }
 
-EVENTS = {
-    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, a sure forecast expects a "
-    "burst soon, or an operator asked; no cap forbids it.",
-    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
-    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
-    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
-    Event.BOOST_ABANDONED: "The attach timed out, the volume failed, or its disk was not what was bought.",
-    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
-    "operator asked to flush or pause, or an inhibition began.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "is still expected, or an operator asked, or an inhibition began, or somebody else made writes bypass the cache.",
-    Event.LOAD_RETURNED: "Utilization is again at or above the threshold, nobody asked for the flush, and writes do "
-    "not bypass the cache yet.",
-    Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
-    Event.DRAINED: "Clean, and mode `none`.",
-    Event.DIRTIED: "The cache set is still attached, and is not drained.",
-    Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
-    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a foreign cache set "
-    "is attached, the volume is attached to another instance, or the kernel shows no cache although one took writes "
-    "or was dirty before a boot or a surprise removal.",
-    Event.REPAIRED: "The missing cache is back, an operator accepted the loss of what this cache holds and the device "
-    "runs without it, or an operator resumed and no danger shows any longer.",
-}
-
-
 HEAD = """\
 # State machine
 
@@ -82,13 +57,15 @@ def table(title: str, *rows: tuple[str, ...]) -> str:
 
 
 def page() -> str:
-    moves = ((f"`{before}`", str(event), f"`{after}`") for (before, event), after in TRANSITIONS.items())
-    repair = ("`faulted`", str(Event.REPAIRED), "read from the kernel")
+    moves = (
+        (f"`{before}`", str(event), f"`{after}`" if after else "read from the kernel")
+        for (before, event), after in TRANSITIONS.items()
+    )
     parts = (
         HEAD,
         table("Phases", ("phase", "what happens in it"), *((f"`{phase}`", PHASES[phase]) for phase in Phase)),
-        table("Transitions", ("phase", "event", "next phase"), *moves, repair),
-        table("Events", ("event", "what shows it"), *((str(event), EVENTS[event]) for event in Event)),
+        table("Transitions", ("phase", "event", "next phase"), *moves),
+        table("Events", ("event", "what shows it"), *((str(event), event.meaning) for event in Event)),
         TAIL.format(first_s=FAILED_COOL_DOWN_S, most_min=FAILED_COOL_DOWN_MOST_S / 60),
     )
     return "\n".join(parts)

@@ -1,6 +1,7 @@
 """The machine against a real QEMU whose guest only halts: nothing in there lets go of a disk."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,21 @@ def test_a_machine_that_is_off_forgets_an_unplugged_disk(image: GuestImage, volu
     with VirtualMachine(image, disks=[Disk(SERIAL, volume, None)]) as vm:
         vm.unplug(SERIAL, 1)
         assert vm.disks() == ()
+
+
+def test_a_disk_that_is_unplugged_while_power_comes_back_leaves_the_machine_that_boots_with_it(
+    image: GuestImage, volume: Path
+) -> None:
+    """The guest, which only halts, does not let go: the disk is still plugged, in QEMU as in the books."""
+    with VirtualMachine(image, disks=[Disk(SERIAL, volume, None)]) as vm, ThreadPoolExecutor() as pool:
+        started = pool.submit(vm.start, 1.0)
+        while not vm.is_starting and not started.done():
+            pass
+        with pytest.raises(GuestHoldsDisk):
+            vm.unplug(SERIAL, 0.5)
+        assert vm.disks() == (SERIAL,)
+        with pytest.raises(GuestTimeout):
+            started.result()
 
 
 def test_a_guest_deaf_to_the_power_button_is_killed(vm: VirtualMachine) -> None:
