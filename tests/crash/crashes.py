@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,22 +14,15 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
 from elastio.core.state import FaultKind, Phase
-from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GIB, MIB, agbs
+from elastio.units import GIB, agbs
+from tests import simulated
+from tests.simulated import KERNEL, QUIET
 
-KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
-POLICY = Policy(
-    backing_bandwidth_mb_s=20,
-    cache_bandwidth_mb_s=80,
-    inactivity_delay_s=3,
-    initial_size_bytes=GIB,
-    backing_uuid=KERNEL.backing_uuid,
-)
+POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
-QUIET = Stretch(1e9, 0)
 # Below the threshold, so that the cache is flushed and leaves under it.
 MURMUR = Stretch(25, 3)
 MANY_BLOCKS, FEW_BLOCKS = 12_000, 24

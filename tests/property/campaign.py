@@ -21,9 +21,10 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
 from tests.crash.crashes import FAST
+from tests.simulated import KERNEL
 
 from .schedule import HAPPENINGS, Happening, Schedule
-from .storm import KERNEL, Storm
+from .storm import Storm
 
 LONGEST_S = 100.0
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from random import Random
 
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Forecast, RequestKind, VolumeState, VolumeTag
-from elastio.core.policy import Policy
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
-from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptRecorder, Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GIB, MIB
+from elastio.units import GIB
+from tests import simulated
 from tests.crash.crashes import (
     LIMITED_S,
     SHOWN_S,
@@ -27,20 +27,17 @@ from tests.crash.crashes import (
     is_held_back,
     is_left_to_a_human,
 )
+from tests.simulated import KERNEL
 
 from .schedule import Schedule
 
-KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)
-POLICY = Policy(
-    backing_bandwidth_mb_s=20,
-    cache_bandwidth_mb_s=80,
-    inactivity_delay_s=4,
+POLICY = replace(
+    simulated.POLICY,
     initial_size_bytes=GIB,
     reconcile_interval_s=120,
     tags_volumes=True,
     notice_poll_s=5.0,
     detach_throttle_after_s=10.0,
-    backing_uuid=KERNEL.backing_uuid,
 )
 CALM_S = 3000.0
 HOLD_S = 30.0

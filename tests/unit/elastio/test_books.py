@@ -19,8 +19,7 @@ from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Phase
-
-from .simulated import KERNEL, assert_at_rest, in_phase, machine
+from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
 
 GB = 10**9
 NOW = 1000.0

@@ -33,6 +33,7 @@ from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld
+from tests.values import present
 
 LONG_S = 30.0
 
@@ -67,8 +68,7 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         for asked in (False, True):
             if asked:
                 worker.submit(ListVolumes(), LONG_S)
-            awaited = worker.awaited()
-            assert awaited is not None
+            awaited = present(worker.awaited())
             assert wait([awaited], LONG_S)
             outcome = worker.poll()
             assert "no such provider is installed" in worker.trouble

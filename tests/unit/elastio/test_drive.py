@@ -17,8 +17,8 @@ from elastio.core.state import Phase
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
 from elastio.sim.run import Simulation
-
-from .simulated import STEADY, in_phase, machine
+from tests.simulated import STEADY, in_phase, machine
+from tests.values import present
 
 
 @pytest.fixture
@@ -57,7 +57,6 @@ def boosting(**policy: object) -> Simulation:
 
 def drive(sim: Simulation, signals: dict[int, int]) -> int:
     """Run the driver, with so much simulated time per turn that it gets somewhere; the number of its turns."""
-    assert sim.agent is not None
     turns = 0
 
     def after_step() -> None:
@@ -68,7 +67,7 @@ def drive(sim: Simulation, signals: dict[int, int]) -> int:
             os.kill(os.getpid(), signals[turns])
         assert turns < 2000
 
-    driver = EventLoop(sim.agent, (), Notifier())
+    driver = EventLoop(present(sim.agent), (), Notifier())
     driver.run(lambda: None, after_step)
     return turns
 

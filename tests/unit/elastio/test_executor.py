@@ -45,6 +45,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimAccount, SimProvider
 from elastio.sim.world import SimWorld
 from elastio.units import GIB
+from tests.values import present
 
 SPEC = VolumeSpec(2 * GIB, 100.0)
 SERIAL = Serial("vol-1")
@@ -155,8 +156,7 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
     seen = []
     for action in (EnterPhase2(), EnterPhase1(flush_mb_s=0.0), SetFlush(None), BypassCache()):
         machine.done(action)
-        backing = machine.scan(volume).backing
-        assert backing is not None
+        backing = present(machine.scan(volume).backing)
         assert backing.cache_set == cache_set
         seen.append((backing.cache_mode, backing.flush_full_speed, backing.writeback_running))
     assert seen == [

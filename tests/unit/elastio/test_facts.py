@@ -14,8 +14,7 @@ from elastio.core.observation import Observation
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.core.update import adopt, fold
-
-from .values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, volume
+from tests.values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, present, volume
 
 MB = 10**6
 
@@ -23,9 +22,7 @@ MB = 10**6
 def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Phase = Phase.BOOSTING) -> Cycle:
     state = AgentState(phase=phase, cycle=before, recovered=True)
     seen = Observation(now=NOW, wall=NOW, host=host(view, disk()), sample=sample)  # type: ignore[arg-type]
-    after = fold(state, seen, POLICY).cycle
-    assert after is not None
-    return after
+    return present(fold(state, seen, POLICY).cycle)
 
 
 def test_what_overflowed_before_the_cycle_is_not_its_own() -> None:
@@ -89,8 +86,7 @@ def test_a_cache_is_off_only_when_the_device_no_longer_needs_it(view: BackingVie
     """A device that is seen before its cache, at a boot, misses it."""
     boosted = cycle().stamped(boosted=NOW - 50, detaching=NOW - 9)
     state = AgentState(phase=Phase.DETACHING, cycle=boosted, recovered=True)
-    after = fold(state, Observation(now=NOW, wall=NOW, host=host(view)), POLICY).cycle
-    assert after is not None
+    after = present(fold(state, Observation(now=NOW, wall=NOW, host=host(view)), POLICY).cycle)
     assert (after.times.detached is not None) is off
 
 
@@ -101,8 +97,7 @@ def test_a_volume_that_is_being_made_is_looked_at_when_the_last_one_was_ready() 
     waits = []
     for late_s in (-2.5, 0.0, 5.0):
         now = NOW + 3.0 + late_s
-        after = fold(state, Observation(now=now, wall=WALL, outcomes=(bought,), jitter=0.5), POLICY).cycle
-        assert after is not None
+        after = present(fold(state, Observation(now=now, wall=WALL, outcomes=(bought,), jitter=0.5), POLICY).cycle)
         waits.append(after.backoff_of("DescribeVolume").retry_at - now)
     assert waits == pytest.approx([2.5 - SOON_S, CLOSE_POLL_S, LATE_SHARE * (5.0 + SOON_S)])
 
@@ -134,22 +129,19 @@ def test_when_the_cache_was_last_seen_goes_with_what_was_dirty_on_it() -> None:
 @pytest.mark.parametrize("jump_s", [0.0, 7200.0, -7200.0])
 def test_a_bill_is_as_long_as_the_volume_lived_whatever_is_done_to_the_time_of_day(jump_s: float) -> None:
     decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None, closed_wall=None)
-    volume = replace(decided.volume, created_wall=WALL + 2.0) if decided.volume else None
-    assert volume is not None
+    volume = present(replace(decided.volume, created_wall=WALL + 2.0) if decided.volume else None)
     adopted = adopt(decided, volume, Observation(now=NOW + 3.0, wall=WALL + 3.0))
     gone = Outcome(DeleteVolume(volume.id, volume.serial), OutcomeKind.DONE)
     end = Observation(now=NOW + 102.0, wall=WALL + 102.0 + jump_s, outcomes=(gone,))
-    after = fold(AgentState(Phase.DETACHING, adopted, recovered=True), end, POLICY).cycle
-    assert after is not None
-    assert after.opened_wall is not None
-    assert after.closed_wall == after.opened_wall + 100.0
+    after = present(fold(AgentState(Phase.DETACHING, adopted, recovered=True), end, POLICY).cycle)
+    assert after.closed_wall == present(after.opened_wall) + 100.0
 
 
 @pytest.mark.parametrize("created_wall", [WALL - 86_400.0, WALL + 86_400.0])
 def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(created_wall: float) -> None:
     decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None)
-    assert decided.volume is not None
-    adopted = adopt(decided, replace(decided.volume, created_wall=created_wall), Observation(NOW + 3.0, WALL + 3.0))
+    bought = replace(volume(), created_wall=created_wall)
+    adopted = adopt(decided, bought, Observation(NOW + 3.0, WALL + 3.0))
     assert adopted.opened_wall == WALL
 
 

@@ -14,8 +14,7 @@ from elastio.core.model import BackingView, CacheMode, CacheState, Request, Requ
 from elastio.core.planner import LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.units import MB
-
-from .values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, seen, state
+from tests.values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, present, seen, state
 
 DISK = disk(cache_set=SET, superblock=SET, held=True)
 LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
@@ -121,13 +120,11 @@ def test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_loa
 
 
 def test_the_moment_of_the_bypass_is_remembered() -> None:
-    of = decide(flushing(), seen(host(at_full_speed(cache_mode=CacheMode.NONE), DISK)), POLICY).state.cycle
-    assert of is not None
+    of = present(decide(flushing(), seen(host(at_full_speed(cache_mode=CacheMode.NONE), DISK)), POLICY).state.cycle)
     assert of.times.bypassed == NOW
 
 
 def test_a_flush_that_is_found_after_a_start_has_its_time_from_then_on() -> None:
     lost = replace(flushing(), phase=Phase.FLUSHING, recovered=False, cycle=cycle(times=Timestamps(boosted=NOW - 60)))
-    of = decide(lost, seen(host(at_full_speed(), DISK)), POLICY).state.cycle
-    assert of is not None
+    of = present(decide(lost, seen(host(at_full_speed(), DISK)), POLICY).state.cycle)
     assert (of.times.quiet, of.flush_started_dirty_bytes) == (NOW, MUCH)

@@ -25,9 +25,9 @@ from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GB, GIB, MB
-
-from . import values
-from .simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, decisions, in_phase, machine, path
+from tests import values
+from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, decisions, in_phase, machine, path
+from tests.values import present
 
 BURST_AT_S = 60.0
 BURST = (Stretch(BURST_AT_S, 0), Stretch(12, 60), QUIET)
@@ -63,8 +63,7 @@ def test_a_burst_is_met_with_the_cache_already_attached() -> None:
     sim = foretold()
     sim.run_for(BURST_AT_S - 5)
     assert sim.phase is Phase.BOOSTING
-    assert sim.state.cycle is not None
-    assert sim.state.cycle.trigger is Trigger.FORECAST
+    assert present(sim.state.cycle).trigger is Trigger.FORECAST
     sim.run_for(5 + 12 + 1)
     at_speed = [m.adaptive_mb_s for m in sim.timeline if BURST_AT_S + 1 < m.at_s < BURST_AT_S + 12]
     assert min(at_speed) > 55, "from its first second on the burst has the cache's bandwidth"
@@ -81,8 +80,7 @@ def test_without_a_forecaster_the_same_burst_waits_for_the_threshold() -> None:
     sim.run_for(4)
     slow = [m.adaptive_mb_s for m in sim.timeline if BURST_AT_S + 1 < m.at_s < BURST_AT_S + 4]
     assert max(slow) < 25
-    assert sim.state.cycle is not None
-    assert sim.state.cycle.trigger is Trigger.LOAD
+    assert present(sim.state.cycle).trigger is Trigger.LOAD
 
 
 def test_nothing_is_bought_before_the_lead_time() -> None:
@@ -205,8 +203,7 @@ class Broken:
 def test_a_forecaster_that_fails_leaves_the_threshold_in_charge() -> None:
     sim = machine((Stretch(10, 0), Stretch(12, 60), QUIET), forecaster=Broken())
     sim.run_for(5)
-    assert sim.agent is not None
-    assert sim.agent.last_error == "the history cannot be read"
+    assert present(sim.agent).last_error == "the history cannot be read"
     in_phase(sim, Phase.BOOSTING)
     assert_at_rest(sim)
 

@@ -8,8 +8,7 @@ import pytest
 
 from elastio.core import governor
 from elastio.core.model import Rates, Sample
-
-from .values import POLICY, cached
+from tests.values import POLICY, cached
 
 SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0, utilization_threshold=0.30)
 

@@ -25,8 +25,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.core.model import Rates, Sample
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.errors import LedgerError
-
-from .values import cycle, state
+from tests.values import cycle, state
 
 MB = 10**6
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME

@@ -18,9 +18,8 @@ from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-
-from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
-from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
+from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
+from tests.values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, present, seen, state
 
 FLUSH = StopPolicy(flush=True, limit_s=120.0)
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
@@ -110,8 +109,7 @@ def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happ
     for _ in range(3):  # asked for again and again: nothing piles up
         held, answer = asked(held, Request(kind), seen(), POLICY)
         assert answer.accepted
-        assert held.inhibition is not None
-        assert held.inhibition.under == snapshot
+        assert present(held.inhibition).under == snapshot
     assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].inhibition == snapshot
 
 
@@ -312,14 +310,12 @@ def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
     sim = machine(STEADY, on_shutdown=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     assert sim.ask(RequestKind.SHUTDOWN, reboots=True).accepted
-    assert sim.state.inhibition is not None
-    assert not sim.state.inhibition.flush
+    assert not present(sim.state.inhibition).flush
     assert sim.phase is Phase.BOOSTING
 
 
 def depart(sim: Simulation) -> GracefulShutdown:
-    assert sim.agent is not None
-    departure = GracefulShutdown(sim.agent, sim.world.clock)
+    departure = GracefulShutdown(present(sim.agent), sim.world.clock)
     departure.ask()
     return departure
 

@@ -31,8 +31,7 @@ from elastio.core.observation import Decision
 from elastio.core.state import Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB, MB
-
-from .values import (
+from tests.values import (
     NOW,
     OTHER_SET,
     POLICY,

@@ -33,6 +33,7 @@ from elastio.core.model import (
 )
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
 from elastio.errors import ConfigError, JournalError
+from tests.values import present
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
@@ -222,8 +223,7 @@ def test_a_hold_for_a_snapshot_is_remembered_under_another_one(journal: Journal,
 def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, path: Path) -> None:
     decide(journal)
     journal.note(replace(STATE, cycle=replace(FULL, dirty_bytes=99)), now=111.0, wall=1111.0)
-    remembered = recall(path).cycle
-    assert remembered is not None
+    remembered = present(recall(path).cycle)
     assert remembered.dirty_bytes == 99
     assert [r["kind"] for r in read(path)] == ["decision", "note"]
 
@@ -418,8 +418,7 @@ def test_within_one_boot_times_stay_as_they_are(journal: Journal, path: Path) ->
 def test_after_a_reboot_times_are_moved_into_the_new_boot(journal: Journal, path: Path) -> None:
     """The record was written at 110 s of its boot; 400 s later this boot is 20 s old."""
     decide(journal)
-    cycle = recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle
-    assert cycle is not None
+    cycle = present(recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle)
     assert cycle.started_at == 99.0 - 490.0
     assert cycle.create_unconfirmed_at == 101.0 - 490.0
     assert cycle.times == Timestamps(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Timestamps)))))
@@ -436,8 +435,7 @@ def test_what_has_not_happened_stays_so() -> None:
 def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, path: Path) -> None:
     """The clock of this boot is a day behind the one that wrote: nothing may wait for tomorrow."""
     decide(journal)
-    cycle = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle
-    assert cycle is not None
+    cycle = present(recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle)
     assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
 
 

@@ -23,6 +23,7 @@ from elastio.core.observation import Answer
 from elastio.core.state import AgentState
 from elastio.errors import ConfigError
 from elastio.host.sdnotify import Notifier
+from tests.values import present
 
 LONG_S = 30.0
 TextLane = ForkWorker[str, str]
@@ -70,10 +71,8 @@ def answer(worker: ForkWorker[str, Result]) -> Result:
         result = worker.poll()
         if result is not None:
             return result
-        due = worker.next_event_at()
-        assert due is not None
-        awaited = worker.awaited()
-        assert awaited is not None
+        due = present(worker.next_event_at())
+        awaited = present(worker.awaited())
         select.select([awaited.fileno()], [], [], max(0.001, due - time.monotonic() + 0.001))
     raise AssertionError("the worker said nothing")
 
@@ -151,8 +150,7 @@ def test_a_result_larger_than_a_pipe_comes_back_whole(worker: TextLane) -> None:
 
 def test_an_answer_that_is_there_counts_even_after_the_deadline(worker: TextLane) -> None:
     worker.submit("one", 0.0)
-    awaited = worker.awaited()
-    assert awaited is not None
+    awaited = present(worker.awaited())
     assert wait([awaited], LONG_S)
     assert worker.poll() == "ONE"
 
@@ -234,8 +232,7 @@ def test_the_time_of_a_job_counts_from_the_end_of_the_warm_up(make: Callable[...
     assert wait_until(lambda: time.monotonic() > worker._began)
     assert worker.poll() is None
     assert worker.busy
-    due = worker.next_event_at()
-    assert due is not None
+    due = present(worker.next_event_at())
     assert due > time.monotonic() + LONG_S
     os.write(go_on, b"x")
     assert answer(worker)  # in time or not: it was tried
@@ -276,8 +273,7 @@ def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
 def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[..., TextLane]) -> None:
     worker = make("dying", lambda: os._exit(1))
     worker.start()
-    awaited = worker.awaited()
-    assert awaited is not None
+    awaited = present(worker.awaited())
     assert wait([awaited], LONG_S)
     assert worker.poll() is None
     assert worker.awaited() is None
@@ -402,8 +398,7 @@ def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callabl
             first.submit("two", LONG_S)
 
         def scan() -> None:
-            awaited = first.awaited()
-            assert awaited is not None
+            awaited = present(first.awaited())
             assert wait([awaited], LONG_S)
             seen.append(reported(driver))
             assert first.poll() == "TWO"

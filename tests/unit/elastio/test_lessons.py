@@ -10,8 +10,7 @@ from elastio.core.learning import ALIKE, KEPT, learned_bytes, lesson_of, with_le
 from elastio.core.policy import Policy
 from elastio.core.state import Lesson
 from elastio.units import GB, GIB, MIB
-
-from .values import POLICY, cycle
+from tests.values import POLICY, cycle, present
 
 FINE = replace(POLICY, size_step_bytes=1, min_size_bytes=MIB)
 HELD = cycle(opened_wall=0.0, closed_wall=120.0, cutoff_percent=70)
@@ -39,13 +38,11 @@ def test_a_cache_that_was_not_used_up_needs_what_was_used() -> None:
     # 28 % in use of 10 GiB, where 70 % can be used, and a twentieth more.
     used = lesson_of(cycle(peak_in_use_percent=28, cutoff_percent=70, moved_bytes=3 * GB), POLICY)
     assert used == Lesson(int(4 * GIB * 1.05), 3 * GB)
-    assert used is not None
-    assert learned_bytes((used,), HELD, POLICY) == 5 * GIB
+    assert learned_bytes((present(used),), HELD, POLICY) == 5 * GIB
 
 
 def test_a_cache_that_evicted_needs_itself_and_what_it_evicted() -> None:
-    full = lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), POLICY)
-    assert full is not None
+    full = present(lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), POLICY))
     assert learned_bytes((full,), HELD, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
 
 
@@ -55,8 +52,7 @@ def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
 
 
 def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_eviction() -> None:
-    used_up = lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70, moved_bytes=GB), POLICY)
-    assert used_up is not None
+    used_up = present(lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70, moved_bytes=GB), POLICY))
     assert used_up.needed_bytes == 10 * GIB
 
 

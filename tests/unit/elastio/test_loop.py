@@ -11,8 +11,7 @@ from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-
-from .simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path
+from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path
 
 CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
 

@@ -13,8 +13,8 @@ from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-
-from .simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path
+from tests.simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path
+from tests.values import present
 
 # --- a cloud that fails ----------------------------------------------------------------------------------------
 
@@ -186,8 +186,7 @@ def test_a_volume_in_use_is_taken_up_again_when_the_journal_is_lost() -> None:
     sim.start_agent()
     sim.run_until(lambda: sim.state.recovered, 30)
     assert sim.phase is Phase.BOOSTING
-    assert sim.state.cycle is not None
-    assert sim.state.cycle.trigger == "orphan"
+    assert present(sim.state.cycle).trigger == "orphan"
     sim.ask(RequestKind.PAUSE)
     assert_at_rest(sim)
 
@@ -220,8 +219,7 @@ def test_a_dirty_cache_that_disappears_is_kept_and_said_to_be_missing() -> None:
     assert sim.phase is Phase.FAULTED
     assert sim.world.volumes_left() == 1
     assert not sim.world.lost()
-    assert sim.state.fault is not None
-    assert sim.state.fault.kind is FaultKind.CACHE_MISSING
+    assert present(sim.state.fault).kind is FaultKind.CACHE_MISSING
     assert "to be attached again" in sim.state.waiting_for
     assert not sim.ask(RequestKind.FLUSH).accepted
     assert not sim.ask(RequestKind.BOOST).accepted
@@ -277,8 +275,7 @@ def test_without_a_journal_no_effect_starts() -> None:
     sim.run_for(60)
     assert bought(sim) == []
     assert not sim.world.kernel.bcache.tuned
-    assert sim.agent is not None
-    assert "the disk is full" in sim.agent.last_error
+    assert "the disk is full" in present(sim.agent).last_error
     broken[0] = False
     in_phase(sim, Phase.BOOSTING)
 

@@ -33,12 +33,9 @@ from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
 from elastio.units import GIB
-
-from . import state_machine_page
-from .simulated import BURST
-from .simulated import machine as simulated
-from .state_machine_page import PAGE, page
-from .values import (
+from tests.simulated import BURST
+from tests.simulated import machine as simulated
+from tests.values import (
     HIGH,
     IDENTITY,
     NOW,
@@ -55,10 +52,14 @@ from .values import (
     disk,
     drained,
     host,
+    present,
     seen,
     state,
     volume,
 )
+
+from . import state_machine_page
+from .state_machine_page import PAGE, page
 
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 BOOSTED = Timestamps(decided=NOW - 20, created=NOW - 19, boosted=NOW - 15)
@@ -194,8 +195,7 @@ def test_the_same_input_gives_the_same_decision(pair: tuple[Phase, Event]) -> No
 def test_a_whole_run_can_be_decided_again() -> None:
     asked_before: list[tuple[AgentState, Observation, Decision]] = []
     sim = simulated(BURST)
-    assert sim.agent is not None
-    sim.agent.decide = recording(asked_before)
+    present(sim.agent).decide = recording(asked_before)
     sim.run_for(60)
     assert len(asked_before) > 60
     for before, obs, decision in asked_before:
@@ -218,8 +218,7 @@ def test_an_inconsistent_device_is_left_to_an_operator() -> None:
     view = host(backing(state=CacheState.INCONSISTENT))
     decision = decide(state(Phase.IDLE), seen(view), POLICY)
     assert decision.state.phase is Phase.FAULTED
-    assert decision.state.fault is not None
-    assert decision.state.fault.kind is FaultKind.INCONSISTENT
+    assert present(decision.state.fault).kind is FaultKind.INCONSISTENT
     assert decide(decision.state, seen(view), POLICY).state.phase is Phase.FAULTED
     again = decide(decision.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
     assert again.answers[0].accepted
@@ -239,8 +238,7 @@ def test_a_strange_cache_set_is_not_touched() -> None:
     view = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
     decision = decide(state(Phase.IDLE), seen(view), POLICY)
     assert decision.state.phase is Phase.FAULTED
-    assert decision.state.fault is not None
-    assert decision.state.fault.kind is FaultKind.FOREIGN_CACHE
+    assert present(decision.state.fault).kind is FaultKind.FOREIGN_CACHE
     assert decision.actions == ()
 
 
@@ -248,8 +246,7 @@ def test_a_volume_on_another_machine_is_left_to_an_operator() -> None:
     before = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
     decision = decide(before, seen(host(backing())), POLICY)
     assert decision.state.phase is Phase.FAULTED
-    assert decision.state.fault is not None
-    assert decision.state.fault.kind is FaultKind.ATTACHED_ELSEWHERE
+    assert present(decision.state.fault).kind is FaultKind.ATTACHED_ELSEWHERE
     later = decide(decision.state, seen(host(backing())), POLICY)
     assert later.actions == ()
 

@@ -15,8 +15,7 @@ from elastio.core.model import VolumeSpec
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.sim.records import MemoryJournal
-
-from .values import NOW, SERIAL, WALL, cycle, state
+from tests.values import NOW, SERIAL, WALL, cycle, state
 
 BOOSTED = cycle(times=Timestamps(boosted=NOW))
 DETACHED = cycle(times=Timestamps(boosted=NOW, detached=NOW))

@@ -33,9 +33,8 @@ from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-
-from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
-from .values import (
+from tests.simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
+from tests.values import (
     BOOSTED,
     HIGH,
     NOW,
@@ -51,6 +50,7 @@ from .values import (
     disk,
     drained,
     host,
+    present,
     seen,
     state,
     volume,
@@ -115,8 +115,7 @@ def test_the_next_boost_ends_it() -> None:
 
 def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
     sim = clean_and_boosting(*LATER)
-    disk = sim.world.kernel.cache_disk()
-    assert disk is not None
+    disk = present(sim.world.kernel.cache_disk())
     sim.world.kernel.pull(disk.serial)
     sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
     sim.kill_agent()
@@ -150,8 +149,7 @@ def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load(
     kernel = sim.world.kernel
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 34.5 and not kernel.bcache.sb_dirty, 300)
-    torn = kernel.cache_disk()
-    assert torn is not None
+    torn = present(kernel.cache_disk())
     kernel.pull(torn.serial)
     sim.run_until(lambda: kernel.bcache.passed is not None and sim.state.load.above_since is not None, 30)
     sim.run_for(0.5)
@@ -171,8 +169,7 @@ def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load(
 def test_it_is_the_end_of_the_boost_and_no_danger(phase: Phase) -> None:
     of = fold(state(phase, boosted()), seen(host(OUTLIVED)), POLICY)
     assert danger(of, seen(host(OUTLIVED))) is None
-    found = (in_boosting if phase is Phase.BOOSTING else in_flushing)(of, seen(host(OUTLIVED)), POLICY)
-    assert found is not None
+    found = present((in_boosting if phase is Phase.BOOSTING else in_flushing)(of, seen(host(OUTLIVED)), POLICY))
     assert found.event is Event.CACHE_LEFT
 
 
@@ -216,16 +213,14 @@ def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outliv
 
 def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None:
     of = state(Phase.ATTACHING, cycle(times=Timestamps()))
-    found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
-    assert found is not None
+    found = present(in_attaching(of, seen(host(OUTLIVED)), POLICY))
     assert found.event is Event.BOOST_ABANDONED
 
 
 def test_a_disk_that_went_while_its_cache_was_put_in_front_is_not_attached_again() -> None:
     """The answer is lost, and the kernel has gone on without it before anybody looked."""
     of = state(Phase.ATTACHING, cycle(times=Timestamps(installing=NOW - 1), cache_set=None))
-    found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
-    assert found is not None
+    found = present(in_attaching(of, seen(host(OUTLIVED)), POLICY))
     assert found.event is Event.BOOST_ABANDONED
 
 
@@ -233,11 +228,9 @@ def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
     found = recover(
         state(Phase.BOOSTING, boosted(), recovered=False, failed_clean_set=SET), seen(host(cached())), POLICY
     )
-    assert found is not None
-    after = found[0]
+    after = present(found)[0]
     assert after.phase is Phase.FLUSHING
-    assert after.cycle is not None
-    assert after.cycle.forced
+    assert present(after.cycle).forced
 
 
 def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
@@ -319,8 +312,7 @@ def test_nothing_is_boosted_with_it() -> None:
     asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
     assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY) is not None
     assert in_flushing(loaded, asked, POLICY) is None
-    found = in_boosting(boosting, seen(host(cached())), POLICY)
-    assert found is not None
+    found = present(in_boosting(boosting, seen(host(cached())), POLICY))
     assert found.event is Event.WENT_QUIET
     assert must_end(flushing, boosted(), NOW, POLICY)
     with pytest.raises(InvariantError, match="gone past this cache"):
@@ -354,8 +346,7 @@ def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None
 
 def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache() -> None:
     of = fold(state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5))), seen(host(backing())), POLICY)
-    assert of.cycle is not None
-    assert not of.cycle.is_in_front
+    assert not present(of.cycle).is_in_front
     assert danger(of, seen(host(None))) is None
 
 
@@ -371,15 +362,13 @@ def test_a_boost_that_was_withdrawn_teaches_no_size() -> None:
 def test_a_cache_that_is_there_again_is_in_front_again() -> None:
     gone = replace(boosted(), times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
     assert not gone.is_in_front
-    after = fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle
-    assert after is not None
+    after = present(fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle)
     assert (after.is_in_front, after.needs_sync) == (True, True)
 
 
 def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
     registered = cycle(times=Timestamps(registered=NOW - 2))
-    found = danger(state(Phase.ATTACHING, registered), seen(host(None)))
-    assert found is not None
+    found = present(danger(state(Phase.ATTACHING, registered), seen(host(None))))
     assert "bcache has let go" in found.reason
     never = cycle(times=Timestamps(created=NOW - 2))
     assert danger(state(Phase.ATTACHING, never), seen(host(None))) is None
@@ -400,8 +389,7 @@ def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
 ) -> None:
     faulted = state(Phase.FAULTED, boosted(volume=volume(VolumeState.AVAILABLE)))
     view = seen(host(backing(state=shown, running=False, superblock_set=SET)))
-    missing = status_of(faulted, view, POLICY, RuntimeInfo("0.1.0", 0.0)).missing
-    assert missing is not None
+    missing = present(status_of(faulted, view, POLICY, RuntimeInfo("0.1.0", 0.0)).missing)
     assert missing.may_be_older is is_in_doubt
     assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt
 

@@ -18,8 +18,7 @@ from elastio.core.policy import (
 )
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, agbs
-
-from .values import POLICY
+from tests.values import POLICY
 
 
 def sample(mb_s: float, at: float = 10.0, read_mb_s: float = 0.0) -> Sample:

@@ -12,8 +12,22 @@ from elastio.core.machine import decide
 from elastio.core.model import CacheMode, CacheState, HostView
 from elastio.core.recovery import cycle_of, phase_of, recover
 from elastio.core.state import AgentState, FaultKind, Phase
-
-from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, state, volume
+from tests.values import (
+    NOW,
+    OTHER_SET,
+    POLICY,
+    SET,
+    backing,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    present,
+    seen,
+    state,
+    volume,
+)
 
 FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 ATTACHED = host(cached(), FORMATTED)
@@ -24,8 +38,7 @@ def remembered(phase: Phase = Phase.IDLE, **changes: object) -> AgentState:
 
 
 def recovered(state: AgentState, view: HostView | None) -> AgentState:
-    found = recover(state, seen(view), POLICY)
-    assert found is not None
+    found = present(recover(state, seen(view), POLICY))
     assert found[0].recovered
     assert found[1]
     return found[0]
@@ -44,8 +57,7 @@ def test_no_cache_and_no_cycle_is_idle() -> None:
 def test_an_attached_cache_is_in_the_phase_that_the_kernel_shows(phase: Phase) -> None:
     state = recovered(remembered(phase, cycle=cycle()), ATTACHED)
     assert state.phase is Phase.BOOSTING
-    assert state.cycle is not None
-    assert state.cycle.token == "token"
+    assert present(state.cycle).token == "token"
 
 
 def test_the_phase_follows_the_kernel() -> None:
@@ -60,8 +72,7 @@ def test_what_was_marked_while_the_cache_was_missing_is_void_once_it_is_there() 
     early = cycle(times=Timestamps(boosted=NOW - 50, clean=NOW - 9, detached=NOW - 5, released=NOW - 4))
     for view, clean in ((cached(), None), (drained(state=CacheState.NO_CACHE), NOW - 9)):
         state = recovered(remembered(Phase.DETACHING, cycle=early), host(view, FORMATTED))
-        assert state.cycle is not None
-        assert state.cycle.times == Timestamps(boosted=NOW - 50, clean=clean)
+        assert present(state.cycle).times == Timestamps(boosted=NOW - 50, clean=clean)
 
 
 @pytest.mark.parametrize(("boot_id", "kept"), [("boot", NOW - 2), ("before", None)])
@@ -92,8 +103,7 @@ def test_a_cache_is_off_only_where_the_agent_took_it_off(phase: Phase) -> None:
     assert recovered(remembered(phase, cycle=boosted), host(backing())).phase is Phase.DETACHING
     not_by_us = recovered(remembered(phase, cycle=cycle(times=Timestamps(boosted=NOW - 50))), host(backing()))
     assert not_by_us.phase is Phase.FAULTED
-    assert not_by_us.cycle is not None
-    assert not_by_us.cycle.may_lack_data
+    assert present(not_by_us.cycle).may_lack_data
 
 
 @pytest.mark.parametrize(
@@ -109,8 +119,7 @@ def test_a_cycle_belongs_to_one_backing_disk(serial: str, shown: str | None, pha
 def test_a_purchase_without_an_outcome_is_in_doubt_from_the_start_on() -> None:
     open_intent = cycle(volume_id=None, serial=None, cache_set=None, volume=None, create_unconfirmed_at=NOW - 1e6)
     state = recovered(remembered(Phase.ATTACHING, cycle=open_intent), host(backing()))
-    assert state.cycle is not None
-    assert state.cycle.create_unconfirmed_at == NOW
+    assert present(state.cycle).create_unconfirmed_at == NOW
 
 
 def test_what_the_old_agent_waited_for_means_nothing_to_the_new_one() -> None:
@@ -136,15 +145,13 @@ def test_a_cache_on_a_volume_of_somebody_else_is_a_fault() -> None:
     strange = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, serial="other"))
     state = recovered(remembered(owned=(volume(),)), strange)
     assert state.phase is Phase.FAULTED
-    assert state.fault is not None
-    assert state.fault.kind is FaultKind.FOREIGN_CACHE
+    assert present(state.fault).kind is FaultKind.FOREIGN_CACHE
 
 
 def test_a_cache_that_was_attached_before_its_outcome_was_written_is_the_cycles() -> None:
     half = cycle(cache_set=None)
     state = recovered(remembered(Phase.ATTACHING, cycle=half), ATTACHED)
-    assert state.cycle is not None
-    assert (state.phase, state.cycle.cache_set) == (Phase.BOOSTING, SET)
+    assert (state.phase, present(state.cycle).cache_set) == (Phase.BOOSTING, SET)
 
 
 def test_a_cycle_made_from_tags_runs_its_bill_from_the_clouds_own_time() -> None:
@@ -166,5 +173,4 @@ def test_a_cache_that_died_at_a_boot_before_anybody_saw_it_attached_is_kept(boot
     installing = cycle(cache_set=None, times=Timestamps(installing=NOW - 5))
     died = host(backing(state=CacheState.CLEAN, superblock_set=SET))
     after = recovered(remembered(Phase.ATTACHING, cycle=installing, boot_id=boot_id), died)
-    assert after.cycle is not None
-    assert (after.phase is Phase.FAULTED, after.cycle.may_lack_data) == (is_kept, is_kept)
+    assert (after.phase is Phase.FAULTED, present(after.cycle).may_lack_data) == (is_kept, is_kept)

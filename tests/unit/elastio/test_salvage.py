@@ -29,9 +29,8 @@ from elastio.core.planner import next_action
 from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-
-from .simulated import STEADY, in_phase, intents, machine
-from .values import (
+from tests.simulated import STEADY, in_phase, intents, machine
+from tests.values import (
     BOOSTED,
     NOW,
     OTHER_SET,
@@ -45,6 +44,7 @@ from .values import (
     cycle,
     disk,
     host,
+    present,
     seen,
     state,
     volume,
@@ -131,8 +131,7 @@ def test_a_wrong_choice_among_the_volumes_can_be_put_right_until_the_kernel_has_
     assert answer.accepted
     assert after.cycle is not None
     assert (after.cycle.volume_id, after.cycle.times.boosted) == ("vol-2", NOW)
-    assert chosen.cycle is not None
-    assert not ask(replace(chosen, cycle=replace(chosen.cycle, cache_set=SET)), other)[1].accepted
+    assert not ask(replace(chosen, cycle=replace(present(chosen.cycle), cache_set=SET)), other)[1].accepted
     assert not ask(wounded(boosted(cache_set=None), owned=there), other)[1].accepted
 
 
@@ -150,8 +149,7 @@ def test_between_several_volumes_an_operator_chooses() -> None:
     assert "vol-2" in answer.text
     assert after.cycle is None
     after, answer = ask(wounded(owned=there), replace(RECOVER, volume_id="vol-2"))
-    assert after.cycle is not None
-    assert after.cycle.volume_id == "vol-2"
+    assert present(after.cycle).volume_id == "vol-2"
 
 
 def test_no_volume_means_no_guess() -> None:
@@ -184,11 +182,9 @@ def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phas
     wounded_host = replace(host(None), dead_bcache_device="bcache0")
     after = decide(state(phase, boosted()), seen(wounded_host), POLICY).state
     assert after.phase is Phase.FAULTED
-    assert after.fault is not None
-    assert VOLUME_ID in after.fault.text
+    assert VOLUME_ID in present(after.fault).text
     assert "unmounted" in after.waiting_for
-    missing = status_of(after, seen(wounded_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing
-    assert missing is not None
+    missing = present(status_of(after, seen(wounded_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing)
     assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
 
 
@@ -277,8 +273,7 @@ def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
     disputed = replace(before, phase=Phase.BOOSTING, cycle=boosted(may_lack_data=True))
     assert danger(disputed, seen(host(backing()))) is not None
     taken_off = replace(before, phase=Phase.DETACHING, cycle=boosted().stamped(detaching=NOW - 9))
-    started = recover(taken_off, seen(host(backing())), POLICY)
-    assert started is not None
+    started = present(recover(taken_off, seen(host(backing())), POLICY))
     assert (started[0].phase, started[0].cycle is None) == (Phase.DETACHING, False)
     assert started[0].loss_accepted_for == ""
 
@@ -288,8 +283,7 @@ def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> No
     back = decide(accepted, seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True))), POLICY).state
     assert (back.phase, back.loss_accepted_for, back.given_up) == (Phase.BOOSTING, "", (OTHERS,))
     assert ask(accepted, RECOVER)[0].loss_accepted_for == ""
-    foreign = recover(accepted, seen(host(cached(cache_set=OTHER_SET))), POLICY)
-    assert foreign is not None
+    foreign = present(recover(accepted, seen(host(cached(cache_set=OTHER_SET))), POLICY))
     assert (foreign[0].phase, foreign[0].cycle, foreign[0].loss_accepted_for) == (Phase.FAULTED, None, "")
 
 
@@ -345,8 +339,7 @@ BYPASSED = replace(boosted(), dirty_bytes=0).stamped(bypassed=NOW - 5)
 def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
     found = decide(booted(phase), seen(host(backing())), POLICY)
     assert found.state.phase is Phase.FAULTED
-    assert found.state.fault is not None
-    assert VOLUME_ID in found.state.fault.text
+    assert VOLUME_ID in present(found.state.fault).text
     assert found.actions == ()
     resumed = seen(host(backing()), requests=(Request(RequestKind.RESUME),))
     assert decide(found.state, resumed, POLICY).state.phase is Phase.FAULTED
@@ -363,8 +356,7 @@ def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_cle
 def test_a_device_that_was_clean_is_not_disputed(of: Cycle, view: BackingView) -> None:
     of = of.stamped(detaching=NOW - 9) if view is not OUTLIVED else of
     before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is OUTLIVED else "the boot before")
-    found = recover(before, seen(host(view)), POLICY)
-    assert found is not None
+    found = present(recover(before, seen(host(view)), POLICY))
     assert found[0].phase is Phase.DETACHING
     assert danger(found[0], seen(host(view))) is None
 
@@ -377,20 +369,16 @@ def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None
         (Phase.FLUSHING, empty, True),
         (Phase.FLUSHING, BYPASSED, False),
     ):
-        found = recover(replace(booted(phase), cycle=of), seen(host(OUTLIVED)), POLICY)
-        assert found is not None
-        assert found[0].cycle is not None
-        assert found[0].cycle.may_lack_data is may_lack_data
+        found = present(recover(replace(booted(phase), cycle=of), seen(host(OUTLIVED)), POLICY))
+        assert present(found[0].cycle).may_lack_data is may_lack_data
 
 
 def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
     """Records of this boot say nothing about when the cache was last seen."""
     before = replace(booted(Phase.BOOSTING, dirty_boot="the boot before"), boot_id="boot")
-    found = recover(before, seen(host(backing())), POLICY)
-    assert found is not None
+    found = present(recover(before, seen(host(backing())), POLICY))
     assert found[0].phase is Phase.FAULTED
-    again = recover(replace(found[0], recovered=False), seen(host(backing())), POLICY)
-    assert again is not None
+    again = present(recover(replace(found[0], recovered=False), seen(host(backing())), POLICY))
     assert (again[0].phase, again[0].fault) == (Phase.FAULTED, found[0].fault)
 
 
@@ -399,8 +387,7 @@ def test_a_dispute_ends_when_the_cache_is_attached_again() -> None:
     view = seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True)))
     for found in (decide(disputed, view, POLICY), decide(replace(disputed, recovered=False), view, POLICY)):
         assert found.state.phase is Phase.BOOSTING
-        assert found.state.cycle is not None
-        assert not found.state.cycle.may_lack_data
+        assert not present(found.state.cycle).may_lack_data
 
 
 def test_a_disputed_device_is_not_said_to_be_brought_back() -> None:
@@ -419,8 +406,7 @@ def test_an_operator_settles_the_dispute_by_name_and_the_volume_stays() -> None:
     assert not ask(disputed, GIVE_UP, view)[1].accepted
     settled, answer = ask(disputed, BY_NAME, view)
     assert answer.accepted
-    event = in_faulted(settled, seen(view), POLICY)
-    assert event is not None
+    assert in_faulted(settled, seen(view), POLICY) is not None
     after = decide(settled, seen(view), POLICY).state
     assert (after.phase, after.cycle) == (Phase.IDLE, None)
     listed = replace(after, owned=(volume(VolumeState.AVAILABLE),))

@@ -16,9 +16,8 @@ from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-
-from .simulated import BURST, QUIET, STEADY, assert_at_rest, decisions, in_phase, intents, machine, only_the_port
-from .values import (
+from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, decisions, in_phase, intents, machine, only_the_port
+from tests.values import (
     BOOSTED,
     NOW,
     POLICY,
@@ -29,6 +28,7 @@ from .values import (
     disk,
     drained,
     host,
+    present,
     seen,
     state,
     volume,
@@ -111,8 +111,7 @@ def assert_kept(sim: Simulation) -> None:
     """Whatever the wait, the volume with the data is still there, as it was."""
     sim.run_for(700)
     assert sim.phase is Phase.FAULTED
-    assert sim.state.fault is not None
-    assert sim.state.fault.kind is FaultKind.MAY_LACK_DATA
+    assert present(sim.state.fault).kind is FaultKind.MAY_LACK_DATA
     assert sim.world.volumes_left() == 1
     for action in ("ReleaseCacheDisk", "DetachVolume", "DeleteVolume"):
         assert intents(sim, action) == 0
@@ -162,8 +161,7 @@ def test_a_copy_put_in_the_devices_place_in_the_same_boot_costs_nothing(*, agent
         sim.start_agent()
     assert_kept(sim)
     (on_disk,) = (d.content for d in kernel.disks.values())
-    assert on_disk is not None
-    assert on_disk.dirty == only_copy
+    assert present(on_disk).dirty == only_copy
 
 
 def test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first() -> None:
@@ -187,8 +185,7 @@ def gone_while_clean(*load: Stretch, written_s: float = 0.0) -> tuple[Simulation
     sim.power_cut()
     in_phase(sim, Phase.FAULTED)
     assert sim.state.cycle is not None
-    assert sim.state.cycle.volume_id is not None
-    return sim, sim.state.cycle.volume_id
+    return sim, present(sim.state.cycle.volume_id)
 
 
 def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_loss() -> None:
@@ -226,8 +223,7 @@ def test_a_clean_cache_is_brought_back_by_name(*, dies: bool) -> None:
     if dies:
         sim.start_agent()
     in_phase(sim, Phase.BOOSTING)
-    assert sim.state.cycle is not None
-    assert not sim.state.cycle.operator_confirmed, "it is asked again if the cache goes once more"
+    assert not present(sim.state.cycle).operator_confirmed, "it is asked again if the cache goes once more"
     sim.ask(RequestKind.FLUSH)
     assert_at_rest(sim)
 
@@ -251,10 +247,8 @@ def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
     sim.run_for(90)
     sim.kill_agent()
     sim.start_agent()
-    remembered = sim.state.cycle
-    assert remembered is not None
-    assert remembered.dirty_wall is not None
-    assert sim.world.clock.wall() - remembered.dirty_wall < 32
+    remembered = present(sim.state.cycle)
+    assert sim.world.clock.wall() - present(remembered.dirty_wall) < 32
 
 
 # --- marks ----------------------------------------------------------------------------------------------

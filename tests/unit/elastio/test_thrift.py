@@ -14,8 +14,7 @@ from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.core.policy import watch_load
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MB
-
-from .values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
+from tests.values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
 
 SECOND = POLICY.backing_bandwidth_mb_s * MB
 BLIP = UselessBoost(0.4, 2.0, WALL - 60)

@@ -17,6 +17,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Workload
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, MIB
+from tests.values import present
 
 KERNEL = KernelSettings(backing_mb_s=33, block_bytes=4 * MIB)
 PERIOD_S, BLIP_S, BLIP_MB_S, BURST_MB_S = 60.0, 2.0, 12.0, 60.0
@@ -78,8 +79,7 @@ def burst_at(burst_s: float) -> tuple[Simulation, int, float]:
     simulation.run_for(burst_s - 1)
     before = len(world.provider.volumes)
     simulation.run_until(lambda: len(world.provider.volumes) > before, 60)
-    cycle = simulation.state.cycle
-    assert cycle is not None
+    cycle = present(simulation.state.cycle)
     return simulation, before, cycle.started_at - (world.clock.now() - world.clock.elapsed()) - burst_s
 
 
@@ -88,8 +88,7 @@ def test_a_day_of_blips_buys_few_volumes_and_the_burst_after_it_gets_its_cache_a
     simulation, bought, asked_s = burst_at(START_S + 24 * 3600 + PERIOD_S / 2)
     assert bought <= 20
     assert asked_s == pytest.approx(at_once_s, abs=1e-6)
-    assert simulation.state.cycle is not None
-    assert simulation.state.cycle.spec.size_bytes == 10 * GIB  # blips taught no size
+    assert present(simulation.state.cycle).spec.size_bytes == 10 * GIB  # blips taught no size
 
 
 # --- odd bursts ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from elastio.errors import JournalError
 from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from tests.unit.elastio.simulated import QUIET, in_phase, machine
+from tests.simulated import QUIET, in_phase, machine
 
 
 def dirty(*load: Stretch) -> Simulation:

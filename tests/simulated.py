@@ -1,4 +1,4 @@
-"""A small simulated machine under the real agent: 20 MB/s backing volume, 80 MB/s cache, four-MiB blocks."""
+"""One small simulated machine for all tests under the real agent: 20 MB/s backing volume, 80 MB/s cache."""
 
 from __future__ import annotations
 

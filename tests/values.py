@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
@@ -28,6 +28,8 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import GIB
 
+T = TypeVar("T")
+
 SET = CacheSetUuid("11111111-0000-4000-8000-000000000001")
 OTHER_SET = CacheSetUuid("22222222-0000-4000-8000-000000000002")
 SERIAL = Serial("vol00000000000000001")
@@ -35,6 +37,12 @@ VOLUME_ID = VolumeId("vol-00000000000000001")
 POLICY = Policy(backing_bandwidth_mb_s=20, cache_bandwidth_mb_s=80, backing_uuid="uuid")
 NOW = 1000.0
 WALL = 1_767_225_600.0
+
+
+def present(value: T | None) -> T:
+    """The value, which must be there."""
+    assert value is not None
+    return value
 
 
 def backing(**changes: Any) -> BackingView:
