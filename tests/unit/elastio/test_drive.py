@@ -95,6 +95,7 @@ def test_a_stop_that_flushes_asks_for_more_time_until_the_volume_is_gone(
     drive(sim, {3: signal.SIGTERM})
     assert sim.phase is Phase.IDLE
     assert sim.world.volumes_left() == 0
+    assert not sim.world.lost(power_cut=True)
     assert any(b"EXTEND_TIMEOUT_USEC=30000000" in m for m in messages(said))
 
 

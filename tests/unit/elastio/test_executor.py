@@ -14,7 +14,6 @@ from elastio.core.actions import (
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
-    DetachCacheSet,
     DetachVolume,
     EnterPhase1,
     EnterPhase2,
@@ -43,6 +42,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.cloud import Shelf
 from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimAccount, SimProvider
+from elastio.sim.workload import constant
 from elastio.sim.world import SimWorld
 from elastio.units import GIB
 from tests.values import present
@@ -50,31 +50,6 @@ from tests.values import present
 SPEC = VolumeSpec(2 * GIB, 100.0)
 SERIAL = Serial("vol-1")
 CREATE = CreateVolume("token-1", SPEC, 4 * GIB)
-
-
-class Writes:
-    """An application that writes the first blocks of the device."""
-
-    def __init__(self, blocks: int) -> None:
-        self._blocks = list(range(blocks))
-
-    def begin(self, seconds: float) -> None:
-        """Nothing depends on time."""
-
-    def idle_s(self) -> float:
-        return 0.0
-
-    def rest(self, steps: int, seconds: float) -> None:
-        """Never called: it may always write."""
-
-    def next_write(self) -> int | None:
-        return self._blocks.pop() if self._blocks else None
-
-    def next_read(self) -> int | None:
-        return None
-
-    def wrote(self, block: int) -> None:
-        """What was acknowledged does not matter here."""
 
 
 class Machine:
@@ -131,24 +106,6 @@ def machine() -> Machine:
 
 
 # --- every action ------------------------------------------------------------------------------------------
-
-
-def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
-    volume, cache_set = machine.boosted()
-    machine.done(SetFlush(None))
-    machine.done(EnterPhase2())
-    machine.done(EnterPhase1(flush_mb_s=0.0))
-    machine.done(EnterPhase2())
-    machine.done(BypassCache())
-    machine.done(DetachCacheSet(cache_set))
-    machine.world.advance(60.0)
-    machine.done(ReleaseCacheDisk(volume.serial, volume.size_bytes, cache_set))
-    machine.done(DetachVolume(volume.id, volume.serial))
-    machine.world.advance(60.0)
-    machine.done(DeleteVolume(volume.id, volume.serial))
-    machine.world.advance(60.0)
-    assert machine.done(ListVolumes()).value == ()
-    assert machine.world.volumes_left() == 0
 
 
 def test_phases_reach_the_kernel(machine: Machine) -> None:
@@ -220,7 +177,8 @@ def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
 
 def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
     volume, _ = machine.boosted()
-    machine.world.kernel.step(1.0, Writes(20))
+    machine.world.workload = constant(60.0)
+    machine.world.advance(1.0)
     machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()

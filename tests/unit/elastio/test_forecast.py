@@ -83,18 +83,6 @@ def test_without_a_forecaster_the_same_burst_waits_for_the_threshold() -> None:
     assert present(sim.state.cycle).trigger is Trigger.LOAD
 
 
-def test_nothing_is_bought_before_the_lead_time() -> None:
-    sim = foretold()
-    sim.run_for(BURST_AT_S - 32)
-    assert bought(sim) == []
-
-
-def test_an_unsure_forecast_buys_nothing() -> None:
-    sim = foretold((QUIET,), Foretold(confidence=0.79))
-    sim.run_for(100)
-    assert bought(sim) == []
-
-
 def test_a_paused_agent_heeds_no_forecast() -> None:
     sim = foretold()
     sim.run_for(5)

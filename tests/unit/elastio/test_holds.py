@@ -267,17 +267,6 @@ def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None
     assert (sim.phase, sim.state.inhibition) == (Phase.BOOSTING, None)
 
 
-def test_a_stop_that_flushes_ends_once_the_volume_is_gone() -> None:
-    sim = machine(STEADY, on_stop=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(3)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 120)
-    assert departure.is_over() == "no cache is left"
-    assert sim.world.volumes_left() == 0
-    assert not sim.world.lost(power_cut=True)
-
-
 def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
     sim = machine(BURST, on_stop=StopPolicy(flush=True, limit_s=2.0))
     in_phase(sim, Phase.BOOSTING)

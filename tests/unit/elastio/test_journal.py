@@ -451,25 +451,20 @@ def test_what_boosts_taught_and_what_was_bought_for_nothing_outlives_a_restart(j
 
 
 @pytest.mark.parametrize(
-    ("boot", "now", "wall", "until"),
+    ("boot", "now", "wall", "cool_until", "until"),
     [
-        ("boot-1", 150.0, 1150.0, 400.0),  # the same boot: the same clock
-        ("boot-2", 20.0, 1150.0, 270.0),  # 250 s are left of 290
-        ("boot-2", 20.0, 1110.0 - 86400.0, 310.0),  # a clock a day behind: no longer than it was to be
+        ("boot-1", 150.0, 1150.0, 400.0, 400.0),  # the same boot: the same clock
+        ("boot-2", 20.0, 1150.0, 400.0, 270.0),  # 250 s are left of 290
+        ("boot-2", 20.0, 1110.0 - 86400.0, 400.0, 310.0),  # a clock a day behind: no longer than it was to be
+        ("boot-2", 20.0, 1110.0 - 86400.0, 50.0, 20.0),  # what was over stays over
     ],
 )
 def test_failed_boosts_keep_the_load_alone_over_a_restart(
-    journal: Journal, path: Path, boot: str, now: float, wall: float, until: float
+    journal: Journal, path: Path, boot: str, now: float, wall: float, cool_until: float, until: float
 ) -> None:
-    failed = AgentState(failures=3, cool_until=400.0)
+    failed = AgentState(failures=3, cool_until=cool_until)
     journal.decision(Phase.ATTACHING, failed, "refused", now=110.0, wall=1110.0)
     memory = recall(path, now=now, wall=wall, boot_id=boot)
     assert (memory.failures, memory.cool_until) == (3, until)
     started = memory.state(learned_size_bytes=7)
     assert (started.failures, started.cool_until, started.learned_size_bytes) == (3, until, 7)
-
-
-def test_a_cool_down_that_was_over_stays_over(journal: Journal, path: Path) -> None:
-    journal.decision(Phase.IDLE, AgentState(cool_until=50.0), "quiet", now=110.0, wall=1110.0)
-    memory = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2")
-    assert memory.cool_until <= 20.0

@@ -18,7 +18,7 @@ from elastio.core.actions import (
     OutcomeKind,
     StartWithoutCache,
 )
-from elastio.core.cycle import Failure, FailureKind, Timestamps
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.invariants import check
 from elastio.core.machine import decide
@@ -83,7 +83,7 @@ def test_the_device_goes_on_and_the_volume_is_released() -> None:
     sim = torn_off_clean()
     assert_at_rest(sim)
     assert Phase.FAULTED not in {r["to"] for r in sim.journal.records() if r["kind"] == "decision"}
-    assert intents(sim, "AttachVolume") == 1
+    assert intents(sim, "AttachVolume") == intents(sim, "MakeDurable") == 1
     assert sim.world.kernel.bcache.running
 
 
@@ -124,13 +124,6 @@ def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
     assert sim.world.kernel.bcache.cache_set == disk.superblock
     sim.run_until(lambda: sim.phase is Phase.DETACHING, 60)
     assert_at_rest(sim)
-
-
-def test_what_was_flushed_is_durable_before_the_volume_goes() -> None:
-    sim = torn_off_clean()
-    assert_at_rest(sim)
-    assert intents(sim, "MakeDurable") == 1
-    assert not sim.world.lost(power_cut=True)
 
 
 def test_without_a_journal_it_is_remembered_all_the_same() -> None:
@@ -211,17 +204,11 @@ def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outliv
             check(Decision(of, (start,)), seen(host(view)), POLICY)
 
 
-def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None:
-    of = state(Phase.ATTACHING, cycle(times=Timestamps()))
-    found = present(in_attaching(of, seen(host(OUTLIVED)), POLICY))
-    assert found.event is Event.BOOST_ABANDONED
-
-
-def test_a_disk_that_went_while_its_cache_was_put_in_front_is_not_attached_again() -> None:
-    """The answer is lost, and the kernel has gone on without it before anybody looked."""
-    of = state(Phase.ATTACHING, cycle(times=Timestamps(installing=NOW - 1), cache_set=None))
-    found = present(in_attaching(of, seen(host(OUTLIVED)), POLICY))
-    assert found.event is Event.BOOST_ABANDONED
+@pytest.mark.parametrize("of", [cycle(times=Timestamps()), cycle(times=Timestamps(installing=NOW - 1), cache_set=None)])
+def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again(of: Cycle) -> None:
+    """Also where the answer is lost, and the kernel has gone on without the cache before anybody looked."""
+    found = present(in_attaching(state(Phase.ATTACHING, of), seen(host(OUTLIVED)), POLICY))
+    assert (found.event, found.failure) == (Event.BOOST_ABANDONED, FailureKind.LOST)
 
 
 def test_one_that_came_back_is_flushed_whatever_the_load() -> None:

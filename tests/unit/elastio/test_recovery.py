@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.agent.memory import shift
 from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import CacheMode, CacheState, HostView
@@ -158,13 +157,6 @@ def test_a_cycle_made_from_tags_runs_its_bill_from_the_clouds_own_time() -> None
     made = cycle_of(volume(), seen(None))
     assert made.opened_wall == volume().created_wall
     assert made.token == volume().token
-
-
-def test_nothing_remembered_lies_in_the_future_of_a_machine_that_boots_in_the_past() -> None:
-    marks = Timestamps(decided=10.0, created=11.0)
-    moved = shift(cycle(started_at=10.0, create_unconfirmed_at=12.0, times=marks), 1e9, NOW)
-    assert moved.times == Timestamps(decided=NOW, created=NOW)
-    assert (moved.started_at, moved.create_unconfirmed_at) == (NOW, NOW)
 
 
 @pytest.mark.parametrize(("boot_id", "is_kept"), [("before", True), ("boot", False)])

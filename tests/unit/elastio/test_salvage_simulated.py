@@ -37,24 +37,16 @@ from tests.values import (
 # --- on the simulator -----------------------------------------------------------------------------------
 
 
-def torn_off(**policy: Any) -> Simulation:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_device_that_was_dropped_comes_back_with_all_its_data(*, restarts: bool) -> None:
     """The cache volume was pulled out while dirty, and the last close made the kernel drop the backing device."""
-    sim = machine(BURST, "@dirty=vanish", **policy)
+    sim = machine(BURST, "@dirty=vanish")
     sim.run_until(lambda: bool(sim.world.happened), 60)
     sim.world.kernel.drop_backing()
-    return sim
-
-
-def test_a_device_that_was_dropped_comes_back_with_all_its_data() -> None:
-    sim = torn_off()
+    if restarts:
+        sim.start_agent()
     assert_at_rest(sim)
     assert intents(sim, "RegisterBacking") >= 1
-
-
-def test_a_device_that_was_dropped_comes_back_after_a_restart_of_the_agent() -> None:
-    sim = torn_off()
-    sim.start_agent()
-    assert_at_rest(sim)
 
 
 def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
@@ -305,21 +297,6 @@ def test_without_its_mark_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPa
 # --- a detach that starves ------------------------------------------------------------------------------
 
 
-def starving(**policy: Any) -> Simulation:
-    sim = machine(BURST, **policy)
-    in_phase(sim, Phase.BOOSTING)
-    sim.world.kernel.always_busy = True
-    in_phase(sim, Phase.DETACHING)
-    sim.run_for(120)
-    return sim
-
-
-def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
-    sim = starving()
-    assert (sim.phase, intents(sim, "HelpDetach")) == (Phase.DETACHING, 0)
-    assert "instant without I/O" in sim.state.waiting_for
-
-
 @pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
 def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
     of = cycle(times=replace(BOOSTED, clean=NOW - waited_s))
@@ -329,7 +306,11 @@ def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float,
 
 
 def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
-    sim = starving(detach_throttle_after_s=10.0)
+    sim = machine(BURST, detach_throttle_after_s=10.0)
+    in_phase(sim, Phase.BOOSTING)
+    sim.world.kernel.always_busy = True
+    in_phase(sim, Phase.DETACHING)
+    sim.run_for(120)
     assert intents(sim, "HelpDetach") == 1
     assert sim.phase is Phase.IDLE
     assert sim.world.volumes_left() == 0
