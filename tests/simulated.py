@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from elastio.core.cycle import FailureKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.ports import Forecaster
@@ -44,9 +45,10 @@ def machine(
     return Simulation(world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster)
 
 
-def decisions(sim: Simulation) -> list[str]:
-    """Every decision with its reason, as `elastio why` shows it."""
-    return [f"{r['from']} -> {r['to']}: {r['reason']}" for r in sim.journal.records() if r["kind"] == "decision"]
+def failures(sim: Simulation) -> set[FailureKind]:
+    """Why boosts failed, as the journal has it."""
+    decided = (r["cycle"] for r in sim.journal.records() if r["kind"] == "decision" and r["cycle"])
+    return {FailureKind(cycle["failure"]["kind"]) for cycle in decided if cycle["failure"]}
 
 
 def intents(sim: Simulation, action: str) -> int:

@@ -60,7 +60,7 @@ class Journal:
             self._file = os.open(self.path, flags, 0o640)
             _make_names_durable(self.path.parent)
         except OSError as error:
-            raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
+            raise JournalError(f"cannot open the journal {self.path}: {error.strerror}", code=_code(error)) from error
 
     def close(self) -> None:
         if self._file is not None:
@@ -125,7 +125,7 @@ class Journal:
             if durable:
                 os.fdatasync(self._file)
         except OSError as error:
-            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}") from error
+            raise JournalError(f"cannot write the journal {self.path}: {error.strerror}", code=_code(error)) from error
         if durable and os.fstat(self._file).st_size >= ROTATE_BYTES:
             self._rotate(line)
 
@@ -162,6 +162,11 @@ class Journal:
         older.unlink(missing_ok=True)
         os.link(self.path, older)
         fresh.replace(self.path)
+
+
+def _code(error: OSError) -> str:
+    """The name of its errno, such as ENOSPC."""
+    return errno.errorcode.get(error.errno or 0, "")
 
 
 def _make_names_durable(directory: Path) -> None:
@@ -201,7 +206,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise JournalError(f"cannot read the journal {path}: {error.strerror}") from error
+        raise JournalError(f"cannot read the journal {path}: {error.strerror}", code=_code(error)) from error
     for line in text.splitlines():
         try:
             record = json.loads(line)

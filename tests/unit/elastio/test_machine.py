@@ -290,24 +290,20 @@ def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing
 def test_a_broken_rule_stops_the_agent() -> None:
     sim = simulated((*BURST[:1], BURST[1], BURST[2]))
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
-    rule = "this must never happen"
     assert sim.agent is not None
-    sim.agent.decide = raising(rule)
+    sim.agent.decide = decide_wrongly
     sim.run_for(1)
     sim.agent.decide = decide
     sim.run_for(60)
     assert sim.phase is Phase.FAULTED
     assert sim.state.is_stopped
-    assert rule in str(sim.state.fault)
+    assert present(sim.state.fault).kind is FaultKind.RULE_BROKEN
     assert sim.world.volumes_left() == 1
     assert resume_and_settle(sim)
 
 
-def raising(rule: str) -> Callable[..., Decision]:
-    def decide_wrongly(*_: object) -> Decision:
-        raise InvariantError(rule)
-
-    return decide_wrongly
+def decide_wrongly(*_: object) -> Decision:
+    raise InvariantError("this must never happen")
 
 
 def resume_and_settle(sim: Simulation) -> bool:
@@ -319,7 +315,6 @@ def resume_and_settle(sim: Simulation) -> bool:
 def test_before_the_first_look_every_request_is_answered() -> None:
     decision = decide(AgentState(), seen(requests=asked(RequestKind.BOOST)), POLICY)
     assert [a.accepted for a in decision.answers] == [False]
-    assert "just started" in decision.answers[0].text
 
 
 @pytest.mark.parametrize("kind", RequestKind)
@@ -379,7 +374,7 @@ def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> 
 
 
 def test_the_reference_page_shows_the_table() -> None:
-    assert PAGE.read_text() == page(), f"write it anew: python {state_machine_page.__file__}"
+    assert PAGE.read_text() == page(), f"write it again: python {state_machine_page.__file__}"
 
 
 def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:

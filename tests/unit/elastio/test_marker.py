@@ -80,7 +80,7 @@ def test_no_cache_is_attached_without_it(guard: MountGuard, tmp_path: Path) -> N
     (tmp_path / "attached").write_text("in the way")
     lines: list[bytes] = []
     journal = GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: None)
-    with pytest.raises(JournalError, match="cannot write"):
+    with pytest.raises(JournalError):
         journal.intend(INSTALL, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
     assert lines == []
 

@@ -24,16 +24,16 @@ from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
 from elastio.core.observation import Decision
-from elastio.core.planner import must_end, next_action
+from elastio.core.planner import GONE, must_end, next_action
 from elastio.core.recovery import recover
 from elastio.core.requests import quiesce
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
-from tests.simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
+from tests.simulated import QUIET, assert_at_rest, in_phase, intents, machine, path
 from tests.values import (
     BOOSTED,
     HIGH,
@@ -82,7 +82,7 @@ def torn_off_clean(*load: Stretch) -> Simulation:
 def test_the_device_goes_on_and_the_volume_is_released() -> None:
     sim = torn_off_clean()
     assert_at_rest(sim)
-    assert Phase.FAULTED not in {r["to"] for r in sim.journal.records() if r["kind"] == "decision"}
+    assert "faulted" not in path(sim)
     assert intents(sim, "AttachVolume") == intents(sim, "MakeDurable") == 1
     assert sim.world.kernel.bcache.running
 
@@ -96,7 +96,7 @@ def test_after_a_boot_the_device_is_started_without_it(is_released: bool) -> Non
     assert not sim.world.kernel.bcache.running
     sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
     assert intents(sim, "StartWithoutCache") == 1
-    assert not any("faulted" in line for line in decisions(sim))
+    assert "faulted" not in path(sim)
     assert_at_rest(sim)
 
 
@@ -134,7 +134,7 @@ def test_without_a_journal_it_is_remembered_all_the_same() -> None:
     sim.run_until(lambda: bool(sim.state.failed_clean_set), 60)
     sim.power_cut()
     sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
-    assert not any("faulted" in line for line in decisions(sim))
+    assert "faulted" not in path(sim)
 
 
 def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load() -> None:
@@ -302,7 +302,7 @@ def test_nothing_is_boosted_with_it() -> None:
     found = present(in_boosting(boosting, seen(host(cached())), POLICY))
     assert found.event is Event.WENT_QUIET
     assert must_end(flushing, boosted(), NOW, POLICY)
-    with pytest.raises(InvariantError, match="gone past this cache"):
+    with pytest.raises(InvariantError):
         check(Decision(boosting, (EnterPhase1(flush_mb_s=None),)), seen(host(cached())), POLICY)
 
 
@@ -356,7 +356,7 @@ def test_a_cache_that_is_there_again_is_in_front_again() -> None:
 def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
     registered = cycle(times=Timestamps(registered=NOW - 2))
     found = present(danger(state(Phase.ATTACHING, registered), seen(host(None))))
-    assert "bcache has let go" in found.reason
+    assert found.fault is FaultKind.CACHE_FAILED
     never = cycle(times=Timestamps(created=NOW - 2))
     assert danger(state(Phase.ATTACHING, never), seen(host(None))) is None
 
@@ -366,7 +366,7 @@ def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) 
     linked = cached(flush_full_speed=phase is Phase.FLUSHING)
     of = state(phase, boosted(), flush_mb_s=None)
     plans = [next_action(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
-    assert ["disk of its cache is gone" in plan.waiting_for for plan in plans] == [True, False]
+    assert [plan.waiting_for == GONE for plan in plans] == [True, False]
     assert not isinstance(plans[0].action, LimitWrites)
 
 

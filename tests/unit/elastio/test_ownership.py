@@ -87,7 +87,7 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "precious"
     target.write_text("precious\n")
     (tmp_path / "journal.jsonl").symlink_to(target)
-    with pytest.raises(JournalError, match="cannot open the journal"):
+    with pytest.raises(JournalError):
         Journal(tmp_path / "journal.jsonl", "boot").open()
     assert target.read_text() == "precious\n"
 
