@@ -9,7 +9,7 @@ PACKAGES := python3-venv bcache-tools qemu-system-x86 qemu-utils mmdebstrap ovmf
             util-linux udev libudev1 iproute2 systemd ca-certificates
 LOCKS := requirements/dev.txt requirements/guest.txt
 SLOW_TESTS := tests/e2e tests/faults/test_faults.py
-FAST_TESTS := tests/unit tests/contract
+FAST_TESTS := tests/unit tests/scenario tests/contract
 LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal

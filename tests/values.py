@@ -25,7 +25,7 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, LoadWatch, Phase
 from elastio.units import GIB
 
 T = TypeVar("T")
@@ -114,6 +114,14 @@ BOOSTED = Timestamps(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
 def boosted(**changes: object) -> Cycle:
     return cycle(times=BOOSTED, dirty_bytes=GIB, dirty_wall=WALL - 60, peak_dirty_bytes=2 * GIB, **changes)
 
+
+FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
+# The kernel runs the device without a cache that failed while it was clean.
+FAILED_CLEAN = backing(state=CacheState.CLEAN, superblock_set=SET)
+# After a boot it waits for that cache.
+WAITS_FOR_CLEAN = backing(state=CacheState.CLEAN, running=False, superblock_set=SET)
+WAITS_FOR_DIRTY = host(backing(state=CacheState.DIRTY, running=False))
+CACHE_MISSING = Fault(FaultKind.CACHE_MISSING, "the cache is missing")
 
 IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")
 

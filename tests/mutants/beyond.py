@@ -30,7 +30,7 @@ BEYOND = (
             "return volume.tag is not VolumeTag.CLEAN or",
             "return volume.tag is VolumeTag.DIRTY or",
         ),
-        "tests/unit/elastio/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
+        "tests/unit/elastio/core/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
         "no volume of the simulated cloud has another tag than clean or dirty",
     ),
     by_test(
@@ -73,14 +73,14 @@ BEYOND = (
         "machine not compared",
         "a journal of another machine is not believed",
         Patch("elastio/agent/memory.py", "if not _is_same(written.machine, owner.machine):", "if False:"),
-        "tests/unit/elastio/test_journal.py::test_a_journal_of_another_machine_is_not_believed",
+        "tests/unit/elastio/agent/test_memory.py::test_a_journal_of_another_machine_is_not_believed",
         ONE_MACHINE,
     ),
     by_test(
         "backing UUID not compared",
         "a cycle of another backing device is not ended",
         Patch("elastio/agent/memory.py", "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
-        "tests/unit/elastio/test_salvage_simulated.py"
+        "tests/scenario/test_missing_cache.py"
         "::test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first",
         "no schedule edits the configuration",
     ),
@@ -88,14 +88,14 @@ BEYOND = (
         "journal without fdatasync",
         "a record is on the disk before it counts",
         Patch("elastio/agent/journal.py", "            if durable:\n                os.fdatasync(self._file)\n", ""),
-        "tests/unit/elastio/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
+        "tests/unit/elastio/agent/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
         "the simulator keeps its journal in memory",
     ),
     by_test(
         "marker not written",
         "a cache that is out is told before anything is mounted",
         Patch("elastio/agent/mount_guard.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
-        "tests/unit/elastio/test_marker.py::test_no_cache_is_attached_without_it",
+        "tests/unit/elastio/agent/test_mount_guard.py::test_no_cache_is_attached_without_it",
         "the simulator mounts nothing",
     ),
     on_the_host(
@@ -160,14 +160,14 @@ BEYOND = (
         "the executor does not look again",
         "a volume leaves only on a look of now",
         Patch("elastio/agent/executor.py", "        if reason:\n", "        if False:\n"),
-        "tests/unit/elastio/test_executor.py::test_a_volume_that_is_an_attached_cache_is_kept",
+        "tests/unit/elastio/agent/test_executor.py::test_a_volume_that_is_an_attached_cache_is_kept",
         "what a decision was made on would have to change within the same instant",
     ),
     by_test(
         "sold beyond the cap",
         "no volume is larger than its cap",
         Patch("elastio/agent/executor.py", "if quote.spec.size_bytes > action.max_size_bytes:", "if False:"),
-        "tests/unit/elastio/test_executor.py::test_what_is_sold_may_not_be_larger_than_the_cap",
+        "tests/unit/elastio/agent/test_executor.py::test_what_is_sold_may_not_be_larger_than_the_cap",
         "the simulated cloud sells what it is asked for, in small steps",
     ),
 )

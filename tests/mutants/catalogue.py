@@ -92,7 +92,7 @@ DRAINING = (
         "back from none",
         "nothing leads back from none",
         NOT_BYPASSED,
-        "tests/unit/elastio/test_flushing.py::test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_load",
+        "tests/unit/elastio/core/test_detection.py::test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_load",
         "the load has to return within the tenths of a second between the bypass and the detach",
     ),
     by_test(

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from elastio.core.actions import DeleteVolume, DescribeVolume, Outcome, OutcomeKind
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.governor import NOTHING
-from elastio.core.model import BackingView, CacheState, Rates, Sample, VolumeState
+from elastio.core.machine import decide
+from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample, VolumeState
 from elastio.core.observation import Observation
+from elastio.core.planner import LAST_S
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.core.update import adopt, fold
-from tests.values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, present, volume
-
-MB = 10**6
+from elastio.units import MB
+from tests.values import (
+    BOOSTED,
+    FAILED_CLEAN,
+    FORMATTED,
+    HIGH,
+    NOW,
+    OTHER_SET,
+    POLICY,
+    QUIET,
+    SET,
+    VOLUME_ID,
+    WAITS_FOR_CLEAN,
+    WALL,
+    backing,
+    boosted,
+    cached,
+    cycle,
+    disk,
+    host,
+    present,
+    seen,
+    state,
+    volume,
+)
 
 
 def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Phase = Phase.BOOSTING) -> Cycle:
@@ -123,9 +148,6 @@ def test_when_the_cache_was_last_seen_goes_with_what_was_dirty_on_it() -> None:
     assert folded(cycle(), backing()).dirty_boot == ""
 
 
-# --- the bill ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("jump_s", [0.0, 7200.0, -7200.0])
 def test_a_bill_is_as_long_as_the_volume_lived_whatever_is_done_to_the_time_of_day(jump_s: float) -> None:
     decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None, closed_wall=None)
@@ -151,3 +173,58 @@ def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(create
 def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
     before = AgentState(phase=Phase.FAULTED, load=HIGH)
     assert fold(before, Observation(now=NOW, wall=WALL, host=host(view)), POLICY).load == load
+
+
+LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
+MUCH = 10 * LITTLE
+
+
+def flushing(**changes: Any) -> AgentState:
+    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
+    marks = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(times=marks, flush_started_dirty_bytes=MUCH, **changes)
+    return state(Phase.FLUSHING, of, load=QUIET)
+
+
+def at_full_speed(**changes: Any) -> BackingView:
+    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
+
+
+def test_the_moment_of_the_bypass_is_remembered() -> None:
+    of = present(
+        decide(flushing(), seen(host(at_full_speed(cache_mode=CacheMode.NONE), FORMATTED)), POLICY).state.cycle
+    )
+    assert of.times.bypassed == NOW
+
+
+def test_a_flush_that_is_found_after_a_start_has_its_time_from_then_on() -> None:
+    lost = replace(flushing(), phase=Phase.FLUSHING, recovered=False, cycle=cycle(times=Timestamps(boosted=NOW - 60)))
+    of = present(decide(lost, seen(host(at_full_speed(), FORMATTED)), POLICY).state.cycle)
+    assert (of.times.quiet, of.flush_started_dirty_bytes) == (NOW, MUCH)
+
+
+def test_it_is_remembered_until_the_superblock_names_another_or_none() -> None:
+    of = fold(state(Phase.BOOSTING, boosted()), seen(host(FAILED_CLEAN)), POLICY)
+    assert of.failed_clean_set == SET
+    assert fold(of, seen(host(WAITS_FOR_CLEAN)), POLICY).failed_clean_set == SET
+    assert fold(of, seen(host(cached())), POLICY).failed_clean_set == SET
+    assert fold(of, seen(host(backing())), POLICY).failed_clean_set == ""
+    assert fold(of, seen(host(cached(cache_set=OTHER_SET))), POLICY).failed_clean_set == ""
+    started = fold(of, seen(host(backing(state=CacheState.INCONSISTENT))), POLICY)
+    assert (started.failed_clean_set, started.is_stale_accepted) == ("", True)
+
+
+def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
+    of = state(Phase.ATTACHING, cycle(times=Timestamps()))
+    assert fold(of, seen(host(FAILED_CLEAN)), POLICY).failed_clean_set == ""
+    assert (
+        fold(state(Phase.DETACHING, cycle(times=Timestamps())), seen(host(FAILED_CLEAN)), POLICY).failed_clean_set
+        == SET
+    )
+
+
+def test_a_cache_that_is_there_again_is_in_front_again() -> None:
+    gone = replace(boosted(), times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
+    assert not gone.is_in_front
+    after = present(fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle)
+    assert (after.is_in_front, after.needs_sync) == (True, True)

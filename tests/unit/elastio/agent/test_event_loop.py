@@ -1,4 +1,4 @@
-"""A signal ends the daemon: at once where the device is left as it is, after the flush where that is asked for."""
+"""The event loop: a signal ends it, at once or after the flush, and workers wake it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import os
 import selectors
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
 
 from elastio.agent.event_loop import EventLoop
+from elastio.agent.worker import ForkWorker
+from elastio.core.model import Request
+from elastio.core.observation import Answer
 from elastio.core.policy import StopPolicy
-from elastio.core.state import Phase
+from elastio.core.state import AgentState, Phase
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
 from elastio.sim.run import Simulation
 from tests.simulated import STEADY, in_phase, machine
 from tests.values import present
+
+from .children import LONG_S, TextWorker, answer, do, let_die
 
 
 @pytest.fixture
@@ -106,3 +112,86 @@ def test_a_second_signal_does_not_wait(said: socket.socket, monkeypatch: pytest.
     assert drive(sim, {3: signal.SIGTERM, 5: signal.SIGTERM}) < 10
     assert sim.world.volumes_left() == 1
     assert messages(said)
+
+
+class Script:
+    """Stands where the agent does: one function per turn of the driver, then it asks to stop."""
+
+    state = AgentState()
+
+    def __init__(self, *turns: Callable[[], None]) -> None:
+        self._turns = list(turns)
+
+    def request(self, request: Request, answered: Callable[[Answer], None]) -> None:
+        answered(Answer(request, True, "stopping"))
+
+    def wake_at(self) -> float:
+        return 0.0
+
+    def step(self) -> None:
+        if self._turns:
+            self._turns.pop(0)()
+        else:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def run_script(workers: tuple[TextWorker, ...], script: Callable[[EventLoop], list[Callable[[], None]]]) -> list[str]:
+    """Run a driver over the script; returns what `on_hangup` was called for."""
+    hangups: list[str] = []
+    driver = EventLoop(Script(lambda: None), workers, Notifier({}))  # type: ignore[arg-type]
+    driver._agent = Script(*script(driver))  # type: ignore[assignment]
+    driver.run(lambda: hangups.append("hangup"), lambda: None)
+    driver.selector.close()
+    return hangups
+
+
+def reported(driver: EventLoop) -> list[object]:
+    """The workers that the selector says are ready, now."""
+    return [key.data for key, _ in driver.selector.select(0) if isinstance(key.data, ForkWorker)]
+
+
+def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callable[..., TextWorker]) -> None:
+    """The new pipe often has the number of the old one, which the kernel has dropped from the selector."""
+    first, second = make("first"), make("second")
+    first.start()
+    second.start()
+    seen: list[list[object]] = []
+
+    def script(driver: EventLoop) -> list[Callable[[], None]]:
+        def replace() -> None:
+            assert answer(first) == "lost hang"
+            let_die(first)
+            first.submit("two", LONG_S)
+
+        def scan() -> None:
+            awaited = present(first.awaited())
+            assert wait([awaited], LONG_S)
+            seen.append(reported(driver))
+            assert first.poll() == "TWO"
+
+        return [lambda: first.submit("hang", 0.02), lambda: None, replace, scan, lambda: seen.append(reported(driver))]
+
+    run_script((first, second), script)
+    assert seen == [[first], []]
+
+
+def test_a_child_that_dies_idle_wakes_nobody(make: Callable[..., TextWorker]) -> None:
+    """A pipe without a writer is readable for ever: watched, it would keep the agent awake."""
+    worker = make()
+    pid = int(do(worker, "pid"))
+    seen: list[list[object]] = []
+
+    def script(driver: EventLoop) -> list[Callable[[], None]]:
+        def kill() -> None:
+            os.kill(pid, signal.SIGKILL)
+            let_die(worker)
+
+        return [kill, lambda: None, lambda: seen.append(reported(driver))]
+
+    run_script((worker,), script)
+    assert seen == [[]]
+
+
+def test_a_hangup_reloads_and_a_termination_stops(make: Callable[..., TextWorker]) -> None:
+    hangups = run_script((make(),), lambda driver: [lambda: signal.raise_signal(signal.SIGHUP), lambda: None])
+    assert hangups == ["hangup"]

@@ -1,9 +1,8 @@
-"""A boost ahead of a burst that somebody expects: on the simulated machine, with forecasters written by hand."""
+"""A boost ahead of a burst that somebody expects, with forecasters written by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,13 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.loop import FORECAST_EVERY_S
 from elastio.agent.memory import shift
 from elastio.core.cycle import FailureKind, Trigger
-from elastio.core.machine import decide
 from elastio.core.model import Forecast, RequestKind
-from elastio.core.observation import Decision
-from elastio.core.policy import Caps, Policy, boost_trigger, chance_until, forecast_size
-from elastio.core.state import LoadWatch, Phase
+from elastio.core.policy import Caps
+from elastio.core.state import Phase
 from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.units import GB, GIB, MB
+from elastio.units import GB, MB
 from tests import values
 from tests.simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, failures, in_phase, machine, path
 from tests.values import present
@@ -50,9 +47,6 @@ class Foretold:
 
 def foretold(load: tuple[Stretch, ...] = BURST, by: Foretold | None = None, **changes: object) -> Simulation:
     return machine(load, forecaster=by or Foretold(), **{**AHEAD, **changes})
-
-
-# --- ahead of a burst ------------------------------------------------------------------------------------------
 
 
 def test_a_burst_is_met_with_the_cache_already_attached() -> None:
@@ -90,9 +84,6 @@ def test_the_caps_hold_for_a_forecast_too() -> None:
     sim = foretold(caps=Caps(max_boosts_per_day=0))
     sim.run_for(BURST_AT_S - 1)
     assert bought(sim) == []
-
-
-# --- a burst gets its chance -----------------------------------------------------------------------------------
 
 
 def test_a_burst_that_is_late_still_finds_its_cache() -> None:
@@ -165,9 +156,6 @@ def test_a_second_burst_soon_after_is_met_by_the_threshold() -> None:
     assert [c.trigger for c in sim.recorder.rows.values()] == [Trigger.FORECAST, Trigger.LOAD]  # type: ignore[attr-defined]
 
 
-# --- the loop's side -------------------------------------------------------------------------------------------
-
-
 def test_the_forecaster_is_asked_only_now_and_then() -> None:
     by = Foretold(at_s=1e6)
     sim = foretold((QUIET,), by)
@@ -224,77 +212,3 @@ def test_a_forecaster_needs_nothing_but_the_ledger(tmp_path: Path) -> None:
     written = sum(r.written_bytes for r in samples(runs))
     assert written == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.02)
     assert past[2].written_bytes == pytest.approx(720 * MB, rel=0.1)
-
-
-# --- the policy's side -----------------------------------------------------------------------------------------
-
-SURE = Forecast(begins_at=values.NOW + 20, written_bytes=4 * GB, confidence=0.9)
-AT_REST = LoadWatch(below_since=0.0)
-Change = Callable[[Forecast], Forecast]
-
-
-def policy(**changes: object) -> Policy:
-    return replace(values.POLICY, lead_s=30.0, least_confidence=0.8, **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("load", "forecast", "wanted"),
-    [
-        (AT_REST, None, None),
-        (AT_REST, SURE, Trigger.FORECAST),
-        (values.HIGH, SURE, Trigger.LOAD),
-        (values.HIGH, None, Trigger.LOAD),
-        (AT_REST, replace(SURE, confidence=0.8), Trigger.FORECAST),
-        (AT_REST, replace(SURE, confidence=0.79), None),
-        (AT_REST, replace(SURE, confidence=float("nan")), None),
-        (AT_REST, replace(SURE, begins_at=values.NOW + 30), Trigger.FORECAST),
-        (AT_REST, replace(SURE, begins_at=values.NOW + 30.1), None),
-        (AT_REST, replace(SURE, begins_at=values.NOW), Trigger.FORECAST),
-        (AT_REST, replace(SURE, begins_at=values.NOW - 0.1), None),
-        (AT_REST, replace(SURE, begins_at=float("nan")), None),
-    ],
-)
-def test_a_boost_is_wanted_by_the_load_or_by_a_sure_forecast_within_the_lead_time(
-    load: LoadWatch, forecast: Forecast | None, wanted: Trigger | None
-) -> None:
-    assert boost_trigger(load, forecast, values.NOW, policy()) is wanted
-
-
-def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
-    # 4000 MB at 80 MB/s.
-    assert chance_until(SURE, policy(inactivity_delay_s=7.0)) == values.NOW + 20 + 50 + 7
-
-
-@pytest.mark.parametrize(
-    ("written_bytes", "learned_bytes", "size_bytes"),
-    [
-        (4 * GIB, 2 * GIB, 11 * GIB),  # 4 / 0.4 x 1.05
-        (4 * GIB, 20 * GIB, 20 * GIB),
-        (4 * GIB, None, 11 * GIB),
-        (1 * GIB, None, 10 * GIB),
-        (900 * GIB, 2 * GIB, 100 * GIB),
-        (0, 2 * GIB, 2 * GIB),
-    ],
-)
-def test_the_size_is_the_larger_of_what_was_learned_and_what_is_expected_within_the_caps(
-    written_bytes: int, learned_bytes: int | None, size_bytes: int
-) -> None:
-    assert forecast_size(replace(SURE, written_bytes=written_bytes), learned_bytes, policy()) == size_bytes
-
-
-def decided(forecast: Forecast | None, load: LoadWatch = AT_REST) -> Decision:
-    seen = values.seen(values.host(values.backing()), forecast=forecast)
-    return decide(values.state(Phase.IDLE, load=load, learned_size_bytes=2 * GIB), seen, policy())
-
-
-def test_the_cycle_knows_what_asked_for_it() -> None:
-    ahead, on_load = decided(SURE).state.cycle, decided(SURE, values.HIGH).state.cycle
-    assert ahead is not None
-    assert on_load is not None
-    assert (ahead.trigger, ahead.chance_until, ahead.spec.size_bytes) == (
-        Trigger.FORECAST,
-        chance_until(SURE, policy()),
-        10 * GIB,
-    )
-    assert (on_load.trigger, on_load.chance_until, on_load.spec.size_bytes) == (Trigger.LOAD, None, 2 * GIB)
-    assert decided(None).state.cycle is None

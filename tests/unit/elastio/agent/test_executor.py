@@ -258,7 +258,7 @@ def test_a_lost_job_may_or_may_not_have_happened() -> None:
     assert (outcome.action, outcome.kind, outcome.seconds) == (CREATE, OutcomeKind.UNKNOWN, 60.4)
 
 
-def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
+def test_a_worker_waits_longer_than_the_adapters_own_limits() -> None:
     from elastio.host.bcache import REGISTER_S, UNREGISTER_S
 
     assert timeout_of(CREATE) == 60.0

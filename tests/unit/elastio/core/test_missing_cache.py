@@ -1,4 +1,4 @@
-"""A cache that is missing: brought back in the right order, never started without, unless an operator says so."""
+"""A missing cache: what an operator may decide, and what an accepted loss permits."""
 
 from __future__ import annotations
 
@@ -7,42 +7,31 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.core import missing_cache
-from elastio.core.actions import RegisterBacking, RegisterCache, StartWithoutCache
+from elastio.core.actions import StartWithoutCache
 from elastio.core.cycle import UNKNOWN_VOLUME, Cycle
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import (
-    BackingView,
-    CacheState,
-    HostView,
-    Request,
-    RequestKind,
-    VolumeId,
-    VolumeState,
-    VolumeTag,
-)
+from elastio.core.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from tests.simulated import STEADY, in_phase, intents, machine
 from tests.values import (
-    BOOSTED,
+    CACHE_MISSING,
+    FORMATTED,
     NOW,
     OTHER_SET,
     POLICY,
-    SERIAL,
     SET,
     VOLUME_ID,
+    WAITS_FOR_DIRTY,
     backing,
     boosted,
     cached,
     cycle,
-    disk,
     host,
     present,
     seen,
@@ -50,23 +39,17 @@ from tests.values import (
     volume,
 )
 
-WAITING = host(backing(running=False, state=CacheState.DIRTY))
 RECOVER = Request(RequestKind.RECOVER)
 GIVE_UP = Request(RequestKind.RECOVER, accepts_loss=True)
 BY_NAME = replace(GIVE_UP, volume_id=VOLUME_ID)
 
-MISSED = Fault(FaultKind.CACHE_MISSING, "the cache is missing")
-
 
 def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
-    return state(Phase.FAULTED, of, **{"fault": MISSED, **changes})
+    return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
 
 
-def ask(of: AgentState, request: Request, view: HostView = WAITING) -> tuple[AgentState, Answer]:
+def ask(of: AgentState, request: Request, view: HostView = WAITS_FOR_DIRTY) -> tuple[AgentState, Answer]:
     return missing_cache.answer(of, request, seen(view))
-
-
-# --- what an operator is told and may decide ------------------------------------------------------------
 
 
 def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
@@ -175,23 +158,6 @@ def test_a_volume_that_is_gone_may_be_given_up_without_a_name() -> None:
     assert "1.0 GiB" in answer.text
 
 
-@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
-def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phase: Phase) -> None:
-    wounded_host = replace(host(None), dead_bcache_device="bcache0")
-    after = decide(state(phase, boosted()), seen(wounded_host), POLICY).state
-    assert after.phase is Phase.FAULTED
-    assert VOLUME_ID in present(after.fault).text
-    missing = present(status_of(after, seen(wounded_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing)
-    assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
-
-
-def test_a_device_that_is_let_go_of_without_a_cache_of_ours_is_no_fault() -> None:
-    detached = cycle(times=replace(BOOSTED, detached=NOW))
-    for of in (None, detached):
-        phase = Phase.IDLE if of is None else Phase.DETACHING
-        assert decide(state(phase, of), seen(host(None)), POLICY).state.phase is phase
-
-
 def test_nothing_is_given_up_under_a_mount() -> None:
     mounted = host(backing(running=True, state=CacheState.DIRTY))
     assert not ask(wounded(boosted(volume=volume(VolumeState.GONE))), GIVE_UP, mounted)[1].accepted
@@ -204,49 +170,6 @@ def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None
     assert ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].loss_accepted_for == VOLUME_ID
 
 
-# --- what is done ---------------------------------------------------------------------------------------
-
-
-def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:
-    before = wounded(boosted(volume=volume(VolumeState.AVAILABLE)))
-    assert not isinstance(next_action(before, seen(WAITING), POLICY).action, StartWithoutCache)
-    after = replace(before, loss_accepted_for=VOLUME_ID)
-    assert next_action(after, seen(WAITING), POLICY).action == StartWithoutCache(VOLUME_ID)
-    with pytest.raises(InvariantError):
-        check(Decision(before, (StartWithoutCache(VOLUME_ID),)), seen(WAITING), POLICY)
-    check(Decision(after, (StartWithoutCache(VOLUME_ID),)), seen(WAITING), POLICY)
-
-
-@pytest.mark.parametrize(
-    ("of", "asked"),
-    [
-        (boosted(), True),
-        (cycle(), False),
-        (cycle(times=replace(BOOSTED, detached=NOW)), False),
-        (None, False),
-    ],
-)
-def test_a_dropped_backing_device_is_registered_only_where_a_cache_of_ours_was_lost(
-    of: Cycle | None, asked: bool
-) -> None:
-    dropped = replace(host(None), unregistered_backing="vdb")
-    for recovered in (True, False):
-        found = decide(state(Phase.FAULTED if of else Phase.IDLE, of, recovered=recovered), seen(dropped), POLICY)
-        assert (RegisterBacking() in found.actions) is asked
-    if not asked:
-        with pytest.raises(InvariantError):
-            check(Decision(state(Phase.IDLE, of), (RegisterBacking(),)), seen(dropped), POLICY)
-
-
-def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -> None:
-    back = disk(superblock=SET)
-    before = wounded(boosted())
-    plan = next_action(before, seen(host(WAITING.backing, back)), POLICY)
-    assert plan.action == RegisterCache(SERIAL, SET)
-    mounted = host(backing(running=True, state=CacheState.DIRTY), back)
-    assert next_action(before, seen(mounted), POLICY).action is None
-
-
 def test_a_volume_that_is_not_marked_clean_and_that_nobody_remembers_is_no_orphan() -> None:
     there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{tag}", tag=tag) for tag in VolumeTag)
     for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
@@ -255,16 +178,14 @@ def test_a_volume_that_is_not_marked_clean_and_that_nobody_remembers_is_no_orpha
         assert [v.id for v in there if not of.is_kept(v)] == left
 
 
-# --- an accepted loss is that of one volume, once --------------------------------------------------------
-
 OTHERS = "vol-other"
 
 
 def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
     before = wounded(boosted(), loss_accepted_for=OTHERS, given_up=(OTHERS,))
-    assert not isinstance(next_action(before, seen(WAITING), POLICY).action, StartWithoutCache)
+    assert not isinstance(next_action(before, seen(WAITS_FOR_DIRTY), POLICY).action, StartWithoutCache)
     with pytest.raises(InvariantError):
-        check(Decision(before, (StartWithoutCache(VolumeId(OTHERS)),)), seen(WAITING), POLICY)
+        check(Decision(before, (StartWithoutCache(VolumeId(OTHERS)),)), seen(WAITS_FOR_DIRTY), POLICY)
     forced = seen(host(backing(state=CacheState.INCONSISTENT)))
     assert danger(before, forced) is not None
     disputed = replace(before, phase=Phase.BOOSTING, cycle=boosted(may_lack_data=True))
@@ -277,7 +198,7 @@ def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
 
 def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> None:
     accepted = wounded(boosted(), loss_accepted_for=VOLUME_ID, given_up=(VOLUME_ID, OTHERS))
-    back = decide(accepted, seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True))), POLICY).state
+    back = decide(accepted, seen(host(cached(), FORMATTED)), POLICY).state
     assert (back.phase, back.loss_accepted_for, back.given_up) == (Phase.BOOSTING, "", (OTHERS,))
     assert ask(accepted, RECOVER)[0].loss_accepted_for == ""
     foreign = present(recover(accepted, seen(host(cached(cache_set=OTHER_SET))), POLICY))
@@ -297,91 +218,9 @@ def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> No
     assert missing_cache.settle(replace(after, owned=()), view).given_up == ()
 
 
-@pytest.mark.parametrize("rebooted", [False, True])
-def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothing(rebooted: bool) -> None:
-    sim = machine(STEADY, "@dirty=vanish attach#2x5=throttle")
-    in_phase(sim, Phase.FAULTED)
-    sim.run_for(3)
-    first = sim.state.cycle.volume_id if sim.state.cycle else None
-    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=first).accepted
-    in_phase(sim, Phase.BOOSTING, 600)
-    sim.run_until(lambda: sim.world.kernel.bcache.sb_dirty, 60)
-    lost = sim.world.lost()
-    sim.world.vanish()
-    if rebooted:
-        sim.power_cut()
-    in_phase(sim, Phase.FAULTED)
-    in_phase(sim, Phase.BOOSTING, 600)
-    assert intents(sim, "StartWithoutCache") == 1
-    assert sim.world.lost() <= lost
-    sim.ask(RequestKind.PAUSE)
-    sim.run_until(lambda: sim.phase is Phase.IDLE, 900)
-    sim.run_for(60)
-    assert [v.id for v in sim.world.provider.existing()] == [first]
-
-
-# --- a device that came up as if clean ------------------------------------------------------------------
-
-
-def booted(phase: Phase, **changes: Any) -> AgentState:
-    return AgentState(phase=phase, cycle=boosted(**changes), boot_id="the boot before")
-
-
-# No write has gone to the cache since it held nothing.
-OUTLIVED = backing(state=CacheState.CLEAN, superblock_set=SET)
-BYPASSED = replace(boosted(), dirty_bytes=0).stamped(bypassed=NOW - 5)
-
-
-@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING, Phase.FAULTED])
-def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
-    found = decide(booted(phase), seen(host(backing())), POLICY)
-    assert found.state.phase is Phase.FAULTED
-    assert VOLUME_ID in present(found.state.fault).text
-    assert found.actions == ()
-    resumed = seen(host(backing()), requests=(Request(RequestKind.RESUME),))
-    assert decide(found.state, resumed, POLICY).state.phase is Phase.FAULTED
-
-
-@pytest.mark.parametrize(
-    ("of", "view"),
-    [
-        (booted(Phase.DETACHING).cycle, backing()),  # the agent took it off
-        (boosted(), OUTLIVED),  # in this boot, by the kernel's own word
-        (BYPASSED, OUTLIVED),
-    ],
-)
-def test_a_device_that_was_clean_is_not_disputed(of: Cycle, view: BackingView) -> None:
-    of = of.stamped(detaching=NOW - 9) if view is not OUTLIVED else of
-    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is OUTLIVED else "the boot before")
-    found = present(recover(before, seen(host(view)), POLICY))
-    assert found[0].phase is Phase.DETACHING
-    assert danger(found[0], seen(host(view))) is None
-
-
-def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None:
-    empty = replace(boosted(), dirty_bytes=0)
-    for phase, of, may_lack_data in (
-        (Phase.BOOSTING, empty, True),
-        (Phase.FAULTED, empty, True),
-        (Phase.FLUSHING, empty, True),
-        (Phase.FLUSHING, BYPASSED, False),
-    ):
-        found = present(recover(replace(booted(phase), cycle=of), seen(host(OUTLIVED)), POLICY))
-        assert present(found[0].cycle).may_lack_data is may_lack_data
-
-
-def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
-    """Records of this boot say nothing about when the cache was last seen."""
-    before = replace(booted(Phase.BOOSTING, dirty_boot="the boot before"), boot_id="boot")
-    found = present(recover(before, seen(host(backing())), POLICY))
-    assert found[0].phase is Phase.FAULTED
-    again = present(recover(replace(found[0], recovered=False), seen(host(backing())), POLICY))
-    assert (again[0].phase, again[0].fault) == (Phase.FAULTED, found[0].fault)
-
-
 def test_a_dispute_ends_when_the_cache_is_attached_again() -> None:
     disputed = wounded(boosted(may_lack_data=True))
-    view = seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True)))
+    view = seen(host(cached(), FORMATTED))
     for found in (decide(disputed, view, POLICY), decide(replace(disputed, recovered=False), view, POLICY)):
         assert found.state.phase is Phase.BOOSTING
         assert not present(found.state.cycle).may_lack_data

@@ -1,22 +1,28 @@
-"""Where the agent stands after a start: what the kernel shows decides, what was remembered only names."""
+"""The phase after a start: what the kernel shows decides, what was remembered only names."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.detection import danger
 from elastio.core.machine import decide
-from elastio.core.model import CacheMode, CacheState, HostView
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Request, RequestKind
 from elastio.core.recovery import cycle_of, phase_of, recover
 from elastio.core.state import AgentState, FaultKind, Phase
 from tests.values import (
+    FAILED_CLEAN,
+    FORMATTED,
     NOW,
     OTHER_SET,
     POLICY,
     SET,
+    VOLUME_ID,
     backing,
+    boosted,
     cached,
     cycle,
     disk,
@@ -28,7 +34,6 @@ from tests.values import (
     volume,
 )
 
-FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 ATTACHED = host(cached(), FORMATTED)
 
 
@@ -166,3 +171,83 @@ def test_a_cache_that_died_at_a_boot_before_anybody_saw_it_attached_is_kept(boot
     died = host(backing(state=CacheState.CLEAN, superblock_set=SET))
     after = recovered(remembered(Phase.ATTACHING, cycle=installing, boot_id=boot_id), died)
     assert (after.phase is Phase.FAULTED, present(after.cycle).may_lack_data) == (is_kept, is_kept)
+
+
+def booted(phase: Phase, **changes: Any) -> AgentState:
+    return AgentState(phase=phase, cycle=boosted(**changes), boot_id="the boot before")
+
+
+# No write has gone to the cache since it held nothing.
+BYPASSED = replace(boosted(), dirty_bytes=0).stamped(bypassed=NOW - 5)
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING, Phase.FAULTED])
+def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
+    found = decide(booted(phase), seen(host(backing())), POLICY)
+    assert found.state.phase is Phase.FAULTED
+    assert VOLUME_ID in present(found.state.fault).text
+    assert found.actions == ()
+    resumed = seen(host(backing()), requests=(Request(RequestKind.RESUME),))
+    assert decide(found.state, resumed, POLICY).state.phase is Phase.FAULTED
+
+
+@pytest.mark.parametrize(
+    ("of", "view"),
+    [
+        (booted(Phase.DETACHING).cycle, backing()),  # the agent took it off
+        (boosted(), FAILED_CLEAN),  # in this boot, by the kernel's own word
+        (BYPASSED, FAILED_CLEAN),
+    ],
+)
+def test_a_device_that_was_clean_is_not_disputed(of: Cycle, view: BackingView) -> None:
+    of = of.stamped(detaching=NOW - 9) if view is not FAILED_CLEAN else of
+    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "the boot before")
+    found = present(recover(before, seen(host(view)), POLICY))
+    assert found[0].phase is Phase.DETACHING
+    assert danger(found[0], seen(host(view))) is None
+
+
+def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None:
+    empty = replace(boosted(), dirty_bytes=0)
+    for phase, of, may_lack_data in (
+        (Phase.BOOSTING, empty, True),
+        (Phase.FAULTED, empty, True),
+        (Phase.FLUSHING, empty, True),
+        (Phase.FLUSHING, BYPASSED, False),
+    ):
+        found = present(recover(replace(booted(phase), cycle=of), seen(host(FAILED_CLEAN)), POLICY))
+        assert present(found[0].cycle).may_lack_data is may_lack_data
+
+
+def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
+    """Records of this boot say nothing about when the cache was last seen."""
+    before = replace(booted(Phase.BOOSTING, dirty_boot="the boot before"), boot_id="boot")
+    found = present(recover(before, seen(host(backing())), POLICY))
+    assert found[0].phase is Phase.FAULTED
+    again = present(recover(replace(found[0], recovered=False), seen(host(backing())), POLICY))
+    assert (again[0].phase, again[0].fault) == (Phase.FAULTED, found[0].fault)
+
+
+def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
+    found = recover(
+        state(Phase.BOOSTING, boosted(), recovered=False, failed_clean_set=SET), seen(host(cached())), POLICY
+    )
+    after = present(found)[0]
+    assert after.phase is Phase.FLUSHING
+    assert present(after.cycle).forced
+
+
+def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_the_start() -> None:
+    of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
+    after = decide(of, seen(host(FAILED_CLEAN)), POLICY).state
+    assert (after.phase, after.failed_clean_set) == (Phase.DETACHING, SET)
+
+
+def test_a_start_that_is_over_is_no_dispute() -> None:
+    inconsistent = host(backing(state=CacheState.INCONSISTENT))
+    crashed = state(Phase.DETACHING, boosted(), recovered=False, failed_clean_set=SET)
+    assert decide(crashed, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
+    later = state(Phase.DETACHING, boosted(), recovered=False, is_stale_accepted=True)
+    assert decide(later, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
+    foreign = state(Phase.DETACHING, boosted(), recovered=False)
+    assert decide(foreign, seen(inconsistent), POLICY).state.phase is Phase.FAULTED

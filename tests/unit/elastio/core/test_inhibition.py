@@ -1,4 +1,4 @@
-"""Holds: before a snapshot, a stop, a shutdown, or the end that the cloud announced."""
+"""Inhibitions: before a snapshot, a stop, a shutdown, or the end that the cloud announced."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.graceful_shutdown import GracefulShutdown
 from elastio.core import inhibition, requests
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import Detection
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Notice, Request, RequestKind
 from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Policy, StopPolicy
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
-from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
-from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from tests.values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, present, seen, state
 
-FLUSH = StopPolicy(flush=True, limit_s=120.0)
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
-AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
 
 
 def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
@@ -32,17 +26,6 @@ def asked(before: AgentState, request: Request, obs: Observation, policy: Policy
 
 def unmoved(before: AgentState, detected: Detection) -> AgentState:
     raise AssertionError(f"{detected.event} in {before.phase}")
-
-
-def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
-    assert sim.ask(RequestKind.QUIESCE, seconds=seconds).accepted
-
-
-def is_safe(sim: Simulation) -> bool:
-    return inhibition.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
-
-
-# --- the rules, one by one ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -175,190 +158,3 @@ def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[R
 )
 def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
     assert bool(inhibition.stop_reason(state(Phase.FLUSHING, **changes), NOW)) is over
-
-
-# --- on the simulator -----------------------------------------------------------------------------------
-
-
-def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(5)
-    assert not is_safe(sim)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    assert not sim.world.lost(power_cut=True)
-    assert sim.world.kernel.bcache.sb_set is None  # what a snapshot of the backing volume shows
-    sim.run_for(60)
-    assert sim.phase is Phase.IDLE
-    assert sim.world.volumes_left() == 0
-    assert not sim.ask(RequestKind.BOOST).accepted
-    assert sim.ask(RequestKind.UNQUIESCE).accepted
-    in_phase(sim, Phase.BOOSTING)
-
-
-def test_the_load_does_not_take_the_cache_back_while_held() -> None:
-    sim = machine(AGAIN)
-    in_phase(sim, Phase.FLUSHING)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    assert "boosting" not in path(sim)[path(sim).index("flushing") :]
-
-
-def test_a_purchase_under_way_is_withdrawn() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.ATTACHING)
-    quiesce(sim)
-    sim.run_until(lambda: sim.phase is Phase.IDLE, 300)
-    assert "boosting" not in path(sim)
-
-
-def test_a_hold_that_nobody_ends_ends_by_itself() -> None:
-    sim = machine(STEADY)
-    sim.run_until(sim.is_settled, 60)
-    quiesce(sim, seconds=40)
-    sim.run_for(35)
-    assert sim.phase is Phase.IDLE
-    in_phase(sim, Phase.BOOSTING, 60)
-
-
-def test_a_hold_outlives_a_restart_and_a_boot() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    quiesce(sim)
-    sim.start_agent()
-    sim.run_until(lambda: is_safe(sim), 300)
-    sim.power_cut()
-    sim.run_for(60)
-    assert sim.state.inhibition is not None
-    assert sim.phase is Phase.IDLE
-    assert sim.ask(RequestKind.UNQUIESCE).accepted
-    sim.start_agent()
-    in_phase(sim, Phase.BOOSTING)
-
-
-@pytest.mark.parametrize("parting", [FLUSH, StopPolicy(flush=False)])
-def test_a_hold_outlives_an_orderly_stop(parting: StopPolicy) -> None:
-    sim = machine(STEADY, on_stop=parting)
-    in_phase(sim, Phase.BOOSTING)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 120)
-    sim.start_agent()
-    sim.run_for(60)
-    assert sim.phase is Phase.IDLE
-    assert is_safe(sim)
-    assert sim.ask(RequestKind.UNQUIESCE).accepted
-    in_phase(sim, Phase.BOOSTING)
-
-
-def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(3)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 10)
-    assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
-    sim.start_agent()
-    sim.run_for(3)
-    assert (sim.phase, sim.state.inhibition) == (Phase.BOOSTING, None)
-
-
-def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
-    sim = machine(BURST, on_stop=StopPolicy(flush=True, limit_s=2.0))
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(8)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 10)
-    assert sim.world.kernel.bcache.dirty_bytes > 0
-    assert sim.world.volumes_left() == 1
-    sim.power_cut()
-    assert_at_rest(sim)
-
-
-def test_a_prepared_shutdown_is_not_prepared_anew_by_the_stop() -> None:
-    sim = machine(STEADY, on_stop=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    assert sim.ask(RequestKind.SHUTDOWN).accepted
-    assert depart(sim).is_over()
-    assert intents(sim, "EnterPhase2") == 0
-
-
-def test_a_shutdown_flushes_where_it_is_told_to() -> None:
-    sim = machine(STEADY, on_shutdown=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    sim.ask(RequestKind.SHUTDOWN)
-    sim.run_until(lambda: bool(inhibition.stop_reason(sim.state, sim.world.clock.now())), 120)
-    assert sim.world.volumes_left() == 0
-
-
-def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
-    sim = machine(STEADY, on_shutdown=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    assert sim.ask(RequestKind.SHUTDOWN, reboots=True).accepted
-    assert not present(sim.state.inhibition).flush
-    assert sim.phase is Phase.BOOSTING
-
-
-def depart(sim: Simulation) -> GracefulShutdown:
-    departure = GracefulShutdown(present(sim.agent), sim.world.clock)
-    departure.ask()
-    return departure
-
-
-# --- a notice -------------------------------------------------------------------------------------------
-
-
-def announce(sim: Simulation, in_s: float = 120.0) -> None:
-    sim.world.provider.announced = Notice("terminate", sim.world.clock.wall() + in_s)
-
-
-def test_a_notice_flushes_within_its_time() -> None:
-    sim = machine(STEADY, notice_poll_s=5.0)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(5)
-    announce(sim)
-    sim.run_for(110)
-    assert sim.world.volumes_left() == 0
-    assert not sim.world.lost(power_cut=True)
-    assert "flushing" in path(sim)
-
-
-def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
-    sim = machine((Stretch(2, 0), Stretch(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(30)
-    announce(sim, 8)
-    sim.run_for(8)
-    assert sim.world.kernel.bcache.dirty_bytes > 0
-    assert (sim.world.volumes_left(), intents(sim, "DetachVolume"), intents(sim, "DeleteVolume")) == (1, 0, 0)
-    sim.world.provider.announced = None
-    sim.power_cut()  # the machine comes back elsewhere, with its volumes
-    assert_at_rest(sim)
-
-
-def test_a_boost_that_begins_after_a_notice_is_given_up_before_it_has_a_cache() -> None:
-    """An idle agent does not ask: it would keep a process of 25 MB awake for it. The first boost does."""
-    sim = machine((Stretch(20, 0), Stretch(1e9, 60)), notice_poll_s=5.0)
-    sim.run_for(2)
-    announce(sim)
-    assert intents(sim, "CreateVolume") == 0
-    sim.run_for(100)
-    assert (intents(sim, "CreateVolume"), intents(sim, "InstallCache")) == (1, 0)
-    assert (sim.phase, sim.world.volumes_left()) == (Phase.IDLE, 0)
-
-
-def test_a_cloud_without_notices_is_asked_once() -> None:
-    sim = machine(BURST, notice_poll_s=5.0)
-    sim.world.provider = only_the_port(sim.world.provider)
-    sim.run_for(60)
-    assert sim.state.notice_backoff.retry_at == float("inf")
-
-
-def test_nobody_is_asked_for_notices_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
-    sim = machine((QUIET,))
-    asked: list[int] = []
-    monkeypatch.setattr(type(sim.world.provider), "notice", lambda _: asked.append(1))
-    sim.run_for(60)
-    assert asked == []

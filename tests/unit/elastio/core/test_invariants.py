@@ -32,6 +32,8 @@ from elastio.core.state import Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB, MB
 from tests.values import (
+    FAILED_CLEAN,
+    FORMATTED,
     NOW,
     OTHER_SET,
     POLICY,
@@ -48,11 +50,8 @@ from tests.values import (
     state,
 )
 
-FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 REGISTERED = disk(cache_set=SET, superblock=SET)
 MISSING = backing(state=CacheState.DIRTY, running=False)
-OUTLIVED = backing(state=CacheState.CLEAN, running=False)
-OUTLIVES = backing(state=CacheState.CLEAN, superblock_set=SET)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
 DISK_1, DISK_2 = Serial("disk-1"), Serial("disk-2")
 BOOSTED = cycle(times=Timestamps(boosted=NOW - 5, detaching=NOW - 4))
@@ -163,7 +162,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
         BOOSTED,
         host(backing(state=CacheState.CLEAN, running=False)),
     ),
-    ("gone past it", AttachVolume(VOLUME_ID), cycle(times=Timestamps(installing=NOW)), host(OUTLIVES)),
+    ("gone past it", AttachVolume(VOLUME_ID), cycle(times=Timestamps(installing=NOW)), host(FAILED_CLEAN)),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
 

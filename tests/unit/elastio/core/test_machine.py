@@ -1,4 +1,4 @@
-"""The table: every pair of it happens, no other can, and the same input gives the same decision."""
+"""The table of transitions: each pair of it occurs, no other can, and the same input gives the same decision."""
 
 from __future__ import annotations
 
@@ -12,21 +12,15 @@ from elastio.core.actions import (
     AttachVolume,
     CreateVolume,
     DeleteVolume,
-    DescribeVolume,
     DetachVolume,
-    Identify,
-    ListVolumes,
     Outcome,
     OutcomeKind,
     TagVolume,
-    TuneBacking,
-    Value,
-    Worker,
 )
-from elastio.core.cycle import Backoff, Timestamps, Trigger
+from elastio.core.cycle import Timestamps, Trigger
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.model import CacheState, DiskView, Request, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import CacheState, Request, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
@@ -36,15 +30,14 @@ from elastio.units import GIB
 from tests.simulated import BURST
 from tests.simulated import machine as simulated
 from tests.values import (
+    CACHE_MISSING,
+    FORMATTED,
     HIGH,
-    IDENTITY,
     NOW,
-    OTHER_SET,
     POLICY,
     QUIET,
-    SERIAL,
     SET,
-    VOLUME_ID,
+    WAITS_FOR_DIRTY,
     backing,
     busy_sample,
     cached,
@@ -65,9 +58,6 @@ CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_by
 BOOSTED = Timestamps(decided=NOW - 20, created=NOW - 19, boosted=NOW - 15)
 RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
-FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
-MISSED = Fault(FaultKind.CACHE_MISSING, "the cache is missing")
-MISSING = host(backing(state=CacheState.DIRTY, running=False))
 
 
 def asked(kind: RequestKind) -> tuple[Request, ...]:
@@ -137,11 +127,14 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
         seen(host(backing())),
     ),
     (Phase.FAULTED, Event.REPAIRED): (
-        state(Phase.FAULTED, cycle(times=BOOSTED), fault=MISSED),
+        state(Phase.FAULTED, cycle(times=BOOSTED), fault=CACHE_MISSING),
         seen(host(cached(), FORMATTED)),
     ),
     **{
-        (phase, Event.ENDANGERED): (state(phase, None if phase is Phase.IDLE else cycle(times=BOOSTED)), seen(MISSING))
+        (phase, Event.ENDANGERED): (
+            state(phase, None if phase is Phase.IDLE else cycle(times=BOOSTED)),
+            seen(WAITS_FOR_DIRTY),
+        )
         for phase in Phase
         if phase is not Phase.FAULTED
     },
@@ -198,46 +191,6 @@ def recording(kept: list[tuple[AgentState, Observation, Decision]]) -> Callable[
     return decide_and_keep
 
 
-# --- what the table does not say -------------------------------------------------------------------------------
-
-
-def test_an_inconsistent_device_is_left_to_an_operator() -> None:
-    view = host(backing(state=CacheState.INCONSISTENT))
-    decision = decide(state(Phase.IDLE), seen(view), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.INCONSISTENT
-    assert decide(decision.state, seen(view), POLICY).state.phase is Phase.FAULTED
-    again = decide(decision.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
-    assert again.answers[0].accepted
-    assert decide(again.state, seen(view), POLICY).state.phase is Phase.IDLE
-
-
-def test_an_inconsistent_device_whose_cache_volume_is_left_is_not_resumed() -> None:
-    view = host(backing(state=CacheState.INCONSISTENT))
-    faulted = decide(state(Phase.BOOSTING, cycle(times=BOOSTED)), seen(view), POLICY).state
-    assert faulted.phase is Phase.FAULTED
-    again = decide(faulted, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
-    assert not again.answers[0].accepted
-    assert (again.state.phase, again.actions) == (Phase.FAULTED, ())
-
-
-def test_a_strange_cache_set_is_not_touched() -> None:
-    view = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
-    decision = decide(state(Phase.IDLE), seen(view), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.FOREIGN_CACHE
-    assert decision.actions == ()
-
-
-def test_a_volume_on_another_machine_is_left_to_an_operator() -> None:
-    before = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
-    decision = decide(before, seen(host(backing())), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.ATTACHED_ELSEWHERE
-    later = decide(decision.state, seen(host(backing())), POLICY)
-    assert later.actions == ()
-
-
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.DETACHING])
 def test_a_volume_of_another_machine_is_forgotten_and_left_alone(phase: Phase) -> None:
     """The journal of an image, or a purchase that was answered with somebody else's volume."""
@@ -262,13 +215,6 @@ def test_no_two_machines_name_a_purchase_alike() -> None:
     assert all(len(c.token) <= 64 for c in bought if c), "EC2 takes no longer client token"
 
 
-def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:
-    before = state(Phase.DETACHING, UNBOUGHT)
-    waiting = decide(before, seen(host(backing()), busy=frozenset({Worker.CLOUD})), POLICY)
-    assert waiting.state.phase is Phase.DETACHING
-    assert decide(before, seen(host(backing())), POLICY).state.phase is Phase.IDLE
-
-
 def test_an_agent_that_was_stopped_by_a_safety_rule_waits_for_an_operator() -> None:
     stopped = state(Phase.FAULTED, cycle(times=BOOSTED), fault=Fault(FaultKind.RULE_BROKEN, "a rule"))
     view = host(cached(), FORMATTED)
@@ -278,13 +224,6 @@ def test_an_agent_that_was_stopped_by_a_safety_rule_waits_for_an_operator() -> N
     resumed = decide(stopped, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
     assert resumed.state.phase is Phase.BOOSTING
     assert not resumed.state.is_stopped
-
-
-def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing() -> None:
-    of = cycle(times=BOOSTED, volume=volume(VolumeState.AVAILABLE))
-    missing = state(Phase.FAULTED, of, fault=MISSED)
-    assert decide(missing, seen(MISSING), POLICY).actions == (AttachVolume(VOLUME_ID),)
-    assert decide(replace(missing, fault=Fault(FaultKind.RULE_BROKEN, "a rule")), seen(MISSING), POLICY).actions == ()
 
 
 def test_a_broken_rule_stops_the_agent() -> None:
@@ -323,7 +262,7 @@ def test_every_request_is_answered_in_every_phase(phase: Phase, kind: RequestKin
     cached_yet = phase not in (Phase.IDLE, Phase.ATTACHING)
     of = cycle(times=BOOSTED if cached_yet else Timestamps(decided=NOW - 20))
     view = host(cached(), FORMATTED) if cached_yet else host(backing(), disk())
-    before = state(phase, None if phase is Phase.IDLE else of, fault=MISSED if phase is Phase.FAULTED else None)
+    before = state(phase, None if phase is Phase.IDLE else of, fault=CACHE_MISSING if phase is Phase.FAULTED else None)
     decision = decide(before, seen(view, requests=asked(kind)), POLICY)
     assert len(decision.answers) == 1
     assert decision.answers[0].text
@@ -341,64 +280,5 @@ def test_an_orphan_does_not_teach_a_size() -> None:
     assert decision.state.learned_size_bytes == 7 * GIB
 
 
-@pytest.mark.parametrize("kind", OutcomeKind)
-def test_a_wait_of_weeks_is_a_wait_like_any_other(kind: OutcomeKind) -> None:
-    of = cycle(times=replace(BOOSTED, detaching=NOW - 9), volume=volume(VolumeState.DETACHING))
-    values: dict[Action, Value] = {
-        ListVolumes(): (volume(VolumeState.DETACHING),),
-        DescribeVolume(VOLUME_ID): volume(VolumeState.DETACHING),
-    }
-    values |= {DetachVolume(VOLUME_ID, SERIAL): None, TuneBacking(): None}
-    for action, value in values.items():
-        often = Backoff(100_000, NOW - 1, "" if kind is OutcomeKind.DONE else "no")
-        before = state(Phase.DETACHING, of.with_backoff(action, often), list_backoff=often, tune_backoff=often)
-        outcome = Outcome(action, kind, value, error=often.error)
-        after = decide(before, seen(host(backing()), outcomes=(outcome,)), POLICY).state
-        assert after.phase is Phase.DETACHING
-        paces = [after.list_backoff, after.tune_backoff, *(after.cycle.backoffs.values() if after.cycle else ())]
-        assert all(p.retry_at <= NOW + 60 for p in paces)
-
-
-def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
-    before = state(Phase.IDLE, list_backoff=Backoff(5000, NOW - 1))
-    failed_now = (Outcome(ListVolumes(), OutcomeKind.RETRY, error="throttled"),)
-    after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
-    assert after.list_backoff.retry_at <= NOW + 2
-
-
-def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
-    looked = {"DescribeVolume": Backoff(1, NOW - 1)}
-    of = cycle(times=RELEASED, volume=volume(VolumeState.ERROR), backoffs=looked, tag=VolumeTag.CLEAN)
-    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
-    assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
-
-
 def test_the_reference_page_shows_the_table() -> None:
     assert PAGE.read_text() == page(), f"write it again: python {state_machine_page.__file__}"
-
-
-def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:
-    unknown = replace(state(Phase.IDLE), identity=None)
-    view = host(backing())
-    assert decide(unknown, seen(view), POLICY).actions == (Identify(),)
-
-    told = Outcome(Identify(), OutcomeKind.DONE, IDENTITY)
-    known = decide(unknown, seen(view, outcomes=(told,)), POLICY)
-    assert known.state.identity == IDENTITY
-    assert known.actions == ()
-
-    silent = Outcome(Identify(), OutcomeKind.RETRY, error="no answer")
-    waiting = decide(unknown, seen(view, outcomes=(silent,)), POLICY)
-    assert waiting.actions == ()
-    assert decide(waiting.state, replace(seen(view), now=NOW + 61), POLICY).actions == (Identify(),)
-
-
-@pytest.mark.parametrize("shown", [(), (disk(),)], ids=["gone", "still shown"])
-def test_a_volume_that_the_cloud_has_detached_is_deleted_though_the_kernel_may_still_show_its_disk(
-    shown: tuple[DiskView, ...],
-) -> None:
-    """A machine that lost its power in the middle of a detach may boot with the disk plugged in again."""
-    polled = {"DescribeVolume": Backoff(1, NOW)}
-    of = cycle(times=RELEASED, volume=volume(VolumeState.AVAILABLE), backoffs=polled, tag=VolumeTag.CLEAN)
-    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), *shown)), POLICY)
-    assert decision.actions == (DeleteVolume(VOLUME_ID, SERIAL),)

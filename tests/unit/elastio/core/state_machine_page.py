@@ -8,7 +8,7 @@ from elastio.core.detection import Event
 from elastio.core.machine import FAILED_COOL_DOWN_MOST_S, FAILED_COOL_DOWN_S, TRANSITIONS
 from elastio.core.state import Phase
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "state-machine.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "state-machine.md"
 
 PHASES = {
     Phase.IDLE: "No cache is attached, no volume is bought. The load is watched; this agent's volumes are listed at "

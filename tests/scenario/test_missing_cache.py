@@ -1,4 +1,4 @@
-"""Caches that go missing on the simulated machine: what comes back, what is given up, what is marked and helped."""
+"""Caches that go missing on the simulated machine: what comes back, and what is given up."""
 
 from __future__ import annotations
 
@@ -7,34 +7,14 @@ from typing import Any
 
 import pytest
 
-from elastio.core.actions import HelpDetach, TagVolume
-from elastio.core.cycle import Backoff
-from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
-from elastio.core.planner import next_action
+from elastio.core.model import RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, failures, in_phase, intents, machine, only_the_port
-from tests.values import (
-    BOOSTED,
-    NOW,
-    POLICY,
-    SET,
-    backing,
-    boosted,
-    cycle,
-    disk,
-    drained,
-    host,
-    present,
-    seen,
-    state,
-    volume,
-)
-
-# --- on the simulator -----------------------------------------------------------------------------------
+from tests.values import present
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -241,9 +221,6 @@ def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
     assert sim.world.clock.wall() - present(remembered.dirty_wall) < 32
 
 
-# --- marks ----------------------------------------------------------------------------------------------
-
-
 def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
     sim = machine(BURST, tags_volumes=True)
     marks: list[VolumeTag] = []
@@ -260,15 +237,6 @@ def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
     assert_at_rest(sim)
     assert marks == [VolumeTag.CLEAN, VolumeTag.DIRTY, VolumeTag.CLEAN]
-
-
-@pytest.mark.parametrize("released", [None, NOW - 1])
-def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
-    """An agent that was killed right after the release does not know of it."""
-    of = boosted(volume=volume(VolumeState.DETACHING), backoffs={"DescribeVolume": Backoff(3, NOW + 9)})
-    of = replace(of, times=replace(BOOSTED, detached=NOW - 2, released=released))
-    action = next_action(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, tags_volumes=True)).action
-    assert isinstance(action, TagVolume) is (released is not None)
 
 
 def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
@@ -292,17 +260,6 @@ def test_without_its_mark_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPa
     assert sim.world.kernel.bcache.absorbed_bytes == 0
 
 
-# --- a detach that starves ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
-def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
-    of = cycle(times=replace(BOOSTED, clean=NOW - waited_s))
-    view = host(drained(state=CacheState.NO_CACHE), disk(cache_set=SET, superblock=SET, held=True))
-    plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
-    assert (plan.action == HelpDetach()) is helped
-
-
 def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
     sim = machine(BURST, detach_throttle_after_s=10.0)
     in_phase(sim, Phase.BOOSTING)
@@ -312,3 +269,26 @@ def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
     assert intents(sim, "HelpDetach") == 1
     assert sim.phase is Phase.IDLE
     assert sim.world.volumes_left() == 0
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothing(rebooted: bool) -> None:
+    sim = machine(STEADY, "@dirty=vanish attach#2x5=throttle")
+    in_phase(sim, Phase.FAULTED)
+    sim.run_for(3)
+    first = sim.state.cycle.volume_id if sim.state.cycle else None
+    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=first).accepted
+    in_phase(sim, Phase.BOOSTING, 600)
+    sim.run_until(lambda: sim.world.kernel.bcache.sb_dirty, 60)
+    lost = sim.world.lost()
+    sim.world.vanish()
+    if rebooted:
+        sim.power_cut()
+    in_phase(sim, Phase.FAULTED)
+    in_phase(sim, Phase.BOOSTING, 600)
+    assert intents(sim, "StartWithoutCache") == 1
+    assert sim.world.lost() <= lost
+    sim.ask(RequestKind.PAUSE)
+    sim.run_until(lambda: sim.phase is Phase.IDLE, 900)
+    sim.run_for(60)
+    assert [v.id for v in sim.world.provider.existing()] == [first]

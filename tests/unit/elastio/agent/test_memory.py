@@ -1,0 +1,195 @@
+"""What the agent remembers from its journal: across restarts, reboots, other machines and older releases."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from elastio.agent.journal import Journal, Owner, read
+from elastio.agent.memory import Memory, shift
+from elastio.codec import encode
+from elastio.core.cycle import Cycle, Timestamps
+from elastio.core.model import VolumeId
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
+from elastio.errors import ConfigError, JournalError
+from tests.values import present
+
+from .journals import CREATE, FULL, OWNER, STATE, VOLUME, decide, recall
+
+
+def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
+    assert recall(path) == Memory()
+
+
+def test_remembers_a_cycle_with_every_field_set(journal: Journal, path: Path) -> None:
+    empty = [f.name for f in dataclasses.fields(Cycle) if getattr(FULL, f.name) in (None, "", 0, False)]
+    assert empty == []
+    decide(journal)
+    assert recall(path) == Memory(Phase.BOOSTING, FULL, paused=True, boot_id="boot-1")
+
+
+def test_a_journal_of_another_machine_is_not_believed(journal: Journal, path: Path) -> None:
+    """It came with a machine image: its volume is the cache of the machine that the image was made of."""
+    decide(journal)
+    told = recall(path, owner=Owner("uuid-1", "i-2"))
+    assert (told.phase, told.cycle, told.paused, told.machine) == (Phase.IDLE, None, False, "i-2")
+    assert "vol-1" in told.foreign
+    assert recall(path, owner=OWNER) == replace(recall(path), machine="i-1")
+
+
+def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journal, path: Path) -> None:
+    decide(journal)
+    with pytest.raises(ConfigError):
+        recall(path, owner=Owner("uuid-2", "i-1"))
+    decide(journal, AgentState(paused=True))
+    assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(machine="i-1")
+
+
+def test_records_of_before_are_bound_by_the_volume_that_they_name(path: Path) -> None:
+    with_nobody = Journal(path, "boot-1")
+    with_nobody.open()
+    decide(with_nobody)
+    with_nobody.close()
+    assert recall(path, owner=Owner(VOLUME.backing_uuid, "i-1")).cycle == FULL
+    with pytest.raises(ConfigError):
+        recall(path, owner=Owner("uuid-9", "i-1"))
+
+
+def test_the_last_record_counts(journal: Journal, path: Path) -> None:
+    decide(journal)
+    journal.intend(CREATE, replace(STATE, phase=Phase.ATTACHING), now=111.0, wall=1111.0)
+    assert recall(path).phase is Phase.ATTACHING
+    decide(journal, AgentState())
+    assert recall(path) == Memory(Phase.IDLE, boot_id="boot-1")
+
+
+def test_remembers_a_hold_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
+    for reason in InhibitionReason:
+        decide(journal, replace(STATE, inhibition=Inhibition(reason, 200.0)))
+        assert (recall(path).inhibition is not None) == (reason is InhibitionReason.SNAPSHOT)
+
+
+def test_a_hold_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, inhibition=Inhibition(InhibitionReason.SNAPSHOT, 200.0)))  # 90 s are left
+    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).inhibition
+    assert later == Inhibition(InhibitionReason.SNAPSHOT, 55.0)  # 40 s of them went by
+    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).inhibition
+    assert wrong == Inhibition(InhibitionReason.SNAPSHOT, 95.0)
+
+
+def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, loss_accepted_for="vol-1", given_up=(VolumeId("vol-0"),), is_stale_accepted=True))
+    state = recall(path, boot_id="boot-2").state(learned_size_bytes=3)
+    assert (state.loss_accepted_for, state.boot_id, state.learned_size_bytes, state.recovered) == (
+        "vol-1",
+        "boot-1",
+        3,
+        False,
+    )
+    assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
+
+
+def test_what_a_record_of_before_names_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:
+    decide(journal, replace(STATE, loss_accepted_for="vol-1"))
+    (record,) = read(path)
+    del record["given_up"], record["is_stale_accepted"], record["cycle"]["dirty_boot"]
+    for accepted, given_up in (("vol-1", ("vol-1",)), ("", ())):
+        path.write_text(json.dumps({**record, "accepted": accepted}) + "\n")
+        memory = recall(path)
+        assert (memory.loss_accepted_for, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
+        assert memory.cycle == replace(FULL, dirty_boot="")
+
+
+def test_a_hold_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:
+    snapshot = Inhibition(InhibitionReason.SNAPSHOT, 200.0)
+    stop = Inhibition(InhibitionReason.STOP, 120.0, under=snapshot)
+    for hold in (stop, Inhibition(InhibitionReason.NOTICE, 900.0, under=stop)):
+        decide(journal, replace(STATE, inhibition=hold))
+        assert recall(path).inhibition == snapshot
+    (record, *_) = read(path)
+    del record["inhibition"]["under"]
+    path.write_text(json.dumps(record) + "\n")
+    assert recall(path).inhibition == snapshot
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"phase": "levitating", "cycle": None, "now": 1.0, "wall": 2.0},
+        {"phase": "idle", "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": {"token": "t"}, "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": "t", "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": {**encode(FULL), "backoffs": []}, "now": 1.0, "wall": 2.0},
+        {"phase": "idle", "cycle": None, "wall": 2.0},
+        {"phase": "idle", "cycle": None, "now": [], "wall": 2.0},
+        {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "given_up": "vol-1"},
+    ],
+)
+def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, last: dict[str, Any]) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"seq": 1, "kind": "decision", "boot": "boot-1", **last}) + "\n")
+    with pytest.raises(JournalError) as refused:
+        recall(path)
+    assert refused.value.code == "record.unknown"
+
+
+def test_within_one_boot_times_stay_as_they_are(journal: Journal, path: Path) -> None:
+    decide(journal)
+    assert recall(path, now=500.0, wall=9000.0).cycle == FULL
+
+
+def test_after_a_reboot_times_are_moved_into_the_new_boot(journal: Journal, path: Path) -> None:
+    """The record was written at 110 s of its boot; 400 s later this boot is 20 s old."""
+    decide(journal)
+    cycle = present(recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle)
+    assert cycle.started_at == 99.0 - 490.0
+    assert cycle.create_unconfirmed_at == 101.0 - 490.0
+    assert cycle.times == Timestamps(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Timestamps)))))
+    assert (cycle.started_wall, cycle.opened_wall, cycle.closed_wall) == (1099.0, 1101.0, 1201.0)
+    assert cycle.backoffs == {}
+
+
+def test_what_has_not_happened_stays_so() -> None:
+    shifted = shift(replace(FULL, times=Timestamps(created=5.0), create_unconfirmed_at=None), 10.0, 1000.0)
+    assert shifted.times == Timestamps(created=15.0)
+    assert shifted.create_unconfirmed_at is None
+
+
+def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, path: Path) -> None:
+    """The clock of this boot is a day behind the one that wrote: nothing may wait for tomorrow."""
+    decide(journal)
+    cycle = present(recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle)
+    assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
+
+
+def test_what_boosts_taught_and_what_was_bought_for_nothing_outlives_a_restart(journal: Journal, path: Path) -> None:
+    lessons = (Lesson(5, 4), Lesson(7, 6))
+    thrift = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
+    journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=thrift), "idle", now=110.0, wall=1110.0)
+    started = recall(path, boot_id="boot-2").state(learned_size_bytes=7)
+    assert (started.lessons, started.waste) == (lessons, thrift)
+
+
+@pytest.mark.parametrize(
+    ("boot", "now", "wall", "cool_until", "until"),
+    [
+        ("boot-1", 150.0, 1150.0, 400.0, 400.0),  # the same boot: the same clock
+        ("boot-2", 20.0, 1150.0, 400.0, 270.0),  # 250 s are left of 290
+        ("boot-2", 20.0, 1110.0 - 86400.0, 400.0, 310.0),  # a clock a day behind: no longer than it was to be
+        ("boot-2", 20.0, 1110.0 - 86400.0, 50.0, 20.0),  # what was over stays over
+    ],
+)
+def test_failed_boosts_keep_the_load_alone_over_a_restart(
+    journal: Journal, path: Path, boot: str, now: float, wall: float, cool_until: float, until: float
+) -> None:
+    failed = AgentState(failures=3, cool_until=cool_until)
+    journal.decision(Phase.ATTACHING, failed, "refused", now=110.0, wall=1110.0)
+    memory = recall(path, now=now, wall=wall, boot_id=boot)
+    assert (memory.failures, memory.cool_until) == (3, until)
+    started = memory.state(learned_size_bytes=7)
+    assert (started.failures, started.cool_until, started.learned_size_bytes) == (3, until, 7)

@@ -1,0 +1,305 @@
+"""The next action of each phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elastio.core.actions import (
+    Action,
+    AttachVolume,
+    BypassCache,
+    DeleteVolume,
+    DescribeVolume,
+    DetachVolume,
+    EnterPhase2,
+    HelpDetach,
+    Identify,
+    LimitWrites,
+    ListVolumes,
+    MakeDurable,
+    Outcome,
+    OutcomeKind,
+    RegisterBacking,
+    RegisterCache,
+    StartWithoutCache,
+    TagVolume,
+    TuneBacking,
+    Value,
+    WakeWriteback,
+)
+from elastio.core.cycle import Backoff, Cycle, Timestamps
+from elastio.core.invariants import check
+from elastio.core.machine import decide
+from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, VolumeState, VolumeTag
+from elastio.core.observation import Decision
+from elastio.core.planner import GONE, LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S, next_action
+from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
+from elastio.errors import InvariantError
+from elastio.units import MB
+from tests.values import (
+    BOOSTED,
+    CACHE_MISSING,
+    FAILED_CLEAN,
+    FORMATTED,
+    HIGH,
+    IDENTITY,
+    NOW,
+    POLICY,
+    QUIET,
+    SERIAL,
+    SET,
+    VOLUME_ID,
+    WAITS_FOR_DIRTY,
+    backing,
+    boosted,
+    cached,
+    cycle,
+    disk,
+    drained,
+    host,
+    seen,
+    state,
+    volume,
+)
+
+RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
+
+
+def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing() -> None:
+    of = cycle(times=BOOSTED, volume=volume(VolumeState.AVAILABLE))
+    missing = state(Phase.FAULTED, of, fault=CACHE_MISSING)
+    assert decide(missing, seen(WAITS_FOR_DIRTY), POLICY).actions == (AttachVolume(VOLUME_ID),)
+    assert (
+        decide(replace(missing, fault=Fault(FaultKind.RULE_BROKEN, "a rule")), seen(WAITS_FOR_DIRTY), POLICY).actions
+        == ()
+    )
+
+
+@pytest.mark.parametrize("kind", OutcomeKind)
+def test_a_wait_of_weeks_is_a_wait_like_any_other(kind: OutcomeKind) -> None:
+    of = cycle(times=replace(BOOSTED, detaching=NOW - 9), volume=volume(VolumeState.DETACHING))
+    values: dict[Action, Value] = {
+        ListVolumes(): (volume(VolumeState.DETACHING),),
+        DescribeVolume(VOLUME_ID): volume(VolumeState.DETACHING),
+    }
+    values |= {DetachVolume(VOLUME_ID, SERIAL): None, TuneBacking(): None}
+    for action, value in values.items():
+        often = Backoff(100_000, NOW - 1, "" if kind is OutcomeKind.DONE else "no")
+        before = state(Phase.DETACHING, of.with_backoff(action, often), list_backoff=often, tune_backoff=often)
+        outcome = Outcome(action, kind, value, error=often.error)
+        after = decide(before, seen(host(backing()), outcomes=(outcome,)), POLICY).state
+        assert after.phase is Phase.DETACHING
+        paces = [after.list_backoff, after.tune_backoff, *(after.cycle.backoffs.values() if after.cycle else ())]
+        assert all(p.retry_at <= NOW + 60 for p in paces)
+
+
+def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
+    before = state(Phase.IDLE, list_backoff=Backoff(5000, NOW - 1))
+    failed_now = (Outcome(ListVolumes(), OutcomeKind.RETRY, error="throttled"),)
+    after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
+    assert after.list_backoff.retry_at <= NOW + 2
+
+
+def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
+    looked = {"DescribeVolume": Backoff(1, NOW - 1)}
+    of = cycle(times=RELEASED, volume=volume(VolumeState.ERROR), backoffs=looked, tag=VolumeTag.CLEAN)
+    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
+    assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
+
+
+def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:
+    unknown = replace(state(Phase.IDLE), identity=None)
+    view = host(backing())
+    assert decide(unknown, seen(view), POLICY).actions == (Identify(),)
+
+    told = Outcome(Identify(), OutcomeKind.DONE, IDENTITY)
+    known = decide(unknown, seen(view, outcomes=(told,)), POLICY)
+    assert known.state.identity == IDENTITY
+    assert known.actions == ()
+
+    silent = Outcome(Identify(), OutcomeKind.RETRY, error="no answer")
+    waiting = decide(unknown, seen(view, outcomes=(silent,)), POLICY)
+    assert waiting.actions == ()
+    assert decide(waiting.state, replace(seen(view), now=NOW + 61), POLICY).actions == (Identify(),)
+
+
+@pytest.mark.parametrize("shown", [(), (disk(),)], ids=["gone", "still shown"])
+def test_a_volume_that_the_cloud_has_detached_is_deleted_though_the_kernel_may_still_show_its_disk(
+    shown: tuple[DiskView, ...],
+) -> None:
+    """A machine that lost its power in the middle of a detach may boot with the disk plugged in again."""
+    polled = {"DescribeVolume": Backoff(1, NOW)}
+    of = cycle(times=RELEASED, volume=volume(VolumeState.AVAILABLE), backoffs=polled, tag=VolumeTag.CLEAN)
+    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), *shown)), POLICY)
+    assert decision.actions == (DeleteVolume(VOLUME_ID, SERIAL),)
+
+
+LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
+MUCH = 10 * LITTLE
+
+
+def flushing(**changes: Any) -> AgentState:
+    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
+    marks = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(times=marks, flush_started_dirty_bytes=MUCH, **changes)
+    return state(Phase.FLUSHING, of, load=QUIET)
+
+
+def at_full_speed(**changes: Any) -> BackingView:
+    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
+
+
+def actions(before: AgentState, view: BackingView) -> tuple[object, ...]:
+    return decide(before, seen(host(view, FORMATTED)), POLICY).actions
+
+
+def test_the_flush_begins_with_writes_still_going_to_the_cache() -> None:
+    assert actions(flushing(), at_full_speed(flush_full_speed=False)) == (EnterPhase2(),)
+    assert actions(flushing(), at_full_speed()) == ()
+
+
+def test_writes_begin_to_bypass_the_cache_when_hardly_anything_is_left() -> None:
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE + 1)) == ()
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
+    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
+
+
+def test_what_only_the_index_calls_dirty_after_a_power_cut_is_flushed_before_writes_bypass_it() -> None:
+    """The kernel's writeback thread sees no work there, and waits for a write that may never come."""
+    left = at_full_speed(state=CacheState.CLEAN)
+    assert actions(flushing(), left) == (WakeWriteback(),)
+    assert actions(flushing(), replace(left, dirty_bytes=4096)) == (WakeWriteback(),)
+    assert actions(flushing(), replace(left, dirty_bytes=0)) == (BypassCache(),)
+    bypassed = replace(left, cache_mode=CacheMode.NONE)
+    assert decide(flushing(), seen(host(bypassed, FORMATTED)), POLICY).state.phase is Phase.DETACHING
+
+
+def test_the_next_look_is_when_little_will_be_left() -> None:
+    for dirty, wait_s in ((MUCH, 1.0), (int(1.5 * LITTLE), 0.5 * LAST_S), (LITTLE + 1, POLL_S)):
+        found = decide(flushing(), seen(host(at_full_speed(dirty_bytes=dirty), FORMATTED)), POLICY)
+        assert found.wake_at == pytest.approx(NOW + wait_s)
+
+
+HELD = Inhibition(InhibitionReason.SNAPSHOT, NOW + 600)
+SLOWED = LimitWrites(LIMITED * POLICY.backing_bandwidth_mb_s)
+
+
+@pytest.mark.parametrize(
+    "before", [flushing(forced=True), replace(flushing(), paused=True), replace(flushing(), inhibition=HELD)]
+)
+def test_applications_are_slowed_down_where_somebody_wants_the_cache_away(before: AgentState) -> None:
+    assert actions(before, at_full_speed()) == (SLOWED,)
+    assert actions(before, at_full_speed(write_limit_mb_s=SLOWED.mb_s)) == ()
+    assert actions(before, at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
+
+
+def test_applications_that_keep_a_cache_from_becoming_clean_are_slowed_down() -> None:
+    allowed_s = OVERDUE * MUCH / (POLICY.backing_bandwidth_mb_s * MB) + SLACK_S
+    for quiet, expected in ((NOW - allowed_s + 1, ()), (NOW - allowed_s - 1, (SLOWED,))):
+        before = flushing()
+        assert before.cycle is not None
+        late = replace(before.cycle, times=replace(before.cycle.times, quiet=quiet))
+        assert actions(replace(before, cycle=late), at_full_speed()) == expected
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.IDLE])
+def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
+    of = None if phase is Phase.IDLE else cycle(times=Timestamps(boosted=NOW - 60))
+    view = at_full_speed(write_limit_mb_s=10.0, **({} if of else {"cache_set": None, "state": CacheState.NO_CACHE}))
+    before = state(phase, of, load=HIGH, paused=phase is Phase.IDLE)
+    found = decide(before, seen(host(view, FORMATTED)), POLICY)
+    assert found.actions == (LimitWrites(None),)
+    assert found.state.phase is phase
+
+
+@pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
+def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none_once_clean(mode: CacheMode) -> None:
+    assert actions(flushing(), at_full_speed(cache_mode=mode)) == ()
+    assert actions(flushing(), at_full_speed(cache_mode=mode, dirty_bytes=0)) == (BypassCache(),)
+
+
+def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
+    return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
+
+
+def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:
+    before = wounded(boosted(volume=volume(VolumeState.AVAILABLE)))
+    assert not isinstance(next_action(before, seen(WAITS_FOR_DIRTY), POLICY).action, StartWithoutCache)
+    after = replace(before, loss_accepted_for=VOLUME_ID)
+    assert next_action(after, seen(WAITS_FOR_DIRTY), POLICY).action == StartWithoutCache(VOLUME_ID)
+    with pytest.raises(InvariantError):
+        check(Decision(before, (StartWithoutCache(VOLUME_ID),)), seen(WAITS_FOR_DIRTY), POLICY)
+    check(Decision(after, (StartWithoutCache(VOLUME_ID),)), seen(WAITS_FOR_DIRTY), POLICY)
+
+
+@pytest.mark.parametrize(
+    ("of", "asked"),
+    [
+        (boosted(), True),
+        (cycle(), False),
+        (cycle(times=replace(BOOSTED, detached=NOW)), False),
+        (None, False),
+    ],
+)
+def test_a_dropped_backing_device_is_registered_only_where_a_cache_of_ours_was_lost(
+    of: Cycle | None, asked: bool
+) -> None:
+    dropped = replace(host(None), unregistered_backing="vdb")
+    for recovered in (True, False):
+        found = decide(state(Phase.FAULTED if of else Phase.IDLE, of, recovered=recovered), seen(dropped), POLICY)
+        assert (RegisterBacking() in found.actions) is asked
+    if not asked:
+        with pytest.raises(InvariantError):
+            check(Decision(state(Phase.IDLE, of), (RegisterBacking(),)), seen(dropped), POLICY)
+
+
+def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -> None:
+    back = disk(superblock=SET)
+    before = wounded(boosted())
+    plan = next_action(before, seen(host(WAITS_FOR_DIRTY.backing, back)), POLICY)
+    assert plan.action == RegisterCache(SERIAL, SET)
+    mounted = host(backing(running=True, state=CacheState.DIRTY), back)
+    assert next_action(before, seen(mounted), POLICY).action is None
+
+
+@pytest.mark.parametrize("released", [None, NOW - 1])
+def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
+    """An agent that was killed right after the release does not know of it."""
+    of = boosted(volume=volume(VolumeState.DETACHING), backoffs={"DescribeVolume": Backoff(3, NOW + 9)})
+    of = replace(of, times=replace(BOOSTED, detached=NOW - 2, released=released))
+    action = next_action(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, tags_volumes=True)).action
+    assert isinstance(action, TagVolume) is (released is not None)
+
+
+@pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
+def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
+    of = cycle(times=replace(BOOSTED, clean=NOW - waited_s))
+    view = host(drained(state=CacheState.NO_CACHE), FORMATTED)
+    plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
+    assert (plan.action == HelpDetach()) is helped
+
+
+def test_one_that_may_have_been_in_front_unseen_goes_after_a_sync() -> None:
+    of = state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5)))
+    assert next_action(of, seen(host(FAILED_CLEAN)), POLICY).action == MakeDurable()
+
+
+def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
+    lingers = host(backing(), disk(superblock=SET, held=True))
+    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).stamped(detaching=NOW - 9))
+    first = decide(of, seen(lingers), POLICY)
+    assert first.actions == (MakeDurable(),)
+    done = Outcome(MakeDurable(), OutcomeKind.DONE)
+    assert decide(first.state, seen(lingers, outcomes=(done,)), POLICY).state.phase is Phase.IDLE
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) -> None:
+    linked = cached(flush_full_speed=phase is Phase.FLUSHING)
+    of = state(phase, boosted(), flush_mb_s=None)
+    plans = [next_action(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
+    assert [plan.waiting_for == GONE for plan in plans] == [True, False]
+    assert not isinstance(plans[0].action, LimitWrites)
