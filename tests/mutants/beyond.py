@@ -30,7 +30,7 @@ BEYOND = (
             "return volume.tag is not VolumeTag.CLEAN or",
             "return volume.tag is VolumeTag.DIRTY or",
         ),
-        "tests/unit/elastio/core/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_marked_clean",
+        "tests/unit/elastio/core/test_machine.py::test_what_nobody_remembers_is_released_only_where_it_is_tagged_clean",
         "no volume of the simulated cloud has another tag than clean or dirty",
     ),
     by_test(
@@ -167,7 +167,7 @@ BEYOND = (
         "sold beyond the cap",
         "no volume is larger than its cap",
         Patch("elastio/agent/executor.py", "if quote.spec.size_bytes > action.max_size_bytes:", "if False:"),
-        "tests/unit/elastio/agent/test_executor.py::test_what_is_sold_may_not_be_larger_than_the_cap",
+        "tests/unit/elastio/agent/test_executor.py::test_what_is_provisioned_may_not_be_larger_than_the_cap",
         "the simulated cloud sells what it is asked for, in small steps",
     ),
 )

@@ -66,7 +66,7 @@ def test_a_load_below_the_threshold_buys_nothing() -> None:
     assert sim.phase is Phase.IDLE
 
 
-def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
+def test_a_load_that_is_over_before_the_cache_is_there_releases_it() -> None:
     sim = machine((Stretch(2, 0), Stretch(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
     assert_at_rest(sim)
@@ -87,7 +87,7 @@ def test_an_operator_boosts_ahead_of_a_load() -> None:
     assert bought(sim) == [3 * GIB]
 
 
-def test_a_boost_of_an_operator_outlives_a_restart_while_it_is_attached() -> None:
+def test_a_boost_of_an_operator_survives_a_restart_while_it_is_attached() -> None:
     sim = machine((QUIET,), inactivity_delay_s=1.0)
     sim.run_for(3)
     assert sim.ask(RequestKind.BOOST).accepted

@@ -70,7 +70,7 @@ def test_a_volume_that_ends_in_error_is_deleted() -> None:
     assert failures(sim) == {FailureKind.LOST}
 
 
-def test_a_volume_that_fails_while_it_is_attached_is_let_go() -> None:
+def test_a_volume_that_fails_while_it_is_attached_is_released() -> None:
     sim = machine(STEADY, "release_cache_disk#1x3=busy")
     in_phase(sim, Phase.BOOSTING)
     sim.ask(RequestKind.FLUSH)
@@ -128,7 +128,7 @@ def is_new(sim: Simulation, seen: list[float]) -> bool:
     return sample is not None and (not seen or sample.at - 1000.0 > seen[-1])
 
 
-def test_a_guest_that_does_not_let_go_is_waited_for() -> None:
+def test_a_slow_detach_is_waited_for() -> None:
     sim = machine(faults="detach#1=stuck_busy:120")
     sim.run_for(15)
     assert_at_rest(sim)
@@ -226,7 +226,7 @@ def test_a_dirty_cache_that_disappears_is_kept_and_said_to_be_missing() -> None:
         assert intents(sim, action) == 0
 
 
-def test_a_power_cut_while_the_cache_is_missing_is_no_trap() -> None:
+def test_a_power_cut_while_the_cache_is_missing_does_not_keep_it_away() -> None:
     sim = dirty_cache_vanishes("attach#2x3=throttle")
     sim.power_cut()
     sim.run_until(lambda: sim.phase in (Phase.BOOSTING, Phase.FLUSHING), 300)
@@ -274,7 +274,7 @@ def test_without_a_journal_no_effect_starts() -> None:
     in_phase(sim, Phase.BOOSTING)
 
 
-def test_a_cycle_is_in_the_books_even_if_its_decision_is_not_in_the_journal() -> None:
+def test_a_cycle_is_recorded_even_if_its_decision_is_not_in_the_journal() -> None:
     sim = machine(STEADY, point=FullDisk("decision"))
     in_phase(sim, Phase.ATTACHING)
     assert isinstance(sim.recorder, MemoryRecorder)

@@ -80,7 +80,7 @@ def test_a_paused_agent_heeds_no_forecast() -> None:
     assert bought(sim) == []
 
 
-def test_the_caps_hold_for_a_forecast_too() -> None:
+def test_the_caps_apply_to_a_forecast_too() -> None:
     sim = foretold(caps=Caps(max_boosts_per_day=0))
     sim.run_for(BURST_AT_S - 1)
     assert bought(sim) == []

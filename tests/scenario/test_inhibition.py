@@ -53,7 +53,7 @@ def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> Non
     in_phase(sim, Phase.BOOSTING)
 
 
-def test_the_load_does_not_take_the_cache_back_while_held() -> None:
+def test_no_load_returns_to_the_cache_while_boosts_are_inhibited() -> None:
     sim = machine(AGAIN)
     in_phase(sim, Phase.FLUSHING)
     quiesce(sim)
@@ -69,7 +69,7 @@ def test_a_purchase_under_way_is_withdrawn() -> None:
     assert "boosting" not in path(sim)
 
 
-def test_a_hold_that_nobody_ends_ends_by_itself() -> None:
+def test_an_inhibition_that_nobody_ends_expires() -> None:
     sim = machine(STEADY)
     sim.run_until(sim.is_settled, 60)
     quiesce(sim, seconds=40)
@@ -78,7 +78,7 @@ def test_a_hold_that_nobody_ends_ends_by_itself() -> None:
     in_phase(sim, Phase.BOOSTING, 60)
 
 
-def test_a_hold_outlives_a_restart_and_a_boot() -> None:
+def test_an_inhibition_survives_a_restart_and_a_boot() -> None:
     sim = machine(STEADY)
     in_phase(sim, Phase.BOOSTING)
     quiesce(sim)
@@ -93,14 +93,14 @@ def test_a_hold_outlives_a_restart_and_a_boot() -> None:
     in_phase(sim, Phase.BOOSTING)
 
 
-@pytest.mark.parametrize("parting", [FLUSH, StopPolicy(flush=False)])
-def test_a_hold_outlives_an_orderly_stop(parting: StopPolicy) -> None:
-    sim = machine(STEADY, on_stop=parting)
+@pytest.mark.parametrize("on_stop", [FLUSH, StopPolicy(flush=False)])
+def test_an_inhibition_survives_an_orderly_stop(on_stop: StopPolicy) -> None:
+    sim = machine(STEADY, on_stop=on_stop)
     in_phase(sim, Phase.BOOSTING)
     quiesce(sim)
     sim.run_until(lambda: is_safe(sim), 300)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 120)
+    shutdown = begin_shutdown(sim)
+    sim.run_until(lambda: bool(shutdown.is_over()), 120)
     sim.start_agent()
     sim.run_for(60)
     assert sim.phase is Phase.IDLE
@@ -113,8 +113,8 @@ def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None
     sim = machine(STEADY)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(3)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 10)
+    shutdown = begin_shutdown(sim)
+    sim.run_until(lambda: bool(shutdown.is_over()), 10)
     assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
     sim.start_agent()
     sim.run_for(3)
@@ -125,23 +125,23 @@ def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> 
     sim = machine(BURST, on_stop=StopPolicy(flush=True, limit_s=2.0))
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(8)
-    departure = depart(sim)
-    sim.run_until(lambda: bool(departure.is_over()), 10)
+    shutdown = begin_shutdown(sim)
+    sim.run_until(lambda: bool(shutdown.is_over()), 10)
     assert sim.world.kernel.bcache.dirty_bytes > 0
     assert sim.world.volumes_left() == 1
     sim.power_cut()
     assert_at_rest(sim)
 
 
-def test_a_prepared_shutdown_is_not_prepared_anew_by_the_stop() -> None:
+def test_a_prepared_shutdown_is_not_prepared_again_by_the_stop() -> None:
     sim = machine(STEADY, on_stop=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     assert sim.ask(RequestKind.SHUTDOWN).accepted
-    assert depart(sim).is_over()
+    assert begin_shutdown(sim).is_over()
     assert intents(sim, "EnterPhase2") == 0
 
 
-def test_a_shutdown_flushes_where_it_is_told_to() -> None:
+def test_a_shutdown_flushes_where_that_is_configured() -> None:
     sim = machine(STEADY, on_shutdown=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     sim.ask(RequestKind.SHUTDOWN)
@@ -157,10 +157,10 @@ def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
     assert sim.phase is Phase.BOOSTING
 
 
-def depart(sim: Simulation) -> GracefulShutdown:
-    departure = GracefulShutdown(present(sim.agent), sim.world.clock)
-    departure.ask()
-    return departure
+def begin_shutdown(sim: Simulation) -> GracefulShutdown:
+    shutdown = GracefulShutdown(present(sim.agent), sim.world.clock)
+    shutdown.ask()
+    return shutdown
 
 
 def announce(sim: Simulation, in_s: float = 120.0) -> None:

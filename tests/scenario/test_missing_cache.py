@@ -198,7 +198,7 @@ def test_a_clean_cache_is_brought_back_by_name(*, dies: bool) -> None:
     assert_at_rest(sim)
 
 
-def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:
+def test_a_restart_before_the_first_scan_after_a_boot_forgets_nothing() -> None:
     sim = dirty_and_quiet()
     swap_backing(sim)
     sim.power_cut()
@@ -221,7 +221,7 @@ def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
     assert sim.world.clock.wall() - present(remembered.dirty_wall) < 32
 
 
-def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
+def test_a_volume_is_tagged_clean_only_once_its_disk_was_released() -> None:
     sim = machine(BURST, tags_volumes=True)
     marks: list[VolumeTag] = []
 
@@ -239,14 +239,14 @@ def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
     assert marks == [VolumeTag.CLEAN, VolumeTag.DIRTY, VolumeTag.CLEAN]
 
 
-def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
+def test_a_cloud_without_tags_hinders_nothing() -> None:
     sim = machine(BURST, tags_volumes=True)
     sim.world.provider = only_the_port(sim.world.provider)
     in_phase(sim, Phase.BOOSTING)
     assert_at_rest(sim)
 
 
-def test_without_its_mark_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_tag_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would look clean to whoever finds it without its machine."""
     sim = machine(BURST)
 

@@ -45,7 +45,7 @@ def through_json(value: object) -> Any:
 
 @settings(deadline=None)
 @given(any_of(Cycle))
-def test_a_cycle_survives_the_way_through_json(cycle: Cycle) -> None:
+def test_a_cycle_survives_json(cycle: Cycle) -> None:
     assert decode(Cycle, through_json(cycle)) == cycle
 
 
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_refused(kind: type, data: object) -> None:
 
 
 @pytest.mark.parametrize("pace", [[], "CreateVolume", {"CreateVolume": 3}, {"CreateVolume": []}])
-def test_a_table_that_is_none_is_refused(pace: object) -> None:
+def test_a_malformed_table_is_refused(pace: object) -> None:
     whole = {"token": "t", "trigger": "load", "spec": {"size_bytes": 1, "bandwidth_mb_s": 1}, "started_at": 0}
     assert decode(Cycle, {**whole, "started_wall": 0, "backoffs": {}}).backoffs == {}
     with pytest.raises(TypeError):

@@ -19,7 +19,7 @@ from elastio.core.state import AgentState, Phase
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
 QUOTE = Quote(SPEC, "USD", 0.1, 60.0, "list of 2026")
-MARKS = Timestamps(*(100.0 + n for n in range(len(dataclasses.fields(Timestamps)))))
+TIMES = Timestamps(*(100.0 + n for n in range(len(dataclasses.fields(Timestamps)))))
 FULL = Cycle(
     token="token",
     trigger=Trigger.OPERATOR,
@@ -39,7 +39,7 @@ FULL = Cycle(
     forced=True,
     opened_wall=1101.0,
     closed_wall=1201.0,
-    times=MARKS,
+    times=TIMES,
     backoffs={"CreateVolume": Backoff(2, 130.0, "throttled")},
     peak_dirty_bytes=1,
     peak_in_use_percent=2,

@@ -48,13 +48,13 @@ def config(provider: str) -> Config:
     )
 
 
-def test_a_door_opens_once() -> None:
+def test_a_provider_is_opened_once() -> None:
     door = LazyProvider(config("sim"))
     door.warm_up()
     assert door() is door()
 
 
-def test_a_door_that_cannot_be_opened_says_so() -> None:
+def test_a_provider_that_cannot_be_opened_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError):
         LazyProvider(config("nowhere")).warm_up()
 
@@ -89,7 +89,7 @@ def held_back(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("written", ["misspelt_cap = 3", ""])
-def test_whatever_keeps_the_agent_from_starting_applications_are_let_go(
+def test_whatever_keeps_the_agent_from_starting_io_limits_are_cleared(
     held_back: Path, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elastiod, "Sysfs", lambda: Sysfs(tmp_path))

@@ -150,7 +150,7 @@ def reported(driver: EventLoop) -> list[object]:
     return [key.data for key, _ in driver.selector.select(0) if isinstance(key.data, ForkWorker)]
 
 
-def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callable[..., TextWorker]) -> None:
+def test_the_event_loop_is_woken_by_the_child_that_replaced_a_killed_one(make: Callable[..., TextWorker]) -> None:
     """The new pipe often has the number of the old one, which the kernel has dropped from the selector."""
     first, second = make("first"), make("second")
     first.start()

@@ -125,7 +125,7 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
     assert machine.run(EnterPhase1(flush_mb_s=0.0)).kind is not OutcomeKind.DONE
 
 
-def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
+def test_what_is_provisioned_may_not_be_larger_than_the_cap(machine: Machine) -> None:
     outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
     assert outcome.kind is OutcomeKind.REFUSED
     assert machine.world.volumes_left() == 0
@@ -186,7 +186,7 @@ def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Ma
     assert_kept(machine, volume)
 
 
-def test_a_volume_is_kept_when_the_look_fails() -> None:
+def test_a_volume_is_kept_when_the_scan_fails() -> None:
     machine = Machine("scan#1=refuse")
     volume = machine.plugged()
     outcome = machine.run(DeleteVolume(volume.id, volume.serial))
@@ -207,7 +207,7 @@ def test_a_volume_is_kept_when_the_look_fails() -> None:
         ("refuse", OutcomeKind.REFUSED),
     ],
 )
-def test_an_error_of_the_cloud_has_its_verdict(fault: str, kind: OutcomeKind) -> None:
+def test_an_error_of_the_cloud_has_its_kind_of_outcome(fault: str, kind: OutcomeKind) -> None:
     outcome = Machine(f"create#1={fault}").run(CREATE)
     assert (outcome.kind, outcome.value) == (kind, None)
     assert outcome.error

@@ -133,7 +133,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
     assert recall(path).phase is Phase.DETACHING
 
 
-def test_a_number_that_is_none_does_not_stop_the_start(path: Path) -> None:
+def test_a_malformed_sequence_number_does_not_prevent_the_start(path: Path) -> None:
     path.parent.mkdir()
     path.write_text('{"seq":"seven"}\n[1]\n{"seq":3}\n')
     journal = Journal(path, "boot-1")

@@ -50,7 +50,7 @@ def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journa
     assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(machine="i-1")
 
 
-def test_records_of_before_are_bound_by_the_volume_that_they_name(path: Path) -> None:
+def test_records_of_earlier_releases_belong_to_the_volume_that_they_name(path: Path) -> None:
     with_nobody = Journal(path, "boot-1")
     with_nobody.open()
     decide(with_nobody)
@@ -68,13 +68,13 @@ def test_the_last_record_counts(journal: Journal, path: Path) -> None:
     assert recall(path) == Memory(Phase.IDLE, boot_id="boot-1")
 
 
-def test_remembers_a_hold_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
+def test_remembers_an_inhibition_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
     for reason in InhibitionReason:
         decide(journal, replace(STATE, inhibition=Inhibition(reason, 200.0)))
         assert (recall(path).inhibition is not None) == (reason is InhibitionReason.SNAPSHOT)
 
 
-def test_a_hold_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
+def test_an_inhibition_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
     decide(journal, replace(STATE, inhibition=Inhibition(InhibitionReason.SNAPSHOT, 200.0)))  # 90 s are left
     later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).inhibition
     assert later == Inhibition(InhibitionReason.SNAPSHOT, 55.0)  # 40 s of them went by
@@ -94,7 +94,7 @@ def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, 
     assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
 
 
-def test_what_a_record_of_before_names_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:
+def test_what_an_earlier_release_recorded_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:
     decide(journal, replace(STATE, loss_accepted_for="vol-1"))
     (record,) = read(path)
     del record["given_up"], record["is_stale_accepted"], record["cycle"]["dirty_boot"]
@@ -105,7 +105,7 @@ def test_what_a_record_of_before_names_as_given_up_is_kept_and_orders_nothing(jo
         assert memory.cycle == replace(FULL, dirty_boot="")
 
 
-def test_a_hold_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:
+def test_an_inhibition_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:
     snapshot = Inhibition(InhibitionReason.SNAPSHOT, 200.0)
     stop = Inhibition(InhibitionReason.STOP, 120.0, under=snapshot)
     for hold in (stop, Inhibition(InhibitionReason.NOTICE, 900.0, under=stop)):
@@ -167,12 +167,12 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
     assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
 
 
-def test_what_boosts_taught_and_what_was_bought_for_nothing_outlives_a_restart(journal: Journal, path: Path) -> None:
+def test_lessons_and_useless_boosts_survive_a_restart(journal: Journal, path: Path) -> None:
     lessons = (Lesson(5, 4), Lesson(7, 6))
-    thrift = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
-    journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=thrift), "idle", now=110.0, wall=1110.0)
+    waste = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
+    journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=waste), "idle", now=110.0, wall=1110.0)
     started = recall(path, boot_id="boot-2").state(learned_size_bytes=7)
-    assert (started.lessons, started.waste) == (lessons, thrift)
+    assert (started.lessons, started.waste) == (lessons, waste)
 
 
 @pytest.mark.parametrize(

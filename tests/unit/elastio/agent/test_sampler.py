@@ -36,7 +36,7 @@ def test_a_sample_is_the_difference_of_two_readings() -> None:
 
 
 def test_a_counter_that_went_back_gives_no_sample_and_then_goes_on() -> None:
-    """The device stopped and started again: its counters began anew."""
+    """The device stopped and started again: its counters started again from zero."""
     readings = [{"adaptive": (0, n * MB)} for n in (100, 3, 5)]
     sampler = Sampler(Scripted(*readings))
     assert [sampler.take(t) for t in (1.0, 2.0)] == [None, None]

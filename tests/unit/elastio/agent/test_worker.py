@@ -137,7 +137,7 @@ def test_a_child_is_warm_before_its_first_job(make: Callable[..., TextWorker]) -
 
 
 def test_the_time_of_a_job_counts_from_the_end_of_the_warm_up(make: Callable[..., TextWorker]) -> None:
-    """Else an import that takes longer than the first job may would be killed and begun anew for ever."""
+    """Else an import that takes longer than the first job may would be killed and started again for ever."""
     warm, go_on = os.pipe()
     worker = make("slow", lambda: os.read(warm, 1))
     worker.submit("pid", 0.0)

@@ -100,8 +100,8 @@ MUCH = 10 * LITTLE
 
 def flushing(**changes: Any) -> AgentState:
     """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    marks = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=marks, flush_started_dirty_bytes=MUCH, **changes)
+    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
     return state(Phase.FLUSHING, of, load=QUIET)
 
 
@@ -127,16 +127,16 @@ def test_a_cache_that_somebody_else_made_writes_bypass_is_flushed_even_under_loa
 
 
 @pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
-def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phase: Phase) -> None:
-    wounded_host = replace(host(None), dead_bcache_device="bcache0")
-    after = decide(state(phase, boosted()), seen(wounded_host), POLICY).state
+def test_a_device_that_the_kernel_dropped_before_the_first_scan_is_a_fault(phase: Phase) -> None:
+    dropped_host = replace(host(None), dead_bcache_device="bcache0")
+    after = decide(state(phase, boosted()), seen(dropped_host), POLICY).state
     assert after.phase is Phase.FAULTED
     assert VOLUME_ID in present(after.fault).text
-    missing = present(status_of(after, seen(wounded_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing)
+    missing = present(status_of(after, seen(dropped_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing)
     assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
 
 
-def test_a_device_that_is_let_go_of_without_a_cache_of_ours_is_no_fault() -> None:
+def test_a_device_that_is_dropped_without_a_cache_of_ours_is_not_a_fault() -> None:
     detached = cycle(times=replace(BOOSTED, detached=NOW))
     for of in (None, detached):
         phase = Phase.IDLE if of is None else Phase.DETACHING
@@ -172,7 +172,7 @@ def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache(
     assert danger(of, seen(host(None))) is None
 
 
-def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
+def test_one_that_died_before_it_was_seen_attached_is_missed() -> None:
     registered = cycle(times=Timestamps(registered=NOW - 2))
     found = present(danger(state(Phase.ATTACHING, registered), seen(host(None))))
     assert found.fault is FaultKind.CACHE_FAILED

@@ -45,7 +45,7 @@ from tests.values import (
 
 
 @pytest.mark.parametrize(
-    ("view", "outlived", "starts"),
+    ("view", "failed", "starts"),
     [
         (WAITS_FOR_CLEAN, SET, True),
         (WAITS_FOR_CLEAN, "", False),
@@ -53,9 +53,9 @@ from tests.values import (
         (FAILED_CLEAN, SET, False),
     ],
 )
-def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outlived: str, starts: bool) -> None:
-    of = state(Phase.IDLE, failed_clean_set=outlived)
-    start = StartWithoutCache(outlived)
+def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, failed: str, starts: bool) -> None:
+    of = state(Phase.IDLE, failed_clean_set=failed)
+    start = StartWithoutCache(failed)
     assert (next_action(of, seen(host(view)), POLICY).action == start) is starts
     assert (danger(of, seen(host(view))) is None) is (starts or view is FAILED_CLEAN)
     if starts:
@@ -97,7 +97,7 @@ def test_a_cache_that_was_clean_in_name_only_is_kept() -> None:
     assert decide(restarted, seen(host(FAILED_CLEAN)), POLICY).state.phase is Phase.FAULTED
 
 
-def test_a_device_in_dispute_is_not_started_without_its_cache() -> None:
+def test_a_device_that_may_lack_data_is_not_started_without_its_cache() -> None:
     booted = HostView(NOW, "another boot", FAILED_CLEAN)
     of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
     faulted = decide(of, seen(booted), POLICY).state

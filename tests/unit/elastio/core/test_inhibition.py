@@ -41,12 +41,12 @@ def unmoved(before: AgentState, detected: Detection) -> AgentState:
         (backing(), cycle(cache_set=None), True),
     ],
 )
-def test_only_a_volume_that_durably_needs_no_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
+def test_only_a_volume_that_is_durably_without_a_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
     assert inhibition.is_safe_to_copy(of, host(view)) is safe  # type: ignore[arg-type]
     assert not inhibition.is_safe_to_copy(of, None)  # type: ignore[arg-type]
 
 
-def test_a_hold_ends_when_its_time_is_over_and_not_before() -> None:
+def test_an_inhibition_ends_when_its_time_is_over_and_not_before() -> None:
     held = state(Phase.IDLE, inhibition=SNAPSHOT)
     assert inhibition.update(held, seen(), POLICY) == (held, "")
     ended, why = inhibition.update(held, seen(now=NOW + 60), POLICY)
@@ -54,7 +54,7 @@ def test_a_hold_ends_when_its_time_is_over_and_not_before() -> None:
     assert why
 
 
-def test_a_notice_holds_beyond_its_moment_and_is_withdrawn_with_it() -> None:
+def test_a_notice_inhibits_beyond_its_time_and_no_longer_than_it_stands() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("terminate", WALL + 120))
     held, why = inhibition.update(noticed, seen(), POLICY)
     assert held.inhibition is not None
@@ -73,7 +73,7 @@ def test_a_notice_may_leave_the_cache_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("reason", [InhibitionReason.SNAPSHOT, InhibitionReason.STOP, InhibitionReason.SHUTDOWN])
-def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after_it(reason: InhibitionReason) -> None:
+def test_a_notice_cancels_no_flush_and_the_inhibition_below_it_returns(reason: InhibitionReason) -> None:
     before = Inhibition(reason, NOW + 60)
     noticed = state(Phase.FLUSHING, cycle(), inhibition=before, notice=Notice("stop", WALL + 120))
     held, _ = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
@@ -85,7 +85,7 @@ def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after
 
 
 @pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.SHUTDOWN])
-def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happen(kind: RequestKind) -> None:
+def test_the_inhibition_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happen(kind: RequestKind) -> None:
     snapshot = replace(SNAPSHOT, until=NOW + 9000)
     held = state(Phase.IDLE, inhibition=snapshot)
     for _ in range(3):  # asked for again and again: nothing piles up
@@ -95,7 +95,7 @@ def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happ
     assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].inhibition == snapshot
 
 
-def test_a_script_can_end_its_hold_under_another_one() -> None:
+def test_a_script_can_end_its_inhibition_under_another_one() -> None:
     stop = Inhibition(InhibitionReason.STOP, NOW + 60, under=SNAPSHOT)
     notice = Inhibition(InhibitionReason.NOTICE, NOW + 600, under=stop)
     after, answer = asked(state(Phase.IDLE, inhibition=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
@@ -103,7 +103,7 @@ def test_a_script_can_end_its_hold_under_another_one() -> None:
     assert after.inhibition == replace(notice, under=replace(stop, under=None))
 
 
-def test_a_script_learns_that_its_hold_was_over() -> None:
+def test_a_script_learns_that_its_inhibition_was_over() -> None:
     _, answer = asked(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted
     _, answer = asked(state(Phase.IDLE, inhibition=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
@@ -137,7 +137,7 @@ def test_a_faulted_agent_quiesces_nothing() -> None:
 
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])
-def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[Request, ...]) -> None:
+def test_neither_the_load_nor_an_operator_reverses_an_inhibited_flush(asked: tuple[Request, ...]) -> None:
     under_load = seen(host(cached(flush_full_speed=True)), sample=busy_sample(), requests=asked)
     free = state(Phase.FLUSHING, cycle(), load=HIGH)
     assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING

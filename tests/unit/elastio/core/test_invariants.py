@@ -170,7 +170,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
 @pytest.mark.parametrize(
     ("action", "of", "view"), [case[1:] for case in FORBIDDEN], ids=[case[0] for case in FORBIDDEN]
 )
-def test_a_dangerous_action_is_thrown_away(action: Action, of: Cycle | None, view: HostView | None) -> None:
+def test_a_dangerous_action_is_rejected(action: Action, of: Cycle | None, view: HostView | None) -> None:
     with pytest.raises(InvariantError):
         check_decision(action, of, view)
 

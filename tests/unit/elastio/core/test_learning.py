@@ -41,7 +41,7 @@ def test_a_cache_that_was_not_used_up_needs_what_was_used() -> None:
     assert learned_bytes((present(used),), HELD, POLICY) == 5 * GIB
 
 
-def test_a_cache_that_evicted_needs_itself_and_what_it_evicted() -> None:
+def test_a_cache_that_wrote_through_needs_itself_and_what_it_wrote_through() -> None:
     full = present(lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), POLICY))
     assert learned_bytes((full,), HELD, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
 
@@ -51,7 +51,7 @@ def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
     assert lesson_of(pressed, POLICY) == lesson_of(cycle(written_through_bytes=2 * GIB, cutoff_percent=70), POLICY)
 
 
-def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_eviction() -> None:
+def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_if_nothing_was_written_through() -> None:
     used_up = present(lesson_of(cycle(peak_in_use_percent=100, cutoff_percent=70, moved_bytes=GB), POLICY))
     assert used_up.needed_bytes == 10 * GIB
 

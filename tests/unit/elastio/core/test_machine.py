@@ -251,7 +251,7 @@ def resume_and_settle(sim: Simulation) -> bool:
     return sim.world.volumes_left() == 0 and not sim.world.lost(power_cut=True)
 
 
-def test_before_the_first_look_every_request_is_answered() -> None:
+def test_before_the_first_scan_every_request_is_answered() -> None:
     decision = decide(AgentState(), seen(requests=asked(RequestKind.BOOST)), POLICY)
     assert [a.accepted for a in decision.answers] == [False]
 
@@ -269,7 +269,7 @@ def test_every_request_is_answered_in_every_phase(phase: Phase, kind: RequestKin
 
 
 @pytest.mark.parametrize("tag", VolumeTag)
-def test_what_nobody_remembers_is_released_only_where_it_is_marked_clean(tag: VolumeTag) -> None:
+def test_what_nobody_remembers_is_released_only_where_it_is_tagged_clean(tag: VolumeTag) -> None:
     owned = (volume(tag=tag),)
     assert state(Phase.IDLE, owned=owned).orphans == (owned if tag is VolumeTag.CLEAN else ())
 

@@ -44,7 +44,7 @@ GIVE_UP = Request(RequestKind.RECOVER, accepts_loss=True)
 BY_NAME = replace(GIVE_UP, volume_id=VOLUME_ID)
 
 
-def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
+def faulted(of: Cycle | None = None, **changes: Any) -> AgentState:
     return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
 
 
@@ -53,7 +53,7 @@ def ask(of: AgentState, request: Request, view: HostView = WAITS_FOR_DIRTY) -> t
 
 
 def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
-    after, answer = ask(wounded(boosted()), RECOVER)
+    after, answer = ask(faulted(boosted()), RECOVER)
     assert answer.accepted
     assert after.loss_accepted_for == ""
     assert all(text in answer.text for text in (VOLUME_ID, "1.0 GiB", "2.0 GiB"))
@@ -64,8 +64,8 @@ def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
     [
         (state(Phase.BOOSTING, boosted()), host(cached())),
         (state(Phase.IDLE), host(backing())),
-        (wounded(boosted(), fault=Fault(FaultKind.RULE_BROKEN, "a rule")), host(None)),
-        (wounded(cycle()), host(None)),
+        (faulted(boosted(), fault=Fault(FaultKind.RULE_BROKEN, "a rule")), host(None)),
+        (faulted(cycle()), host(None)),
     ],
 )
 def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState, view: HostView) -> None:
@@ -75,7 +75,7 @@ def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState
         assert after == of
 
 
-def test_a_device_that_is_not_seen_is_told_from_one_that_is_not_there() -> None:
+def test_a_device_that_is_not_seen_differs_from_one_that_is_not_there() -> None:
     of = state(Phase.FLUSHING, boosted())
     unseen, absent = (missing_cache.answer(of, RECOVER, seen(view)) for view in (None, host(None)))
     assert [(after, answer.accepted) for after, answer in (unseen, absent)] == [(of, False)] * 2
@@ -85,10 +85,10 @@ def test_a_device_that_is_not_seen_is_told_from_one_that_is_not_there() -> None:
 def test_what_a_start_by_force_left_behind_is_given_up_by_its_name_alone() -> None:
     inconsistent = host(backing(state=CacheState.INCONSISTENT))
     for request in (RECOVER, GIVE_UP):
-        after, answer = ask(wounded(boosted()), request, inconsistent)
-        assert (answer.accepted, after) == (False, wounded(boosted()))
+        after, answer = ask(faulted(boosted()), request, inconsistent)
+        assert (answer.accepted, after) == (False, faulted(boosted()))
         assert VOLUME_ID in answer.text
-    ordered, answer = ask(wounded(boosted()), BY_NAME, inconsistent)
+    ordered, answer = ask(faulted(boosted()), BY_NAME, inconsistent)
     assert answer.accepted
     after = decide(ordered, seen(inconsistent), POLICY).state
     assert (after.phase, after.given_up, after.cycle) == (Phase.IDLE, (VOLUME_ID,), None)
@@ -96,28 +96,28 @@ def test_what_a_start_by_force_left_behind_is_given_up_by_its_name_alone() -> No
 
 @pytest.mark.parametrize("view", [host(None), None])
 def test_a_device_that_is_not_registered_yet_is_brought_back_and_not_given_up(view: HostView | None) -> None:
-    """Right after the umount the kernel has let go of it, and the agent is about to register it again."""
-    after, answer = missing_cache.answer(wounded(boosted()), RECOVER, seen(view))
+    """Right after the umount the kernel has dropped it, and the agent is about to register it again."""
+    after, answer = missing_cache.answer(faulted(boosted()), RECOVER, seen(view))
     assert answer.accepted
     assert VOLUME_ID in answer.text
-    after, answer = missing_cache.answer(wounded(boosted()), BY_NAME, seen(view))
+    after, answer = missing_cache.answer(faulted(boosted()), BY_NAME, seen(view))
     assert (answer.accepted, after.loss_accepted_for) == (False, "")
 
 
 def test_a_wrong_choice_among_the_volumes_can_be_put_right_until_the_kernel_has_confirmed_it() -> None:
     there = (volume(VolumeState.AVAILABLE), volume(VolumeState.AVAILABLE, id="vol-2"))
     other = replace(RECOVER, volume_id="vol-2")
-    chosen, _ = ask(wounded(owned=there), replace(RECOVER, volume_id=VOLUME_ID))
+    chosen, _ = ask(faulted(owned=there), replace(RECOVER, volume_id=VOLUME_ID))
     after, answer = ask(chosen, other)
     assert answer.accepted
     assert after.cycle is not None
     assert (after.cycle.volume_id, after.cycle.times.boosted) == ("vol-2", NOW)
     assert not ask(replace(chosen, cycle=replace(present(chosen.cycle), cache_set=SET)), other)[1].accepted
-    assert not ask(wounded(boosted(cache_set=None), owned=there), other)[1].accepted
+    assert not ask(faulted(boosted(cache_set=None), owned=there), other)[1].accepted
 
 
 def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none() -> None:
-    after, answer = ask(wounded(owned=(volume(VolumeState.AVAILABLE), volume(VolumeState.GONE))), RECOVER)
+    after, answer = ask(faulted(owned=(volume(VolumeState.AVAILABLE), volume(VolumeState.GONE))), RECOVER)
     assert answer.accepted
     assert after.cycle is not None
     assert (after.cycle.volume_id, after.cycle.times.boosted) == (VOLUME_ID, NOW)
@@ -125,24 +125,24 @@ def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none()
 
 def test_between_several_volumes_an_operator_chooses() -> None:
     there = (volume(VolumeState.AVAILABLE), volume(VolumeState.AVAILABLE, id="vol-2"))
-    after, answer = ask(wounded(owned=there), RECOVER)
+    after, answer = ask(faulted(owned=there), RECOVER)
     assert not answer.accepted
     assert "vol-2" in answer.text
     assert after.cycle is None
-    after, answer = ask(wounded(owned=there), replace(RECOVER, volume_id="vol-2"))
+    after, answer = ask(faulted(owned=there), replace(RECOVER, volume_id="vol-2"))
     assert present(after.cycle).volume_id == "vol-2"
 
 
 def test_no_volume_means_no_guess() -> None:
     for owned in ((), None):
-        after, answer = ask(wounded(owned=owned), RECOVER)
+        after, answer = ask(faulted(owned=owned), RECOVER)
         assert not answer.accepted
         assert after.cycle is None
 
 
 @pytest.mark.parametrize("there", [s for s in VolumeState if s is not VolumeState.GONE])
 def test_nothing_is_given_up_while_the_volume_exists(there: VolumeState) -> None:
-    before = wounded(boosted(volume=volume(there)))
+    before = faulted(boosted(volume=volume(there)))
     for request in (GIVE_UP, replace(GIVE_UP, volume_id="vol-other")):
         after, answer = ask(before, request)
         assert not answer.accepted
@@ -152,7 +152,7 @@ def test_nothing_is_given_up_while_the_volume_exists(there: VolumeState) -> None
 
 
 def test_a_volume_that_is_gone_may_be_given_up_without_a_name() -> None:
-    after, answer = ask(wounded(boosted(volume=volume(VolumeState.GONE))), GIVE_UP)
+    after, answer = ask(faulted(boosted(volume=volume(VolumeState.GONE))), GIVE_UP)
     assert answer.accepted
     assert after.loss_accepted_for == VOLUME_ID
     assert "1.0 GiB" in answer.text
@@ -160,17 +160,17 @@ def test_a_volume_that_is_gone_may_be_given_up_without_a_name() -> None:
 
 def test_nothing_is_given_up_under_a_mount() -> None:
     mounted = host(backing(running=True, state=CacheState.DIRTY))
-    assert not ask(wounded(boosted(volume=volume(VolumeState.GONE))), GIVE_UP, mounted)[1].accepted
+    assert not ask(faulted(boosted(volume=volume(VolumeState.GONE))), GIVE_UP, mounted)[1].accepted
 
 
 def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None:
-    assert not ask(wounded(owned=None), GIVE_UP)[1].accepted
-    assert not ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
-    assert ask(wounded(owned=()), GIVE_UP)[0].loss_accepted_for == UNKNOWN_VOLUME
-    assert ask(wounded(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].loss_accepted_for == VOLUME_ID
+    assert not ask(faulted(owned=None), GIVE_UP)[1].accepted
+    assert not ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
+    assert ask(faulted(owned=()), GIVE_UP)[0].loss_accepted_for == UNKNOWN_VOLUME
+    assert ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].loss_accepted_for == VOLUME_ID
 
 
-def test_a_volume_that_is_not_marked_clean_and_that_nobody_remembers_is_no_orphan() -> None:
+def test_a_volume_that_is_not_tagged_clean_is_not_an_orphan() -> None:
     there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{tag}", tag=tag) for tag in VolumeTag)
     for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
         of = state(Phase.IDLE, owned=there, given_up=given_up)
@@ -182,14 +182,14 @@ OTHERS = "vol-other"
 
 
 def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
-    before = wounded(boosted(), loss_accepted_for=OTHERS, given_up=(OTHERS,))
+    before = faulted(boosted(), loss_accepted_for=OTHERS, given_up=(OTHERS,))
     assert not isinstance(next_action(before, seen(WAITS_FOR_DIRTY), POLICY).action, StartWithoutCache)
     with pytest.raises(InvariantError):
         check(Decision(before, (StartWithoutCache(VolumeId(OTHERS)),)), seen(WAITS_FOR_DIRTY), POLICY)
     forced = seen(host(backing(state=CacheState.INCONSISTENT)))
     assert danger(before, forced) is not None
-    disputed = replace(before, phase=Phase.BOOSTING, cycle=boosted(may_lack_data=True))
-    assert danger(disputed, seen(host(backing()))) is not None
+    lacking = replace(before, phase=Phase.BOOSTING, cycle=boosted(may_lack_data=True))
+    assert danger(lacking, seen(host(backing()))) is not None
     taken_off = replace(before, phase=Phase.DETACHING, cycle=boosted().stamped(detaching=NOW - 9))
     started = present(recover(taken_off, seen(host(backing())), POLICY))
     assert (started[0].phase, started[0].cycle is None) == (Phase.DETACHING, False)
@@ -197,7 +197,7 @@ def test_an_accepted_loss_is_not_that_of_another_volume() -> None:
 
 
 def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> None:
-    accepted = wounded(boosted(), loss_accepted_for=VOLUME_ID, given_up=(VOLUME_ID, OTHERS))
+    accepted = faulted(boosted(), loss_accepted_for=VOLUME_ID, given_up=(VOLUME_ID, OTHERS))
     back = decide(accepted, seen(host(cached(), FORMATTED)), POLICY).state
     assert (back.phase, back.loss_accepted_for, back.given_up) == (Phase.BOOSTING, "", (OTHERS,))
     assert ask(accepted, RECOVER)[0].loss_accepted_for == ""
@@ -208,7 +208,7 @@ def test_an_accepted_loss_is_void_once_the_cache_is_back_or_is_asked_for() -> No
 def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> None:
     """The list that was there is older than the volume: it says nothing about it."""
     view = seen(host(backing(state=CacheState.INCONSISTENT)))
-    after = decide(wounded(boosted(), loss_accepted_for=VOLUME_ID), view, POLICY).state
+    after = decide(faulted(boosted(), loss_accepted_for=VOLUME_ID), view, POLICY).state
     assert (after.phase, after.loss_accepted_for, after.given_up, after.owned) == (Phase.IDLE, "", (VOLUME_ID,), None)
     assert danger(after, view) is None
     assert missing_cache.settle(after, view) == after
@@ -218,28 +218,28 @@ def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> No
     assert missing_cache.settle(replace(after, owned=()), view).given_up == ()
 
 
-def test_a_dispute_ends_when_the_cache_is_attached_again() -> None:
-    disputed = wounded(boosted(may_lack_data=True))
+def test_a_device_lacks_no_data_once_its_cache_is_attached_again() -> None:
+    lacking = faulted(boosted(may_lack_data=True))
     view = seen(host(cached(), FORMATTED))
-    for found in (decide(disputed, view, POLICY), decide(replace(disputed, recovered=False), view, POLICY)):
+    for found in (decide(lacking, view, POLICY), decide(replace(lacking, recovered=False), view, POLICY)):
         assert found.state.phase is Phase.BOOSTING
         assert not present(found.state.cycle).may_lack_data
 
 
-def test_a_disputed_device_is_not_said_to_be_brought_back() -> None:
-    disputed = wounded(boosted(may_lack_data=True, volume=volume(VolumeState.AVAILABLE)))
-    after, answer = ask(disputed, RECOVER, host(backing()))
-    assert (answer.accepted, after) == (False, disputed)
+def test_a_device_that_may_lack_data_is_not_said_to_be_brought_back() -> None:
+    lacking = faulted(boosted(may_lack_data=True, volume=volume(VolumeState.AVAILABLE)))
+    after, answer = ask(lacking, RECOVER, host(backing()))
+    assert (answer.accepted, after) == (False, lacking)
     assert f"--accept-data-loss --volume {VOLUME_ID}" in answer.text
-    assert answer.text in ask(disputed, GIVE_UP, host(backing()))[1].text
-    assert ask(disputed, RECOVER)[1].accepted, "this device does wait for a cache"
+    assert answer.text in ask(lacking, GIVE_UP, host(backing()))[1].text
+    assert ask(lacking, RECOVER)[1].accepted, "this device does wait for a cache"
 
 
-def test_an_operator_settles_the_dispute_by_name_and_the_volume_stays() -> None:
-    disputed = wounded(boosted(may_lack_data=True, volume=volume(VolumeState.AVAILABLE)))
+def test_an_operator_accepts_the_loss_by_name_and_the_volume_stays() -> None:
+    lacking = faulted(boosted(may_lack_data=True, volume=volume(VolumeState.AVAILABLE)))
     view = host(backing())
-    assert not ask(disputed, GIVE_UP, view)[1].accepted
-    settled, answer = ask(disputed, BY_NAME, view)
+    assert not ask(lacking, GIVE_UP, view)[1].accepted
+    settled, answer = ask(lacking, BY_NAME, view)
     assert answer.accepted
     assert in_faulted(settled, seen(view), POLICY) is not None
     after = decide(settled, seen(view), POLICY).state

@@ -96,7 +96,7 @@ def test_a_wait_of_weeks_is_a_wait_like_any_other(kind: OutcomeKind) -> None:
         assert all(p.retry_at <= NOW + 60 for p in paces)
 
 
-def test_the_first_failure_after_many_good_looks_is_a_first_one() -> None:
+def test_the_first_failure_after_many_good_polls_is_a_first_one() -> None:
     before = state(Phase.IDLE, list_backoff=Backoff(5000, NOW - 1))
     failed_now = (Outcome(ListVolumes(), OutcomeKind.RETRY, error="throttled"),)
     after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
@@ -143,8 +143,8 @@ MUCH = 10 * LITTLE
 
 def flushing(**changes: Any) -> AgentState:
     """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    marks = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=marks, flush_started_dirty_bytes=MUCH, **changes)
+    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
     return state(Phase.FLUSHING, of, load=QUIET)
 
 
@@ -177,7 +177,7 @@ def test_what_only_the_index_calls_dirty_after_a_power_cut_is_flushed_before_wri
     assert decide(flushing(), seen(host(bypassed, FORMATTED)), POLICY).state.phase is Phase.DETACHING
 
 
-def test_the_next_look_is_when_little_will_be_left() -> None:
+def test_the_next_scan_is_when_little_will_be_left() -> None:
     for dirty, wait_s in ((MUCH, 1.0), (int(1.5 * LITTLE), 0.5 * LAST_S), (LITTLE + 1, POLL_S)):
         found = decide(flushing(), seen(host(at_full_speed(dirty_bytes=dirty), FORMATTED)), POLICY)
         assert found.wake_at == pytest.approx(NOW + wait_s)
@@ -221,12 +221,12 @@ def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none_once_clea
     assert actions(flushing(), at_full_speed(cache_mode=mode, dirty_bytes=0)) == (BypassCache(),)
 
 
-def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
+def faulted(of: Cycle | None = None, **changes: Any) -> AgentState:
     return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
 
 
 def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:
-    before = wounded(boosted(volume=volume(VolumeState.AVAILABLE)))
+    before = faulted(boosted(volume=volume(VolumeState.AVAILABLE)))
     assert not isinstance(next_action(before, seen(WAITS_FOR_DIRTY), POLICY).action, StartWithoutCache)
     after = replace(before, loss_accepted_for=VOLUME_ID)
     assert next_action(after, seen(WAITS_FOR_DIRTY), POLICY).action == StartWithoutCache(VOLUME_ID)
@@ -258,7 +258,7 @@ def test_a_dropped_backing_device_is_registered_only_where_a_cache_of_ours_was_l
 
 def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -> None:
     back = disk(superblock=SET)
-    before = wounded(boosted())
+    before = faulted(boosted())
     plan = next_action(before, seen(host(WAITS_FOR_DIRTY.backing, back)), POLICY)
     assert plan.action == RegisterCache(SERIAL, SET)
     mounted = host(backing(running=True, state=CacheState.DIRTY), back)
@@ -266,7 +266,7 @@ def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -
 
 
 @pytest.mark.parametrize("released", [None, NOW - 1])
-def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
+def test_without_proof_of_the_release_no_volume_is_tagged_clean(released: float | None) -> None:
     """An agent that was killed right after the release does not know of it."""
     of = boosted(volume=volume(VolumeState.DETACHING), backoffs={"DescribeVolume": Backoff(3, NOW + 9)})
     of = replace(of, times=replace(BOOSTED, detached=NOW - 2, released=released))
@@ -282,7 +282,7 @@ def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float,
     assert (plan.action == HelpDetach()) is helped
 
 
-def test_one_that_may_have_been_in_front_unseen_goes_after_a_sync() -> None:
+def test_one_that_may_have_been_attached_unseen_goes_after_a_sync() -> None:
     of = state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5)))
     assert next_action(of, seen(host(FAILED_CLEAN)), POLICY).action == MakeDurable()
 
@@ -297,7 +297,7 @@ def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None
 
 
 @pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
-def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) -> None:
+def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_reported(phase: Phase) -> None:
     linked = cached(flush_full_speed=phase is Phase.FLUSHING)
     of = state(phase, boosted(), flush_mb_s=None)
     plans = [next_action(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]

@@ -60,7 +60,7 @@ def test_one_sample_below_the_release_threshold_ends_a_load() -> None:
 
 
 @pytest.mark.parametrize(("trigger_delay_s", "is_high"), [(0, True), (3, True), (4, False)])
-def test_the_load_must_last_for_the_hold_time(trigger_delay_s: float, is_high: bool) -> None:
+def test_the_load_must_last_for_the_trigger_delay(trigger_delay_s: float, is_high: bool) -> None:
     assert is_load_high(LoadWatch(above_since=7.0), 10.0, replace(POLICY, trigger_delay_s=trigger_delay_s)) is is_high
 
 

@@ -72,7 +72,7 @@ def test_the_phase_follows_the_kernel() -> None:
     assert phase_of(drained(state=CacheState.NO_CACHE)) is Phase.DETACHING
 
 
-def test_what_was_marked_while_the_cache_was_missing_is_void_once_it_is_there() -> None:
+def test_times_of_a_missing_cache_are_void_once_it_is_there() -> None:
     early = cycle(times=Timestamps(boosted=NOW - 50, clean=NOW - 9, detached=NOW - 5, released=NOW - 4))
     for view, clean in ((cached(), None), (drained(state=CacheState.NO_CACHE), NOW - 9)):
         state = recovered(remembered(Phase.DETACHING, cycle=early), host(view, FORMATTED))
@@ -174,7 +174,7 @@ def test_a_cache_that_died_at_a_boot_before_anybody_saw_it_attached_is_kept(boot
 
 
 def booted(phase: Phase, **changes: Any) -> AgentState:
-    return AgentState(phase=phase, cycle=boosted(**changes), boot_id="the boot before")
+    return AgentState(phase=phase, cycle=boosted(**changes), boot_id="an earlier boot")
 
 
 # No write has gone to the cache since it held nothing.
@@ -199,9 +199,9 @@ def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_cle
         (BYPASSED, FAILED_CLEAN),
     ],
 )
-def test_a_device_that_was_clean_is_not_disputed(of: Cycle, view: BackingView) -> None:
+def test_a_device_that_was_clean_lacks_no_data(of: Cycle, view: BackingView) -> None:
     of = of.stamped(detaching=NOW - 9) if view is not FAILED_CLEAN else of
-    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "the boot before")
+    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "an earlier boot")
     found = present(recover(before, seen(host(view)), POLICY))
     assert found[0].phase is Phase.DETACHING
     assert danger(found[0], seen(host(view))) is None
@@ -221,7 +221,7 @@ def test_while_writes_went_to_the_cache_the_last_figure_proves_nothing() -> None
 
 def test_a_boot_is_noticed_also_by_the_second_start_after_it() -> None:
     """Records of this boot say nothing about when the cache was last seen."""
-    before = replace(booted(Phase.BOOSTING, dirty_boot="the boot before"), boot_id="boot")
+    before = replace(booted(Phase.BOOSTING, dirty_boot="an earlier boot"), boot_id="boot")
     found = present(recover(before, seen(host(backing())), POLICY))
     assert found[0].phase is Phase.FAULTED
     again = present(recover(replace(found[0], recovered=False), seen(host(backing())), POLICY))
@@ -243,7 +243,7 @@ def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_th
     assert (after.phase, after.failed_clean_set) == (Phase.DETACHING, SET)
 
 
-def test_a_start_that_is_over_is_no_dispute() -> None:
+def test_a_device_that_was_started_without_its_cache_lacks_no_data() -> None:
     inconsistent = host(backing(state=CacheState.INCONSISTENT))
     crashed = state(Phase.DETACHING, boosted(), recovered=False, failed_clean_set=SET)
     assert decide(crashed, seen(inconsistent), POLICY).state.phase is Phase.DETACHING

@@ -50,19 +50,19 @@ def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Pha
     return present(fold(state, seen, POLICY).cycle)
 
 
-def test_what_overflowed_before_the_cycle_is_not_its_own() -> None:
+def test_what_was_written_through_before_the_cycle_is_not_its_own() -> None:
     attaching = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
     boosted = folded(attaching, cached(overflow_bytes=130))
     assert boosted.written_through_bytes == 30
 
 
-def test_a_counter_that_begins_anew_after_a_reboot_counts_from_zero() -> None:
+def test_a_counter_that_starts_again_after_a_reboot_counts_from_zero() -> None:
     before = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
     rebooted = folded(before, cached(overflow_bytes=7))
     assert (rebooted.overflow_base, rebooted.written_through_bytes) == (0, 7)
 
 
-def test_a_kernel_that_cannot_tell_says_nothing_of_overflow() -> None:
+def test_without_a_counter_nothing_was_written_through() -> None:
     assert folded(cycle(), cached(overflow_bytes=None)).written_through_bytes == 0
 
 
@@ -79,7 +79,7 @@ def test_what_is_flushed_while_the_application_rests_was_not_missing() -> None:
     assert folded(cycle(), full, idle).forced_writeback_bytes == 0
 
 
-def test_the_pace_of_flushing_follows_the_last_sample() -> None:
+def test_the_writeback_rate_follows_the_last_sample() -> None:
     state = AgentState(phase=Phase.BOOSTING, cycle=cycle(), recovered=True)
     idle, busy = Sample(NOW, 1.0, Rates()), Sample(NOW, 1.0, Rates(0, 1e6), cache=Rates(0, 1e6))
     resting = fold(state, Observation(now=NOW, wall=NOW, sample=idle), POLICY)
@@ -115,7 +115,7 @@ def test_a_cache_is_off_only_when_the_device_no_longer_needs_it(view: BackingVie
     assert (after.times.detached is not None) is off
 
 
-def test_a_volume_that_is_being_made_is_looked_at_when_the_last_one_was_ready() -> None:
+def test_a_volume_that_is_being_made_is_polled_when_the_last_one_was_ready() -> None:
     made = cycle(volume=volume(VolumeState.CREATING), times=Timestamps(created=NOW), cache_set=None)
     state = AgentState(phase=Phase.ATTACHING, cycle=made, recovered=True, create_s=3.0)
     bought = Outcome(DescribeVolume(VOLUME_ID), OutcomeKind.DONE, volume(VolumeState.CREATING))
@@ -128,7 +128,7 @@ def test_a_volume_that_is_being_made_is_looked_at_when_the_last_one_was_ready() 
 
 
 @pytest.mark.parametrize(("unready_s", "usual_s", "learned_s"), [(1.8, 3.0, 1.9), (3.8, 3.0, 3.75), (None, 3.0, 1.5)])
-def test_how_long_a_volume_takes_is_learned_from_the_looks_around_its_end(
+def test_how_long_a_volume_takes_is_learned_from_the_polls_around_its_end(
     unready_s: float | None, usual_s: float, learned_s: float
 ) -> None:
     """One that was ready at its first look may have been so for long: the next one is looked at earlier."""
@@ -181,8 +181,8 @@ MUCH = 10 * LITTLE
 
 def flushing(**changes: Any) -> AgentState:
     """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    marks = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=marks, flush_started_dirty_bytes=MUCH, **changes)
+    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
     return state(Phase.FLUSHING, of, load=QUIET)
 
 
@@ -214,7 +214,7 @@ def test_it_is_remembered_until_the_superblock_names_another_or_none() -> None:
     assert (started.failed_clean_set, started.is_stale_accepted) == ("", True)
 
 
-def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
+def test_while_the_kernel_is_still_attaching_no_set_has_failed_clean() -> None:
     of = state(Phase.ATTACHING, cycle(times=Timestamps()))
     assert fold(of, seen(host(FAILED_CLEAN)), POLICY).failed_clean_set == ""
     assert (
@@ -223,7 +223,7 @@ def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
     )
 
 
-def test_a_cache_that_is_there_again_is_in_front_again() -> None:
+def test_a_cache_that_is_there_again_is_attached_again() -> None:
     gone = replace(boosted(), times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
     assert not gone.is_in_front
     after = present(fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle)

@@ -65,7 +65,7 @@ def test_pauses_double_up_to_some_hours() -> None:
 
 
 @pytest.mark.parametrize("wall", [WALL + 24 * HOUR, WALL - HOUR])
-def test_nothing_is_held_against_a_load_for_longer_than_a_day_or_by_a_clock_that_was_set_back(wall: float) -> None:
+def test_no_load_waits_for_longer_than_a_day_or_because_a_clock_was_set_back(wall: float) -> None:
     assert not waits(many(9), 0.4, 1, wall)
 
 
@@ -94,7 +94,7 @@ def test_a_sample_that_met_the_cache_unseen_does_not_raise_what_the_device_carri
     assert watched(80, boosted=None).bare == 1.0
 
 
-def test_the_longest_stretch_of_load_is_told_and_not_their_sum() -> None:
+def test_the_longest_stretch_of_load_counts_and_not_their_sum() -> None:
     assert watched(8, 8, 8, 0, 8, 8, boosted=None).longest_s == 3
 
 
@@ -191,7 +191,7 @@ def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_op
     assert decide(resumed, seen(host(backing())), POLICY).state.phase is Phase.ATTACHING
 
 
-def test_an_operator_may_still_boost_and_a_boost_that_came_to_be_ends_the_count() -> None:
+def test_an_operator_may_still_boost_and_a_boost_that_succeeded_ends_the_count() -> None:
     stopped = state(Phase.IDLE, waste=Waste(wasted=8, stopped="so often"))
     asked = decide(stopped, seen(host(backing()), requests=(Request(RequestKind.BOOST),)), POLICY).state
     assert asked.phase is Phase.ATTACHING
