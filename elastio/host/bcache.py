@@ -17,7 +17,6 @@ from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Se
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
     blockdev,
-    cache_format,
     failed_cache,
     guard,
     kernel,
@@ -28,13 +27,12 @@ from elastio.host import (
     tuning,
 )
 from elastio.host.commands import Run, run
-from elastio.host.sysfs import Sysfs, parse_size, wait_for
+from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
 from elastio.host.view import SETS, Backing, Seen, find_backing, scan
 from elastio.units import MB
 
 _log = logging.getLogger(__name__)
 
-REGISTER_S = 10.0
 HELD_REGISTER_S = 3.0  # while writes wait; what takes longer is found registered at the next try
 UNREGISTER_S = 20.0
 # Of flushing at the backing volume's speed: what only the index calls dirty is flushed by the detach, in the moment in
@@ -55,7 +53,7 @@ class BcacheHost:
         backing_uuid: str,
         sysfs: Sysfs | None = None,
         run: Run = run,
-        wait: Callable[[Callable[[], bool], float], bool] = wait_for,
+        wait: Wait = wait_for,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
         backing_mb_s: float = SLOWEST_MB_S,
     ) -> None:
@@ -86,7 +84,9 @@ class BcacheHost:
     def _backing(self) -> Backing:
         backing = find_backing(self.sysfs, self.backing_uuid)
         if backing is None:
-            raise HostError(f"backing device {self.backing_uuid} is not registered with bcache")
+            raise HostError(
+                f"backing device {self.backing_uuid} is not registered with bcache", code="backing.unregistered"
+            )
         return backing
 
     def _attached(self, backing: Backing) -> CacheSetUuid | None:
@@ -96,7 +96,7 @@ class BcacheHost:
     def _require_attached(self) -> Backing:
         backing = self._backing()
         if self._attached(backing) is None:
-            raise HostError(f"no cache set is attached to {backing.device}")
+            raise HostError(f"no cache set is attached to {backing.device}", code="set.none")
         return backing
 
     def tune_backing(self) -> None:
@@ -113,7 +113,8 @@ class BcacheHost:
         """Never lead writes back into a cache that they bypassed: see `tuning.bypass`."""
         mode = self.sysfs.shown(f"{backing.directory}/cache_mode")
         if mode != CacheMode.WRITEBACK:
-            raise DeviceBusyError(f"writes bypass the cache of {backing.device} (mode {mode}): it has to be detached")
+            text = f"writes bypass the cache of {backing.device} (mode {mode}): it must be detached"
+            raise DeviceBusyError(text, code="cache.bypassed")
 
     def enter_phase2(self) -> None:
         tuning.phase2(self.sysfs, self._require_attached().directory)
@@ -175,8 +176,7 @@ class BcacheHost:
 
     # --- a new cache -------------------------------------------------------------------------------------
 
-    def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        disk, backing = self._require_disk(serial), self._backing()
+    def _format_cache(self, disk: blockdev.Disk, backing: Backing, size_bytes: int) -> CacheSetUuid:
         self._require_not_the_last_cache(backing, disk)
         self._require_fit()
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
@@ -189,19 +189,19 @@ class BcacheHost:
     def _require_disk(self, serial: Serial) -> blockdev.Disk:
         disk = blockdev.find(self.sysfs, serial)
         if disk is None:
-            raise HostError(f"no disk shows the serial {serial}")
+            raise HostError(f"no disk shows the serial {serial}", code="disk.missing")
         return disk
 
     def _require_fit(self) -> None:
         if self._unfit:
-            raise NotOursError(f"no cache is attached: {self._unfit}")
+            raise NotOursError(f"no cache is attached: {self._unfit}", code="kernel.unsupported")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has served nobody."""
-        if disk.size_bytes != size_bytes:
-            raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched")
+        blockdev.require_size(disk, size_bytes)
         if blockdev.holders(self.sysfs, disk.name):
-            raise DeviceBusyError(f"disk {disk.name} serves as a cache already: it was not touched")
+            text = f"disk {disk.name} serves as a cache already: it was not touched"
+            raise DeviceBusyError(text, code="disk.serves")
         return cache_set
 
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
@@ -210,66 +210,49 @@ class BcacheHost:
         runs = self.sysfs.read(f"{backing.directory}/running") == "1"
         waits = state == CacheState.DIRTY or (state == CacheState.CLEAN and not runs)
         if waits and self._attached(backing) is None:
-            raise NotOursError(f"{backing.device} is {state} and disk {disk.name} may be its cache: not touched")
+            text = f"{backing.device} is {state} and disk {disk.name} may be its cache: it was not touched"
+            raise NotOursError(text, code="backing.waits")
 
     def _block_size(self, backing: Backing) -> int:
         """The set's block size may not be larger than the backing device's, or the attach is refused."""
         found = superblock.read(backing.node)
         if found is None:
-            raise HostError(f"{backing.node} shows no bcache superblock")
+            raise HostError(f"{backing.node} has no bcache superblock", code="backing.superblock")
         return found.block_size_bytes
 
     def _make_cache(self, disk: blockdev.Disk, block_size: int) -> CacheSetUuid:
-        cache_set, size = self._new_uuid(), disk.size_bytes
-        verify, bucket = partial(blockdev.require_same, self.sysfs, disk), cache_format.bucket_bytes(size)
-        cache_format.write(disk.node, cache_set, verify, size_bytes=size, block_bytes=block_size, bucket_bytes=bucket)
+        cache_set, verify = self._new_uuid(), partial(blockdev.require_same, self.sysfs, disk)
+        superblock.write_cache(disk.node, cache_set, verify, size_bytes=disk.size_bytes, block_bytes=block_size)
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
-        """Directly: udev would do it too, up to 1.2 s later. The loser of that race is told EINVAL or EBUSY."""
-        self._register(self._require_disk(serial), cache_set, REGISTER_S)
+        self._register(self._require_disk(serial), cache_set, blockdev.REGISTER_S)
 
     def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid, seconds: float) -> None:
-        refused, link = "", f"sys/block/{disk.name}/bcache/set"
-        if self.sysfs.link(link) == cache_set:
-            return
-        try:
-            self.sysfs.write("sys/fs/bcache/register_quiet", str(disk.node))
-        except HostError as error:
-            refused = str(error)
-        if not self._wait(lambda: self.sysfs.link(link) == cache_set, seconds):
-            raise HostError(f"{disk.name} did not become cache set {cache_set} within {seconds:g} s. {refused}")
+        def is_registered() -> bool:
+            return self.sysfs.link(f"sys/block/{disk.name}/bcache/set") == cache_set
 
-    def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
-        backing, disk = self._backing(), self._require_disk(serial)
-        if self.sysfs.link(f"sys/block/{disk.name}/bcache/set") != cache_set:
-            raise NotOursError(f"disk {disk.name} is not cache set {cache_set}")
-        self._put_in_front(backing, disk, cache_set, flush_mb_s)
+        if not is_registered():
+            blockdev.register(self.sysfs, disk.node, is_registered, self._wait, seconds)
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
         """Format, register and attach in one visit. Repeating is safe: what is done already is left as it is."""
         backing, disk = self._backing(), self._require_disk(serial)
-        cache_set = CacheSetUuid(self.sysfs.link(f"sys/block/{disk.name}/bcache/set") or "")
-        if self._attached(backing) is None:
-            cache_set = self.format_cache(serial, size_bytes)
-        self._put_in_front(backing, disk, cache_set, flush_mb_s)
-        return cache_set
-
-    def _put_in_front(
-        self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid, flush_mb_s: float | None
-    ) -> None:
-        """Register, where that is still to be done, and attach."""
         attached = self._attached(backing)
-        if attached not in (None, cache_set):
-            raise NotOursError(f"cache set {attached} is attached to {backing.device} already")
-        self._require_not_the_last_cache(backing, disk)
+        if attached is None:
+            cache_set = self._format_cache(disk, backing, size_bytes)
+        else:
+            cache_set = CacheSetUuid(self.sysfs.link(f"sys/block/{disk.name}/bcache/set") or "")
+            if attached != cache_set:
+                raise NotOursError(f"cache set {attached} is attached to {backing.device} already", code="set.other")
         tuning.tune(self.sysfs, backing.directory, backing.disk, attached)
         if attached is None:
             self._attach(backing, disk, cache_set)
         self._require_absorbing(backing)
         if self._attached(backing) != cache_set:
-            raise HostError(f"cache set {cache_set} is not attached to {backing.device}")
+            raise HostError(f"cache set {cache_set} is not attached to {backing.device}", code="attach.ignored")
         tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
+        return cache_set
 
     def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
         """At a moment without a write in flight: see `throttle`. Registered while these come to their end."""
@@ -279,7 +262,6 @@ class BcacheHost:
             tuning.tune_set(self.sysfs, cache_set)
             return True
 
-        self._require_fit()
         with ExitStack() as held:
             if backing.adaptive is None or backing.adaptive_node is None:
                 is_registered()
@@ -296,12 +278,14 @@ class BcacheHost:
         if attached is None:
             return
         if attached != cache_set:
-            raise NotOursError(f"cache set {attached} is attached, not {cache_set}: it was left alone")
+            text = f"cache set {attached} is attached, not {cache_set}: it was left alone"
+            raise NotOursError(text, code="set.other")
         directory = backing.directory
         state = self.sysfs.read(f"{directory}/state")
         mode = self.sysfs.shown(f"{directory}/cache_mode")
         if state not in (CacheState.CLEAN, CacheState.NO_CACHE) or mode != CacheMode.NONE:
-            raise DeviceBusyError(f"{backing.device} is {state} in mode {mode}: it must be drained before a detach")
+            text = f"{backing.device} is {state} in mode {mode}: it must be drained before a detach"
+            raise DeviceBusyError(text, code="cache.not_drained")
         self._make_durable(backing)
         self._detach(backing)
 
@@ -326,9 +310,11 @@ class BcacheHost:
         backing = self._require_attached()
         self.lease.end()
         if backing.adaptive is None or self.sysfs.read(f"{backing.directory}/state") != CacheState.NO_CACHE:
-            raise DeviceBusyError(f"no detach from {backing.device} is under way: applications were not held back")
+            text = f"no detach from {backing.device} is under way: requests were not held back"
+            raise DeviceBusyError(text, code="detach.none")
         if not throttle.hold_back(self.sysfs, backing.adaptive, lambda: self._attached(backing) is None, self._wait):
-            raise HostError(f"the detach did not end within the {throttle.MOST_S:g} s that applications were held back")
+            text = f"the detach did not end within the {throttle.MOST_S:g} s in which requests were held back"
+            raise HostError(text, code="detach.timeout")
 
     # --- after a cache was lost ----------------------------------------------------------------------------
 
@@ -353,8 +339,7 @@ class BcacheHost:
         if disk is None:
             self._make_durable(backing)  # all that is left to be done
             return
-        if disk.size_bytes != size_bytes:
-            raise NotOursError(f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched")
+        blockdev.require_size(disk, size_bytes)
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered is not None:
             self._require_serves_nobody(registered)
@@ -370,12 +355,14 @@ class BcacheHost:
         written = superblock.read(disk.node)
         carried = registered or (written.set_uuid if written else None)
         if carried is not None and wanted is not None and carried != wanted:
-            raise NotOursError(f"disk {disk.name} carries cache set {carried}, not {wanted}: it was not touched")
+            text = f"disk {disk.name} carries cache set {carried}, not {wanted}: it was not touched"
+            raise NotOursError(text, code="disk.other_set")
 
     def _require_serves_nobody(self, cache_set: str) -> None:
         served = [n for n in self.sysfs.names(f"{SETS}/{cache_set}") if n.startswith("bdev")]
         if served:
-            raise DeviceBusyError(f"cache set {cache_set} still serves {len(served)} backing device(s)")
+            text = f"cache set {cache_set} still serves {len(served)} backing device(s)"
+            raise DeviceBusyError(text, code="set.serves")
 
     def _unregister(self, disk: blockdev.Disk, cache_set: str) -> None:
         self.sysfs.write(f"{SETS}/{cache_set}/unregister", 1)
@@ -385,7 +372,8 @@ class BcacheHost:
             return not set_there and not self.sysfs.exists(f"sys/block/{disk.name}/bcache")
 
         if not self._wait(gone, UNREGISTER_S):
-            raise HostError(f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s")
+            text = f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s"
+            raise HostError(text, code="unregister.timeout")
 
     def _wipe(self, disk: blockdev.Disk) -> None:
         """Starts no program where the superblock shows what the disk is: the volume is paid until this is done."""

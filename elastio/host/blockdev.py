@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +15,9 @@ from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, superblock
 from elastio.host.commands import Run
-from elastio.host.sysfs import Sysfs
-from elastio.units import KIB, MIB
+from elastio.host.sysfs import Sysfs, Wait
+from elastio.units import KIB, MIB, SECTOR
 
-SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
 # Where what is in use has its first signature (util-linux, libblkid/src); below 0 from the end:
 # - filesystems, LVM, LUKS, partition tables, ZFS, md 1.1 and 1.2, swap with pages up to 64 KiB: within the first 68 KiB
 #   (the last of them is btrfs, at 64 KiB). Copies further in (LUKS2, ZFS, UDF's anchors) come with one here;
@@ -30,6 +30,7 @@ CUT_SERIAL = 20
 UUID_LENGTH = 36
 # Devices of the kernel's own making: none of them is a volume.
 NO_DISKS = ("bcache", "dm-", "loop", "md", "ram", "sr", "zram")
+REGISTER_S = 10.0
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
@@ -97,16 +98,28 @@ def find(sysfs: Sysfs, serial: Serial) -> Disk | None:
     """The one disk with this serial. Raises NotOursError when several show it."""
     same = [d for d in disks(sysfs) if is_same_serial(d.serial, serial)]
     if len(same) > 1:
-        raise NotOursError(f"several disks show the serial {serial}: {', '.join(d.name for d in same)}")
+        text = f"several disks show the serial {serial}: {', '.join(d.name for d in same)}"
+        raise NotOursError(text, code="serial.ambiguous")
     return same[0] if same else None
+
+
+def partitions(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
+    return tuple(name for name in sysfs.names(f"sys/block/{disk}") if name.startswith(disk))
+
+
+def directories(sysfs: Sysfs, excluded: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Every disk and partition: the disk's name, the device's own name, and its directory in /sys."""
+    for disk in sysfs.names("sys/block"):
+        if not disk.startswith(excluded):
+            yield disk, disk, f"sys/block/{disk}"
+            yield from ((disk, part, f"sys/block/{disk}/{part}") for part in partitions(sysfs, disk))
 
 
 def holders(sysfs: Sysfs, name: str) -> tuple[str, ...]:
     """What is stacked on the disk or one of its partitions."""
     held = list(sysfs.names(f"sys/block/{name}/holders"))
-    for part in sysfs.names(f"sys/block/{name}"):
-        if part.startswith(name):
-            held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
+    for part in partitions(sysfs, name):
+        held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
     return tuple(held)
 
 
@@ -162,14 +175,18 @@ def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:
 
 def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
     """Types of every signature on the disk (`bcache`, `ext4`, `gpt`...), as wipefs finds them."""
-    if is_blank(disk):
-        return ()
-    text = run(["wipefs", "--no-act", "--json", str(disk.node)], timeout_s=10)
+    return () if is_blank(disk) else run_wipefs(disk.node, run)
+
+
+def run_wipefs(node: Path, run: Run) -> tuple[str, ...]:
+    """Types of every signature that wipefs finds; it changes nothing. Raises HostError."""
+    text = run(["wipefs", "--no-act", "--json", str(node)], timeout_s=10)
     try:
         found = json.loads(text).get("signatures") or [] if text.strip() else []
         return tuple(sorted({str(entry["type"]) for entry in found}))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise HostError(f"wipefs answered what is not understood about {disk.name}: it was not touched") from error
+        text = f"the output of wipefs about {node} is not valid: nothing was changed"
+        raise HostError(text, code="wipefs.output") from error
 
 
 def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> tuple[str, ...]:
@@ -177,28 +194,35 @@ def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = comm
 
     Returns the signatures that it has.
     """
-    if disk.size_bytes != size_bytes:
-        raise NotOursError(
-            f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
-        )
+    require_size(disk, size_bytes)
     require_free(sysfs, disk)
     found = signatures(disk, run)
     foreign = [s for s in found if s != "bcache"]
     if foreign:
-        raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
+        text = f"disk {disk.name} carries {', '.join(foreign)}: it was not touched"
+        raise NotOursError(text, code="disk.signature")
     written = superblock.read(disk.node)
     if written is not None and written.role is superblock.Role.BACKING:
-        raise NotOursError(f"disk {disk.name} is itself a backing device of bcache: it was not touched")
+        text = f"disk {disk.name} is itself a backing device of bcache: it was not touched"
+        raise NotOursError(text, code="disk.backing")
     return found
+
+
+def require_size(disk: Disk, size_bytes: int) -> None:
+    if disk.size_bytes != size_bytes:
+        text = f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched"
+        raise NotOursError(text, code="disk.size")
 
 
 def require_free(sysfs: Sysfs, disk: Disk) -> None:
     """Raises DeviceBusyError while anything is stacked on the disk, mounts it, swaps to it or has it open alone."""
     held = holders(sysfs, disk.name)
     if held:
-        raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
+        text = f"disk {disk.name} is used by {', '.join(held)}: it was not touched"
+        raise DeviceBusyError(text, code="disk.held")
     if is_mounted_or_swap(sysfs, disk.name):
-        raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
+        text = f"disk {disk.name} is mounted or a swap area: it was not touched"
+        raise DeviceBusyError(text, code="disk.mounted")
     require_exclusive(disk.node)
 
 
@@ -208,14 +232,17 @@ def require_same(sysfs: Sysfs, disk: Disk, descriptor: int) -> None:
     While the descriptor is open the kernel gives its number to no other disk: what holds now holds until it is closed.
     """
     if find(sysfs, disk.serial) != disk:
-        raise NotOursError(f"disk {disk.name} is not what it was a moment ago: it was not touched")
+        raise NotOursError(
+            f"disk {disk.name} has changed since it was checked: it was not touched", code="disk.changed"
+        )
     status = os.fstat(descriptor)
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     shown = sysfs.read_or(f"sys/block/{disk.name}/dev", "none")
     # A recorded tree, which tests use, has plain files for devices; nothing under the real /dev passes for one.
     is_recorded = sysfs.root != Path("/") and stat.S_ISREG(status.st_mode)
     if not is_recorded and not (stat.S_ISBLK(status.st_mode) and number == shown):
-        raise NotOursError(f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched")
+        text = f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched"
+        raise NotOursError(text, code="node.other")
 
 
 def require_exclusive(node: Path) -> None:
@@ -223,12 +250,26 @@ def require_exclusive(node: Path) -> None:
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW))
     except OSError as error:
-        raise DeviceBusyError(f"{node} is in use: {error.strerror}") from error
+        raise DeviceBusyError(f"{node} is in use: {error.strerror}", code="disk.open") from error
 
 
 def wipe(disk: Disk, run: Run = commands.run) -> None:
     """Remove every signature. bcache's own would make udev register the disk again."""
     run(["wipefs", "--all", "--quiet", str(disk.node)], timeout_s=15)
+
+
+def register(sysfs: Sysfs, node: Path, is_registered: Callable[[], bool], wait: Wait, seconds: float) -> None:
+    """Have bcache register a device. Raises HostError when it is not registered in time.
+
+    udev registers it, too, but up to 1.2 s later. Whoever comes second gets EINVAL or EBUSY, which is no failure.
+    """
+    refused = ""
+    try:
+        sysfs.write("sys/fs/bcache/register_quiet", str(node))
+    except HostError as error:
+        refused = str(error)
+    if not wait(is_registered, seconds):
+        raise HostError(f"bcache did not register {node} within {seconds:g} s. {refused}", code="register.timeout")
 
 
 def rewrite_first_block(node: Path) -> None:
@@ -260,4 +301,4 @@ def make_durable(node: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise HostError(f"cannot make {node} durable: {error.strerror}") from error
+        raise HostError(f"cannot flush the write cache of {node}: {error.strerror}", code="fsync") from error

@@ -33,10 +33,11 @@ def run(argv: Sequence[str], *, timeout_s: float = 30.0) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise HostError(f"{argv[0]} is not installed") from error
+        raise HostError(f"{argv[0]} is not installed", code="program.missing") from error
     except subprocess.TimeoutExpired as error:
-        raise HostError(f"`{shown}` did not end within {timeout_s:g} s") from error
+        raise HostError(f"`{shown}` did not end within {timeout_s:g} s", code="program.timeout") from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise HostError(f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}")
+        text = f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}"
+        raise HostError(text, code="program.failed")
     return done.stdout

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 from elastio.errors import HostError, LockedError
+from elastio.host.flock import try_lock
 
 
 def lock_device(directory: Path, backing_uuid: str) -> int:
@@ -29,10 +29,7 @@ def _lock(path: Path, what: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise HostError(f"cannot make the lock {path}: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not try_lock(descriptor):
         os.close(descriptor)
-        text = f"another agent, or a child of one that hangs in the kernel, {what} ({path})"
-        raise LockedError(text) from error
+        raise LockedError(f"another agent, or a child of one that hangs in the kernel, {what} ({path})")
     return descriptor

@@ -8,20 +8,21 @@ has the mutex and wants bcache's. udev takes the same lock for it, and waits its
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError
+from elastio.host.flock import try_lock
+from elastio.host.sysfs import Wait
 
 # udev's own work on a device takes tenths of a second.
 LOCK_S = 3.0
 
 
 @contextmanager
-def locked(node: Path, wait: Callable[[Callable[[], bool], float], bool]) -> Iterator[None]:
+def locked(node: Path, wait: Wait) -> Iterator[None]:
     """Nobody who asks for the lock works on the device inside.
 
     Raises DeviceBusyError when somebody else keeps it for LOCK_S, HostError when the node cannot be opened.
@@ -32,16 +33,10 @@ def locked(node: Path, wait: Callable[[Callable[[], bool], float], bool]) -> Ite
     except OSError as error:
         raise HostError(f"cannot open {node}: {error.strerror}") from error
     try:
-        if not wait(lambda: _take(descriptor), LOCK_S):
-            raise DeviceBusyError(f"{node} is locked by another program (flock): no cache is attached meanwhile")
+        if not wait(lambda: try_lock(descriptor), LOCK_S):
+            raise DeviceBusyError(
+                f"another program has {node} locked (flock): no cache was attached", code="node.locked"
+            )
         yield
     finally:
         os.close(descriptor)
-
-
-def _take(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -12,13 +12,13 @@ import re
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
 
 EVENT = "sys/kernel/tracing/events/bcache/bcache_write"
 KEYS = "hist:keys=writeback,bypass"
 TRIGGER = f"{KEYS}:vals=nr_sector"
 VALUE = "nr_sector"
 ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d+)")
-SECTOR = 512
 
 
 def start(sysfs: Sysfs) -> bool:

@@ -5,6 +5,7 @@ The root is a parameter so that a recorded tree can stand in for the kernel in t
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from elastio.errors import HostError
 
 BLOCK_BYTES = 65536
 POLL_S = 0.02
+
+# Returns whether the condition became true within so many seconds: `wait_for`, or a test's stand-in for it.
+Wait = Callable[[Callable[[], bool], float], bool]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
@@ -44,7 +48,7 @@ class Sysfs:
         try:
             return self._text(name)
         except OSError as error:
-            raise HostError(f"cannot read /{name}: {error.strerror}") from error
+            raise HostError(f"cannot read /{name}: {error.strerror}", code=_name_of(error)) from error
 
     def read_or(self, name: str, default: str) -> str:
         """Like `read`, but a missing file gives the default."""
@@ -72,7 +76,8 @@ class Sysfs:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise HostError(f"the kernel refused {value!r} in /{name}: {error.strerror}") from error
+            text = f"the kernel refused {value!r} in /{name}: {error.strerror}"
+            raise HostError(text, code=_name_of(error)) from error
 
     def ensure(self, name: str, value: str | int) -> bool:
         """Write only if the file does not show the value already. Returns whether it was written."""
@@ -109,6 +114,11 @@ class Sysfs:
             return tuple(sorted(os.listdir(self._prefix + name)))  # noqa: PTH208
         except OSError:
             return ()
+
+
+def _name_of(error: OSError) -> str:
+    """`ENOENT` and the like."""
+    return errno.errorcode.get(error.errno or 0, "")
 
 
 UNITS = {"k": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}

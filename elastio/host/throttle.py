@@ -31,7 +31,7 @@ from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import blockdev, guard
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
 
 CGROUPS = "sys/fs/cgroup"
@@ -48,8 +48,6 @@ MOST_S = 2.0
 # What was in flight when the last request was let through: the disk's queue and a request of each application, of a
 # MiB and more. Applications wait for them anyway: the slow volume takes no longer because others wait.
 SETTLE_S = 5.0
-
-Wait = Callable[[Callable[[], bool], float], bool]
 
 
 class Reach(Enum):
@@ -75,7 +73,7 @@ def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) 
     """
     with limited(sysfs, stacked(sysfs, disk), SELDOM) as reach:
         if reach is Reach.NOBODY:
-            raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
+            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
         return wait(is_done, MOST_S)
 
 
@@ -162,7 +160,7 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
     """Until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited."""
     if _put(sysfs, stacked(sysfs, disk), f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
-        raise HostError("no cgroup below the root offers io.max: applications cannot be slowed down")
+        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code="limit.none")
 
 
 def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:

@@ -16,7 +16,7 @@ Why these, in short (all measured on Linux 6.1 and 6.12):
 from __future__ import annotations
 
 from elastio.host.sysfs import Sysfs, parse_size
-from elastio.units import MB
+from elastio.units import MB, SECTOR
 
 SCHEDULER = "mq-deadline"
 BACKING_REQUESTS = 8
@@ -24,7 +24,6 @@ BACKING_REQUEST_KB = 128
 CACHE_REQUESTS = 8
 CACHE_REQUEST_KB = 512
 IO_ERROR_LIMIT = 2147483647
-SECTOR = 512
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
 FLUSH_PERCENT = 10  # any target above 0 lifts the flush to normal I/O class; the rate floor does the rest
 # A target that dirty data hardly reaches (the kernel clamps it to its cutoff), so that the rate stays at its floor.

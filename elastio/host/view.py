@@ -14,6 +14,7 @@ from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState,
 from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev, overflow, superblock, throttle, tuning
 from elastio.host.sysfs import Sysfs, parse_size
+from elastio.units import SECTOR
 
 SETS = "sys/fs/bcache"
 # A view is put together from several files; when the kernel changes in between, it is read again.
@@ -59,23 +60,18 @@ def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
     found = find_backings(sysfs, uuid)
     if len(found) > 1:
         names = ", ".join(b.device for b in found)
-        raise NotOursError(f"several devices carry the backing UUID {uuid}: {names}; none was touched")
+        text = f"several devices carry the backing UUID {uuid}: {names}; none was touched"
+        raise NotOursError(text, code="backing.ambiguous")
     return found[0] if found else None
 
 
 def find_backings(sysfs: Sysfs, uuid: str) -> tuple[Backing, ...]:
     """Every registered backing device with this UUID."""
-    found = []
-    for disk in sysfs.names("sys/block"):
-        if disk.startswith(blockdev.NO_DISKS):
-            continue
-        parts = [p for p in sysfs.names(f"sys/block/{disk}") if p.startswith(disk)]
-        for device, directory in [(disk, f"sys/block/{disk}/bcache")] + [
-            (part, f"sys/block/{disk}/{part}/bcache") for part in parts
-        ]:
-            if sysfs.read_or(f"{directory}/backing_dev_uuid", "") == uuid:
-                found.append(Backing(directory, disk, device, sysfs.link(f"{directory}/dev"), sysfs.path("dev")))
-    return tuple(found)
+    return tuple(
+        Backing(f"{directory}/bcache", disk, device, sysfs.link(f"{directory}/bcache/dev"), sysfs.path("dev"))
+        for disk, device, directory in blockdev.directories(sysfs, blockdev.NO_DISKS)
+        if sysfs.read_or(f"{directory}/bcache/backing_dev_uuid", "") == uuid
+    )
 
 
 def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
@@ -113,7 +109,7 @@ def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
                 return view
         except (HostError, ValueError) as error:  # files of a set that leaves are gone before its link is
             problem = str(error)
-    raise HostError(f"bcache does not show {backing.device}: {problem}")
+    raise HostError(f"cannot read the state of {backing.device}: {problem}", code="backing.unstable")
 
 
 def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:
@@ -136,7 +132,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         dirty_bytes=parse_size(sysfs.read(f"{directory}/dirty_data")),
         writeback_running=sysfs.read(f"{directory}/writeback_running") == "1",
         tuned=tuning.is_tuned(sysfs, directory, backing.disk, cache_set),
-        size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
+        size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * SECTOR,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
         write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if full_speed or seen.may_be_limited else None,

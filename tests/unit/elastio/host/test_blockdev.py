@@ -124,13 +124,6 @@ def test_no_disk_shows_the_serial(tree: Tree) -> None:
     assert find(tree.kernel, SERIAL) is None
 
 
-def test_two_disks_with_one_serial_are_refused(tree: Tree) -> None:
-    tree.cache_disk("vdc")
-    tree.cache_disk("vdd")
-    with pytest.raises(NotOursError, match=f"several disks show the serial {SERIAL}: vdc, vdd"):
-        find(tree.kernel, SERIAL)
-
-
 @pytest.mark.parametrize("missing", ["serial", "size"])
 def test_a_disk_on_its_way_out_is_not_there(tree: Tree, missing: str) -> None:
     tree.cache_disk()
@@ -152,41 +145,20 @@ def test_a_blank_disk_and_a_former_cache_may_be_touched(tree: Tree, content: byt
     assert tree.programs.changing == []
 
 
-def test_another_size_is_another_volume(tree: Tree) -> None:
-    tree.cache_disk()
-    with pytest.raises(NotOursError, match=f"vdc has {CACHE_BYTES} bytes and the volume {2 * CACHE_BYTES}"):
-        check(tree, 2 * CACHE_BYTES)
-    assert tree.programs.ran == []
-
-
-def test_a_held_disk_is_busy(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.kernel.tie("sys/block/vdc/holders/dm-0", "sys/block/dm-0")
-    with pytest.raises(DeviceBusyError, match="vdc is used by dm-0"):
-        check(tree)
-
-
 def test_a_disk_with_a_partition_is_busy(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.tie("sys/block/vdc/vdc1/holders/md0", "sys/block/md0")
-    with pytest.raises(DeviceBusyError, match="vdc is used by vdc1, md0"):
+    with pytest.raises(DeviceBusyError) as refused:
         check(tree)
-
-
-def test_a_mounted_disk_is_busy(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.kernel.lay(
-        "proc/self/mountinfo", "22 1 254:1 / / rw - ext4 /dev/vda1 rw\n29 22 254:32 / /mnt rw - xfs /dev/x rw"
-    )
-    with pytest.raises(DeviceBusyError, match="mounted or a swap area"):
-        check(tree)
+    assert refused.value.code == "disk.held"
 
 
 def test_a_swap_area_is_busy(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.lay("proc/swaps", "Filename\tType\n/dev/vdc                partition\t1048572\t0\t-2")
-    with pytest.raises(DeviceBusyError, match="mounted or a swap area"):
+    with pytest.raises(DeviceBusyError) as refused:
         check(tree)
+    assert refused.value.code == "disk.mounted"
 
 
 def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:
@@ -199,14 +171,9 @@ def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:
 def test_a_foreign_signature_is_not_ours(tree: Tree, foreign: str) -> None:
     tree.cache_disk(content=superblock_bytes(3))
     tree.programs.foreign = foreign
-    with pytest.raises(NotOursError, match=f"vdc carries {foreign}"):
+    with pytest.raises(NotOursError) as refused:
         check(tree)
-
-
-def test_a_backing_device_is_not_a_cache_though_its_signature_is_the_same(tree: Tree) -> None:
-    tree.cache_disk(content=superblock_bytes(4))
-    with pytest.raises(NotOursError, match="vdc is itself a backing device"):
-        check(tree)
+    assert refused.value.code == "disk.signature"
 
 
 @pytest.mark.parametrize(
@@ -218,8 +185,9 @@ def test_an_answer_that_is_not_understood_is_no_permission(tree: Tree, answer: s
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
         return answer
 
-    with pytest.raises(HostError, match="wipefs answered what is not understood"):
+    with pytest.raises(HostError) as refused:
         require_unused(tree.kernel, disk(tree), size_bytes=CACHE_BYTES, run=run)
+    assert refused.value.code == "wipefs.output"
 
 
 @pytest.mark.runs_programs
@@ -237,15 +205,16 @@ def test_finds_signatures_with_the_real_wipefs(tmp_path: Path) -> None:
 
 
 def test_a_device_that_cannot_be_opened_is_busy(tmp_path: Path) -> None:
-    with pytest.raises(DeviceBusyError, match="gone is in use: No such file"):
+    with pytest.raises(DeviceBusyError) as refused:
         require_exclusive(tmp_path / "gone")
+    assert refused.value.code == "disk.open"
 
 
 def test_what_cannot_be_made_durable_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match=r"cannot make .*gone durable: No such file"):
-        make_durable(tmp_path / "gone")
-    with pytest.raises(HostError, match=r"cannot make /dev/null durable: Invalid argument"):
-        make_durable(Path("/dev/null"))
+    for node in (tmp_path / "gone", Path("/dev/null")):
+        with pytest.raises(HostError) as refused:
+            make_durable(node)
+        assert refused.value.code == "fsync"
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ def test_the_disk_that_is_still_there_is_the_same(tree: Tree) -> None:
 def test_a_disk_that_came_in_its_place_is_another(tree: Tree, name: str, text: str) -> None:
     disk = cache_disk(tree)
     tree.kernel.lay(f"sys/block/vdc/{name}", text)
-    with opened(disk.node) as descriptor, pytest.raises(NotOursError, match="not what it was a moment ago"):
+    with opened(disk.node) as descriptor, pytest.raises(NotOursError) as refused:
         require_same(tree.kernel, disk, descriptor)
+    assert refused.value.code == "disk.changed"
 
 
 def test_a_disk_that_has_moved_to_another_name_is_not_written_to_under_the_old_one(tree: Tree) -> None:
@@ -75,10 +76,12 @@ def test_in_the_real_dev_nothing_but_the_block_device_of_that_number_passes(tmp_
     sysfs = RealLooking()
     disk = find(sysfs, SERIAL)
     assert disk is not None
-    with opened(disk.node) as descriptor, pytest.raises(NotOursError, match="is not disk vdc"):
+    with opened(disk.node) as descriptor, pytest.raises(NotOursError) as refused:
         require_same(sysfs, disk, descriptor)
-    with opened(Path("/dev/null")) as descriptor, pytest.raises(NotOursError, match="is not disk vdc"):
+    assert refused.value.code == "node.other"
+    with opened(Path("/dev/null")) as descriptor, pytest.raises(NotOursError) as refused:
         require_same(sysfs, replace(disk), descriptor)
+    assert refused.value.code == "node.other"
 
 
 # --- through the whole adapter ---------------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ def test_a_cache_is_never_written_on_a_disk_that_took_the_name(
     tree.cache_disk()
     swap_before_opening(tree, monkeypatch)
     with pytest.raises(HostError):
-        host.format_cache(SERIAL, CACHE_BYTES)
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
     assert superblock_on(tree.kernel.path("dev/vdc")).startswith(OTHERS_DATA)
 
 
@@ -134,9 +137,10 @@ def test_a_node_that_is_a_link_is_not_followed(tree: Tree, host: BcacheHost, tmp
     with pytest.raises(DeviceBusyError):
         require_exclusive(node)
     with pytest.raises(HostError):
-        host.format_cache(SERIAL, CACHE_BYTES)
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
     with pytest.raises(HostError):
         host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
-    with pytest.raises(HostError, match="cannot erase"):
+    with pytest.raises(HostError) as refused:
         superblock.erase(node, lambda descriptor: None)
+    assert refused.value.code == "superblock.write"
     assert target.read_bytes() == before

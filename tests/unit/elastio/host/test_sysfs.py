@@ -25,17 +25,20 @@ def test_reads_values_choices_and_links(sysfs: Sysfs) -> None:
     assert (sysfs.read_or("percent", "-"), sysfs.read_or("gone", "-")) == ("10", "-")
 
 
-def test_a_missing_file_is_named(sysfs: Sysfs) -> None:
-    with pytest.raises(HostError, match="cannot read /gone: No such file"):
+def test_a_missing_file_is_an_error(sysfs: Sysfs) -> None:
+    with pytest.raises(HostError) as refused:
         sysfs.read("gone")
-    with pytest.raises(HostError, match="the kernel refused 1 in /gone: No such file"):
+    assert refused.value.code == "ENOENT"
+    with pytest.raises(HostError) as refused:
         sysfs.write("gone", 1)
+    assert refused.value.code == "ENOENT"
     assert not sysfs.exists("gone")
 
 
-def test_the_kernels_reason_is_told() -> None:
-    with pytest.raises(HostError, match="the kernel refused 'x' in /full: No space left"):
+def test_the_kernels_reason_is_kept() -> None:
+    with pytest.raises(HostError) as refused:
         Sysfs(Path("/dev")).write("full", "x")
+    assert refused.value.code == "ENOSPC"
 
 
 def test_writes_only_what_differs(sysfs: Sysfs) -> None:
@@ -63,5 +66,5 @@ def test_rounded_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "  ", "k", "many", "1.0X"])
 def test_what_is_no_size_is_an_error(text: str) -> None:
-    with pytest.raises(HostError, match="size"):
+    with pytest.raises(HostError):
         parse_size(text)

@@ -10,7 +10,6 @@ import pytest
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import throttle
 from elastio.host.bcache import BcacheHost
-from tests.fixtures.caches import make_cache
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, SET_UUID, Tree
 
 DISK = "bcache0"
@@ -64,9 +63,9 @@ def test_limits_are_taken_back_whether_it_helped_or_not(done: bool, groups: Tree
 
 def test_limits_are_taken_back_when_the_wait_fails(groups: Tree) -> None:
     def fail(condition: Callable[[], bool], seconds: float) -> bool:
-        raise HostError("sysfs is gone")
+        raise ZeroDivisionError
 
-    with pytest.raises(HostError, match="sysfs is gone"):
+    with pytest.raises(ZeroDivisionError):
         throttle.hold_back(groups.kernel, DISK, lambda: True, fail)
     assert written(groups)[-1] == ("user.slice", FREE)
 
@@ -78,8 +77,9 @@ def test_what_a_killed_agent_left_is_taken_back_and_nothing_else(groups: Tree) -
 
 
 def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
-    with pytest.raises(HostError, match=r"io\.max"):
+    with pytest.raises(HostError) as refused:
         throttle.hold_back(tree.kernel, DISK, lambda: True, lambda condition, _: condition())
+    assert refused.value.code == "limit.none"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_no_moment_is_quiet_before_what_it_waits_for_is_so(groups: Tree) -> None
 
 def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> None:
     with (
-        pytest.raises(HostError, match="no such cache"),
+        pytest.raises(ZeroDivisionError),
         throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])),
     ):
-        raise HostError("no such cache")
+        raise ZeroDivisionError
     assert written(groups)[-1] == ("user.slice", FREE)
 
 
@@ -127,8 +127,9 @@ def test_a_cgroup_that_takes_no_limit_is_passed_over_and_not_counted_as_held_bac
     groups.kernel.refuses.add("io.max")
     with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_inhibited:
         assert is_inhibited is False
-    with pytest.raises(HostError, match="cannot be slowed down"):
+    with pytest.raises(HostError) as refused:
         throttle.limit_writes(groups.kernel, DISK, 8.0)
+    assert refused.value.code == "limit.none"
 
 
 def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back(groups: Tree) -> None:
@@ -183,10 +184,7 @@ def test_what_dm_crypt_has_not_written_yet_is_in_flight(encrypted: Tree) -> None
 def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: BcacheHost) -> None:
     host.tune_backing()
     groups.cache_disk()
-    made = make_cache(host, SERIAL, CACHE_BYTES)
-    groups.kernel.lay("sys/block/bcache0/inflight", "       0        0")
-    groups.kernel.writes.clear()
-    host.attach_cache_set(made, SERIAL, flush_mb_s=0.0)
+    host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
     names = [name.rsplit("/", 1)[1] if "cgroup" not in name else name.split("/")[3] for name, _ in groups.kernel.writes]
     held = [names.index("system.slice"), names.index("user.slice")]
     at = names.index("attach")
@@ -238,16 +236,11 @@ def test_no_write_bypasses_what_is_dirty_or_in_flight(
 @pytest.mark.parametrize("can_be_held", [True, False])
 def test_no_cache_is_attached_over_a_write_in_flight(groups: Tree, host: BcacheHost, can_be_held: bool) -> None:
     groups.cache_disk()
-    made = make_cache(host, SERIAL, CACHE_BYTES)
     groups.kernel.lay("sys/block/bcache0/inflight", "       0       40")
     if not can_be_held:
         groups.kernel.refuses.add("io.max")
-    for attach in (
-        lambda: host.attach_cache_set(made, SERIAL, flush_mb_s=0.0),
-        lambda: host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0),
-    ):
-        with pytest.raises(DeviceBusyError):
-            attach()
+    with pytest.raises(DeviceBusyError):
+        host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
     assert "attach" not in [name.rsplit("/", 1)[1] for name, _ in groups.kernel.writes]
 
 
@@ -285,10 +278,12 @@ def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(group
 
 def test_only_a_detach_that_waits_is_helped(groups: Tree, host: BcacheHost) -> None:
     groups.attached(state="clean", mode="none")
-    with pytest.raises(DeviceBusyError, match="no detach"):
+    with pytest.raises(DeviceBusyError) as refused:
         host.help_detach()
+    assert refused.value.code == "detach.none"
     assert groups.kernel.writes == []
     groups.detaching()
-    with pytest.raises(HostError, match="did not end"):
+    with pytest.raises(HostError) as failed:
         host.help_detach()
+    assert failed.value.code == "detach.timeout"
     assert written(groups)[-1] == ("user.slice", FREE)
