@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
+from elastio.core.actions import Effect
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
@@ -138,11 +139,11 @@ class BcacheHost:
                 _log.warning("not all that use %s can be held back (see `elastio doctor`): a read may be stale", disk)
             yield
 
-    def bypass_cache(self) -> None:
+    def bypass_cache(self) -> Effect:
         """At a moment at which nothing is dirty or in flight, and never else: see `throttle`."""
         backing = self._require_attached()
         if self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
-            return
+            return Effect.ALREADY
         self._require_flushed(backing)
         if backing.adaptive is None:
             raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
@@ -150,6 +151,7 @@ class BcacheHost:
             # A write that bypasses takes the clean copy away: what was flushed must be safe from a power cut by then.
             blockdev.make_durable(backing.node)
             tuning.bypass(self.sysfs, backing.directory)
+        return Effect.CHANGED
 
     def _is_clean(self, backing: Backing) -> bool:
         # Not `dirty_data`: after a power cut it may count what nobody flushes but a detach (see `events.is_drained`).
@@ -225,15 +227,17 @@ class BcacheHost:
         superblock.write_cache(disk.node, cache_set, verify, size_bytes=disk.size_bytes, block_bytes=block_size)
         return CacheSetUuid(str(cache_set))
 
-    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
-        self._register(self._require_disk(serial), cache_set, blockdev.REGISTER_S)
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
+        return self._register(self._require_disk(serial), cache_set, blockdev.REGISTER_S)
 
-    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid, seconds: float) -> None:
+    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid, seconds: float) -> Effect:
         def is_registered() -> bool:
             return self.sysfs.link(f"sys/block/{disk.name}/bcache/set") == cache_set
 
-        if not is_registered():
-            blockdev.register(self.sysfs, disk.node, is_registered, self._wait, seconds)
+        if is_registered():
+            return Effect.ALREADY
+        blockdev.register(self.sysfs, disk.node, is_registered, self._wait, seconds)
+        return Effect.CHANGED
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
         """Format, register and attach in one visit. Repeating is safe: what is done already is left as it is."""
@@ -272,11 +276,11 @@ class BcacheHost:
 
     # --- taking it away ------------------------------------------------------------------------------------
 
-    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
         backing = self._backing()
         attached = self._attached(backing)
         if attached is None:
-            return
+            return Effect.ALREADY
         if attached != cache_set:
             text = f"cache set {attached} is attached, not {cache_set}: it was left alone"
             raise NotOursError(text, code="set.other")
@@ -288,6 +292,7 @@ class BcacheHost:
             raise DeviceBusyError(text, code="cache.not_drained")
         self._make_durable(backing)
         self._detach(backing)
+        return Effect.CHANGED
 
     def _detach(self, backing: Backing) -> None:
         """At the instant without a request that it ends at, which may not come under load.
@@ -318,11 +323,11 @@ class BcacheHost:
 
     # --- after a cache was lost ----------------------------------------------------------------------------
 
-    def register_backing(self) -> None:
-        failed_cache.register_backing(self.sysfs, self.backing_uuid, self._wait)
+    def register_backing(self) -> Effect:
+        return failed_cache.register_backing(self.sysfs, self.backing_uuid, self._wait)
 
-    def start_without_cache(self) -> None:
-        failed_cache.start_without_cache(self.sysfs, self._backing(), self._wait)
+    def start_without_cache(self) -> Effect:
+        return failed_cache.start_without_cache(self.sysfs, self._backing(), self._wait)
 
     # --- durability ----------------------------------------------------------------------------------------
 
@@ -334,11 +339,11 @@ class BcacheHost:
             blockdev.make_durable(backing.adaptive_node)
         blockdev.make_durable(backing.node)
 
-    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
         backing, disk = self._backing(), blockdev.find(self.sysfs, serial)
         if disk is None:
             self._make_durable(backing)  # all that is left to be done
-            return
+            return Effect.ALREADY
         blockdev.require_size(disk, size_bytes)
         registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
         if registered is not None:
@@ -348,7 +353,8 @@ class BcacheHost:
         self._make_durable(backing)  # "no cache" in the backing superblock, and all data, before the cache goes
         if registered is not None:
             self._unregister(disk, registered)
-        self._wipe(disk)
+        was_erased = self._erase(disk)
+        return Effect.CHANGED if was_erased or registered is not None else Effect.ALREADY
 
     def _require_carries(self, disk: blockdev.Disk, registered: str | None, wanted: CacheSetUuid | None) -> None:
         """Either nothing, or the set that was decided about."""
@@ -375,13 +381,16 @@ class BcacheHost:
             text = f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s"
             raise HostError(text, code="unregister.timeout")
 
-    def _wipe(self, disk: blockdev.Disk) -> None:
-        """Starts no program where the superblock shows what the disk is: the volume is paid until this is done."""
+    def _erase(self, disk: blockdev.Disk) -> bool:
+        """Whether there was a superblock to erase. Where there is one no program is started: the volume costs money
+        until this is done.
+        """
         written = superblock.read(disk.node)
         if written is None or written.role is not superblock.Role.CACHE:
             blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
-            return
+            return False
         blockdev.require_free(self.sysfs, disk)
         superblock.erase(disk.node, partial(blockdev.require_same, self.sysfs, disk))
         if superblock.read(disk.node) is not None:
-            raise HostError(f"the superblock on {disk.name} is still there after wiping it")
+            raise HostError(f"the superblock on {disk.name} is still there after it was erased")
+        return True

@@ -6,6 +6,7 @@ too: it is in /sys no more, and nobody registers it again before a reboot.
 
 from __future__ import annotations
 
+from elastio.core.actions import Effect
 from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, superblock
@@ -43,29 +44,31 @@ def _carries(sysfs: Sysfs, name: str, uuid: str) -> bool:
     return written is not None and written.role is superblock.Role.BACKING and written.uuid == uuid
 
 
-def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> None:
+def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> Effect:
     """Returns when the kernel shows the backing device. Raises NotOursError, DeviceBusyError or HostError."""
     if find_backing(sysfs, uuid) is not None:
-        return
+        return Effect.ALREADY
     name = find_unregistered_backing(sysfs, uuid)
     if not name:
         raise NotOursError(f"no single unused device carries the backing superblock {uuid}: nothing was registered")
     node = sysfs.path(f"dev/{name}")
     blockdev.require_exclusive(node)
     blockdev.register(sysfs, node, lambda: find_backing(sysfs, uuid) is not None, wait, blockdev.REGISTER_S)
+    return Effect.CHANGED
 
 
-def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> None:
+def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> Effect:
     """What only the missing cache holds is lost for good. Raises DeviceBusyError unless it waits for its cache."""
     directory = backing.directory
     state = sysfs.read(f"{directory}/state")
     if sysfs.link(f"{directory}/cache") is not None:
         raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started by force")
     if sysfs.read(f"{directory}/running") == "1":
-        return
+        return Effect.ALREADY
     if state not in (CacheState.CLEAN, CacheState.DIRTY):
         text = f"{backing.device} is {state} and does not wait for a cache: it was not started"
         raise HostError(text, code="backing.state")
     sysfs.write(f"{directory}/running", 1)
     if not wait(lambda: sysfs.read(f"{directory}/running") == "1", START_S):
         raise HostError(f"{backing.device} did not start within {START_S:g} s")
+    return Effect.CHANGED

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.actions import Effect
 from elastio.core.model import CacheMode
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
@@ -48,8 +49,7 @@ def test_phase_2_flushes_at_full_speed_and_leaves_the_mode_alone(tree: Tree, hos
 
 def test_a_bypass_is_mode_none_and_is_written_once(tree: Tree, host: BcacheHost) -> None:
     tree.attached("clean")
-    host.bypass_cache()
-    host.bypass_cache()
+    assert [host.bypass_cache(), host.bypass_cache()] == [Effect.CHANGED, Effect.ALREADY]
     assert leaf_writes(tree.kernel) == [("cache_mode", "none")]
 
 
@@ -141,7 +141,7 @@ def test_the_writeback_rate_that_was_set_is_the_one_shown(tree: Tree, host: Bcac
     assert backing.flush_limit_mb_s == (mb_s or None)
 
 
-PHASES: list[Callable[[BcacheHost], None]] = [
+PHASES: list[Callable[[BcacheHost], object]] = [
     lambda host: host.enter_phase1(flush_mb_s=None),
     lambda host: host.enter_phase2(),
     lambda host: host.bypass_cache(),
@@ -150,7 +150,9 @@ PHASES: list[Callable[[BcacheHost], None]] = [
 
 
 @pytest.mark.parametrize("change", PHASES)
-def test_there_are_no_phases_without_cache(tree: Tree, host: BcacheHost, change: Callable[[BcacheHost], None]) -> None:
+def test_there_are_no_phases_without_cache(
+    tree: Tree, host: BcacheHost, change: Callable[[BcacheHost], object]
+) -> None:
     with pytest.raises(HostError) as refused:
         change(host)
     assert refused.value.code == "set.none"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.actions import Effect
 from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import Role, read
@@ -51,7 +52,7 @@ def test_udev_may_have_registered_it_first(tree: Tree, host: BcacheHost) -> None
     tree.cache_disk(content=superblock_bytes(3))
     tree.kernel.refuses.add("register_quiet")
     raced = BcacheHost(host.backing_uuid, tree.kernel, wait=lambda condition, _: _registered_meanwhile(tree, condition))
-    raced.register_cache(SERIAL, SET_UUID)
+    assert [raced.register_cache(SERIAL, SET_UUID) for _ in range(2)] == [Effect.CHANGED, Effect.ALREADY]
     assert tree.kernel.link("sys/block/vdc/bcache/set") == SET_UUID
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.actions import Effect
 from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
@@ -21,7 +22,7 @@ from .refusals import Refusal, assert_refused, assert_untouched, leaf_writes
 
 def test_detaches_a_drained_cache(tree: Tree, host: BcacheHost) -> None:
     tree.attached("clean", mode="none")
-    host.detach_cache_set(SET_UUID)
+    assert host.detach_cache_set(SET_UUID) is Effect.CHANGED
     assert leaf_writes(tree.kernel) == [("detach", "1")]
 
 
@@ -65,7 +66,7 @@ def test_a_detach_under_way_may_be_asked_for_again(tree: Tree, host: BcacheHost)
 def test_detaching_what_is_detached_does_nothing(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     tree.detached()
-    host.detach_cache_set(SET_UUID)
+    assert host.detach_cache_set(SET_UUID) is Effect.ALREADY
     assert_untouched(tree)
 
 
@@ -85,24 +86,24 @@ def test_no_detach_before_the_backing_device_is_durable(tree: Tree, host: Bcache
 def test_releases_a_detached_cache_disk(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     tree.detached()
-    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID) is Effect.CHANGED
     assert tree.kernel.writes == [(f"sys/fs/bcache/{SET_UUID}/unregister", "1")]
     assert tree.programs.ran == []
     assert read(tree.kernel.path("dev/vdc")) is None
     assert host.scan((SERIAL,)).disks[0].superblock is None
 
 
-def test_releasing_again_wipes_again_and_no_more(tree: Tree, host: BcacheHost) -> None:
+def test_releasing_again_changes_nothing(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     tree.detached()
     host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
     tree.kernel.writes.clear()
-    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID) is Effect.ALREADY
     assert tree.kernel.writes == []
 
 
 def test_a_disk_that_left_needs_no_release(tree: Tree, host: BcacheHost) -> None:
-    host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
+    assert host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID) is Effect.ALREADY
     assert_untouched(tree)
 
 

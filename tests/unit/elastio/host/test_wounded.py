@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from elastio.core.actions import Effect
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, OTHER_SET, Tree, superblock_bytes
@@ -47,8 +48,7 @@ def test_names_nothing_while_the_backing_device_is_registered(tree: Tree, host: 
 
 
 def test_registers_it_again(registers: Tree, host: BcacheHost) -> None:
-    host.register_backing()
-    host.register_backing()
+    assert [host.register_backing(), host.register_backing()] == [Effect.CHANGED, Effect.ALREADY]
     node = str(registers.kernel.path("dev/vdb"))
     assert registers.kernel.writes == [("sys/fs/bcache/register_quiet", node)]
 
@@ -83,8 +83,7 @@ def test_a_registration_that_does_not_show_is_an_error(dropped: Tree, host: Bcac
 @pytest.mark.parametrize("state", ["dirty", "clean"])
 def test_starts_a_device_that_waits_for_its_cache(state: str, tree: Tree, host: BcacheHost) -> None:
     tree.cache_missing(state)
-    host.start_without_cache()
-    host.start_without_cache()
+    assert [host.start_without_cache(), host.start_without_cache()] == [Effect.CHANGED, Effect.ALREADY]
     assert tree.kernel.writes == [(f"{tree.directory}/running", "1")]
 
 
