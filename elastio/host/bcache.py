@@ -21,11 +21,11 @@ from elastio.host import (
     failed_cache,
     guard,
     kernel,
-    nodelock,
-    overflow,
     superblock,
     throttle,
     tuning,
+    udev_lock,
+    write_through_counter,
 )
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
@@ -102,7 +102,7 @@ class BcacheHost:
 
     def tune_backing(self) -> None:
         backing = self._backing()
-        overflow.start(self.sysfs)
+        write_through_counter.start(self.sysfs)
         tuning.tune(self.sysfs, backing.directory, backing.disk, self._attached(backing))
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
@@ -130,10 +130,10 @@ class BcacheHost:
             throttle.limit_writes(self.sysfs, adaptive, mb_s)
 
     @contextmanager
-    def _quiet(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """See `throttle.quiet`. Warns once where not all could be held back."""
+    def _drained(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """See `throttle.drained`. Warns once where not all could be held back."""
         self.lease.end()
-        with throttle.quiet(self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
+        with throttle.drained(self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning("not all that use %s can be held back (see `elastio doctor`): a read may be stale", disk)
@@ -147,7 +147,7 @@ class BcacheHost:
         self._require_flushed(backing)
         if backing.adaptive is None:
             raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
-        with self._quiet(backing.adaptive, throttle.NOTHING, lambda: self._is_clean(backing)):
+        with self._drained(backing.adaptive, throttle.STOP, lambda: self._is_clean(backing)):
             # A write that bypasses takes the clean copy away: what was flushed must be safe from a power cut by then.
             blockdev.make_durable(backing.node)
             tuning.bypass(self.sysfs, backing.directory)
@@ -270,8 +270,8 @@ class BcacheHost:
             if backing.adaptive is None or backing.adaptive_node is None:
                 is_registered()
             else:
-                held.enter_context(nodelock.locked(backing.adaptive_node, self._wait))
-                held.enter_context(self._quiet(backing.adaptive, throttle.NO_WRITES, is_registered))
+                held.enter_context(udev_lock.locked(backing.adaptive_node, self._wait))
+                held.enter_context(self._drained(backing.adaptive, throttle.NO_WRITES, is_registered))
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
     # --- taking it away ------------------------------------------------------------------------------------
@@ -304,9 +304,9 @@ class BcacheHost:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             return
         self.lease.end()
-        held: AbstractContextManager[object] = self._quiet(backing.adaptive, throttle.NOTHING)
+        held: AbstractContextManager[object] = self._drained(backing.adaptive, throttle.STOP)
         if parse_size(self.sysfs.read(f"{backing.directory}/dirty_data")) == 0:
-            held = throttle.limited(self.sysfs, throttle.stacked(self.sysfs, backing.adaptive), throttle.NOTHING)
+            held = throttle.limited(self.sysfs, throttle.stacked(self.sysfs, backing.adaptive), throttle.STOP)
         with held:
             self.sysfs.write(f"{backing.directory}/detach", 1)
             self._wait(lambda: self._attached(backing) is None, throttle.MOST_S)

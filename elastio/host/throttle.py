@@ -36,11 +36,11 @@ from elastio.units import MB
 
 CGROUPS = "sys/fs/cgroup"
 # Unusual figures, by which a limit that was left behind is known to be the agent's. The kernel takes none below 2.
-SELDOM = "riops=11 wiops=11"
+TRICKLE = "riops=11 wiops=11"
 NO_WRITES = "wbps=2"
-NOTHING = "rbps=2 wbps=2"
+STOP = "rbps=2 wbps=2"
 MOMENTARY = frozenset(
-    {f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{NOTHING} riops=max wiops=max"}
+    {f"rbps=max wbps=max {TRICKLE}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{STOP} riops=max wiops=max"}
 )
 LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, and the mark that it is ours
 FREE = "rbps=max wbps=max riops=max wiops=max"
@@ -71,24 +71,24 @@ def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) 
 
     A cgroup with a limit of somebody else's is left alone. Raises HostError where no cgroup can be limited.
     """
-    with limited(sysfs, stacked(sysfs, disk), SELDOM) as reach:
+    with limited(sysfs, stacked(sysfs, disk), TRICKLE) as reach:
         if reach is Reach.NOBODY:
             raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
         return wait(is_done, MOST_S)
 
 
 @contextmanager
-def quiet(
+def drained(
     sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
 ) -> Iterator[bool]:
     """Inside, `is_ready` is true, and what had entered the device `disk` is done; whether all others wait, too.
 
-    What waits is what `limit` says, NO_WRITES or NOTHING. Raises DeviceBusyError when it did not come to that in
+    What waits is what `limit` says, NO_WRITES or STOP. Raises DeviceBusyError when it did not come to that in
     SETTLE_S. Where not all wait, the next request may come at any time: what needs the moment is done at once.
     """
     devices = stacked(sysfs, disk)
     with limited(sysfs, devices, limit) as reach:
-        if not wait(lambda: is_ready() and all(_is_quiet(sysfs, d, limit) for d in devices), SETTLE_S):
+        if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
             raise DeviceBusyError(f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}")
         yield reach is Reach.ALL
 
@@ -101,7 +101,7 @@ def stacked(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
+def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
     """The kernel counts reads and writes that have entered the device; those held back have not."""
     reads, writes = (int(word) for word in sysfs.read(f"sys/block/{disk}/inflight").split())
     return writes == 0 and (reads == 0 or limit == NO_WRITES)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
-from elastio.host import blockdev, overflow, superblock, throttle, tuning
+from elastio.host import blockdev, superblock, throttle, tuning, write_through_counter
 from elastio.host.sysfs import Sysfs, parse_size
 from elastio.units import SECTOR
 
@@ -141,7 +141,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
-        overflow_bytes=overflow.read(sysfs),
+        overflow_bytes=write_through_counter.read(sysfs),
         superblock_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
     )
 

@@ -12,7 +12,7 @@ import pytest
 from elastio.agent.journal import Journal
 from elastio.config.schema import load
 from elastio.errors import ConfigError, HostError, JournalError
-from elastio.host.lock import lock_device
+from elastio.host.instance_lock import lock_device
 
 CONFIG = """[device]
 backing_uuid = "58c00623-0529-4a44-9474-dabb02496928"

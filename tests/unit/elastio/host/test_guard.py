@@ -18,7 +18,7 @@ from tests.fixtures.sysfs_tree import Tree
 
 LONG_S = 30.0
 USERS = "sys/fs/cgroup/user.slice/io.max"
-HELD = f"251:0 {throttle.NOTHING} riops=max wiops=max"
+HELD = f"251:0 {throttle.STOP} riops=max wiops=max"
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 
 
@@ -63,7 +63,7 @@ def test_applications_are_let_go_when_the_holder_is_killed(machine: Tree) -> Non
     said, say = os.pipe()
 
     def hold() -> None:
-        with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+        with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
             os.write(say, b"-")
             signal.pause()
 
@@ -89,7 +89,7 @@ def test_a_holder_that_takes_too_long_is_killed_before_applications_are_let_go(
 
 
 def test_a_holder_whose_guard_was_killed_lets_go_by_itself(machine: Tree) -> None:
-    with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+    with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
         (watcher,) = psutil.Process().children()
         watcher.kill()
     assert machine.kernel.read(USERS) == ""
@@ -100,7 +100,7 @@ def test_nobody_is_held_back_whom_nobody_watches_over(machine: Tree, monkeypatch
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", refuse)
-    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
         pytest.fail("nobody may go on")
     assert machine.kernel.writes == []
 

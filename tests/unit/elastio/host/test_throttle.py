@@ -14,12 +14,12 @@ from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, SET_UUID, Tree
 
 DISK = "bcache0"
 NUMBER = "251:0"
-HELD = f"{NUMBER} {throttle.SELDOM}"
+HELD = f"{NUMBER} {throttle.TRICKLE}"
 NO_WRITES = f"{NUMBER} {throttle.NO_WRITES}"
 FREE = f"{NUMBER} {throttle.FREE}"
-SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.SELDOM}"
-NOTHING = f"{NUMBER} {throttle.NOTHING}"
-NOTHING_SHOWN = f"{NUMBER} {throttle.NOTHING} riops=max wiops=max"
+SHOWN = f"{NUMBER} rbps=max wbps=max {throttle.TRICKLE}"
+STOP = f"{NUMBER} {throttle.STOP}"
+STOP_SHOWN = f"{NUMBER} {throttle.STOP} riops=max wiops=max"
 NO_WRITES_SHOWN = f"{NUMBER} rbps=max {throttle.NO_WRITES} riops=max wiops=max"
 
 
@@ -87,9 +87,9 @@ def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
     [
         (throttle.NO_WRITES, 5, 0, True),
         (throttle.NO_WRITES, 0, 1, False),
-        (throttle.NOTHING, 0, 0, True),
-        (throttle.NOTHING, 1, 0, False),
-        (throttle.NOTHING, 0, 1, False),
+        (throttle.STOP, 0, 0, True),
+        (throttle.STOP, 1, 0, False),
+        (throttle.STOP, 0, 1, False),
     ],
 )
 def test_requests_are_held_back_until_those_in_flight_are_done(
@@ -97,9 +97,9 @@ def test_requests_are_held_back_until_those_in_flight_are_done(
 ) -> None:
     groups.kernel.lay("sys/block/bcache0/inflight", f"       {reads}        {writes}")
     seen: list[str] = []
-    shown = {throttle.NO_WRITES: NO_WRITES_SHOWN, throttle.NOTHING: NOTHING_SHOWN}[limit]
+    shown = {throttle.NO_WRITES: NO_WRITES_SHOWN, throttle.STOP: STOP_SHOWN}[limit]
     inside = []
-    with suppress(DeviceBusyError), throttle.quiet(groups.kernel, DISK, limit, waiting(groups, seen)) as is_inhibited:
+    with suppress(DeviceBusyError), throttle.drained(groups.kernel, DISK, limit, waiting(groups, seen)) as is_inhibited:
         inside.append(is_inhibited)
     assert inside == ([True] if settled else [])
     assert seen == [shown]
@@ -109,7 +109,7 @@ def test_requests_are_held_back_until_those_in_flight_are_done(
 def test_no_moment_is_quiet_before_what_it_waits_for_is_so(groups: Tree) -> None:
     with (
         pytest.raises(DeviceBusyError),
-        throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, []), lambda: False),
+        throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, []), lambda: False),
     ):
         pytest.fail("nobody may go on")
 
@@ -117,7 +117,7 @@ def test_no_moment_is_quiet_before_what_it_waits_for_is_so(groups: Tree) -> None
 def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])),
+        throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, [])),
     ):
         raise ZeroDivisionError
     assert written(groups)[-1] == ("user.slice", FREE)
@@ -125,7 +125,7 @@ def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> Non
 
 def test_a_cgroup_that_takes_no_limit_is_passed_over_and_not_counted_as_held_back(groups: Tree) -> None:
     groups.kernel.refuses.add("io.max")
-    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_inhibited:
+    with throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, [])) as is_inhibited:
         assert is_inhibited is False
     with pytest.raises(HostError) as refused:
         throttle.limit_writes(groups.kernel, DISK, 8.0)
@@ -134,7 +134,7 @@ def test_a_cgroup_that_takes_no_limit_is_passed_over_and_not_counted_as_held_bac
 
 def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back(groups: Tree) -> None:
     groups.kernel.lay("sys/fs/cgroup/machine.slice/io.max", f"{NUMBER} rbps=1000 wbps=max riops=max wiops=5")
-    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_inhibited:
+    with throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, [])) as is_inhibited:
         assert is_inhibited is False
     assert "machine.slice" not in [group for group, _ in written(groups)]
 
@@ -145,7 +145,7 @@ def test_where_nobody_can_be_held_back_no_write_may_be_in_flight(tree: Tree, inf
     inside = []
     with (
         suppress(DeviceBusyError),
-        throttle.quiet(tree.kernel, DISK, throttle.NO_WRITES, waiting(tree, [])) as is_inhibited,
+        throttle.drained(tree.kernel, DISK, throttle.NO_WRITES, waiting(tree, [])) as is_inhibited,
     ):
         inside.append(is_inhibited)
     assert inside == ([False] if goes_on else [])
@@ -165,7 +165,7 @@ def encrypted(groups: Tree) -> Tree:
 
 
 def test_requests_are_held_back_on_every_device_above(encrypted: Tree) -> None:
-    with throttle.quiet(encrypted.kernel, DISK, throttle.NOTHING, waiting(encrypted, [])) as is_inhibited:
+    with throttle.drained(encrypted.kernel, DISK, throttle.STOP, waiting(encrypted, [])) as is_inhibited:
         assert is_inhibited is True
         shown = encrypted.kernel.read("sys/fs/cgroup/user.slice/io.max").splitlines()
     assert [line.split()[0] for line in shown] == [NUMBER, "253:0", "253:1"]
@@ -176,7 +176,7 @@ def test_what_dm_crypt_has_not_written_yet_is_in_flight(encrypted: Tree) -> None
     encrypted.kernel.lay("sys/block/dm-0/inflight", "       0        7")
     with (
         pytest.raises(DeviceBusyError),
-        throttle.quiet(encrypted.kernel, DISK, throttle.NO_WRITES, waiting(encrypted, [])),
+        throttle.drained(encrypted.kernel, DISK, throttle.NO_WRITES, waiting(encrypted, [])),
     ):
         pytest.fail("nobody may go on")
 
@@ -270,7 +270,7 @@ def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(group
     groups.kernel.lay("sys/block/bcache0/inflight", "       0        0")
     host.bypass_cache()
     values = [value for name, value in groups.kernel.writes if "io.max" in name or name.endswith("cache_mode")]
-    assert values == [NOTHING, NOTHING, "none", FREE, FREE]
+    assert values == [STOP, STOP, "none", FREE, FREE]
     groups.kernel.writes.clear()
     host.bypass_cache()
     assert groups.kernel.writes == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.host.overflow import EVENT, TRIGGER, parse, read, start
+from elastio.host.write_through_counter import EVENT, TRIGGER, parse, read, start
 from tests.fixtures.sysfs_tree import HISTOGRAM, Tree
 
 ACTIVE = "hist:keys=writeback,bypass:vals=hitcount,nr_sector:sort=hitcount:size=2048 [active]"

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("runs_programs")
 LOCK = """
 import mmap
 from pathlib import Path
-from elastio.host.memory import stay_in_memory
+from elastio.host.mlock import stay_in_memory
 
 def locked_kb():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
