@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from elastio import __version__
+from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import Cycle
 from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
@@ -187,5 +187,5 @@ def _boost(cycle: Cycle) -> Boost:
         boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
         peak_in_use_percent=cycle.peak_in_use_percent,
         written_through_bytes=cycle.written_through_bytes,
-        failure=cycle.failure,
+        failure=str(cycle.failure or ""),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.core.observation import Answer, Observation
 from elastio.core.recovery import cycle_of
-from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
+from elastio.core.state import AgentState, Phase
 from elastio.units import format_duration, format_size
 
 UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
@@ -39,7 +40,7 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
 
     What is lost is decided only while the device shows what it lacks.
     """
-    is_shut_out = state.phase is Phase.FAULTED and not state.stopped
+    is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
     lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.may_lack_data
     if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _look_for_it(state, request, obs)

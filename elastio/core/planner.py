@@ -36,11 +36,12 @@ from elastio.core.actions import (
     WakeWriteback,
     worker_of,
 )
-from elastio.core.detection import is_drained, may_run_without_cache
+from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Backoff, Cycle, Phase
+from elastio.core.state import AgentState, Phase
+from elastio.errors import InvariantError
 from elastio.units import MB, format_size
 
 # Of flushing at the backing volume's speed: applications can be held back for so long, and need not be for longer.
@@ -86,16 +87,16 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     backing = obs.host.backing if obs.host else None
     # What the agent has lost hold of, or cannot write down, holds nobody back.
     is_limited = backing is not None and backing.write_limit_mb_s is not None
-    free = is_limited and (state.phase is not Phase.FLUSHING or state.stopped or not obs.can_record)
+    free = is_limited and (state.phase is not Phase.FLUSHING or state.is_stopped or not obs.can_record)
     let_go = _ask(LimitWrites(None), state.limit_backoff, obs, "applications to be let go") if free else NextAction()
-    if state.stopped:
+    if state.is_stopped:
         return replace(let_go, waiting_for="an operator")
     # Otherwise somebody may have taken the device down on purpose, and it is left alone.
     if obs.host is not None and obs.host.unregistered_backing and state.cycle is not None and state.cycle.is_in_front:
         action = RegisterBacking()
         waiting = f"{obs.host.unregistered_backing}, the backing device, to be registered again"
         return _ask(action, state.cycle.backoff_of(action), obs, waiting)
-    if backing is not None and may_run_without_cache(state, backing):
+    if backing is not None and state.may_run_without_cache(backing):
         start = StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.tune_backoff
         return _ask(start, backoff, obs, "the device to start without the cache that it has outlived")
@@ -158,7 +159,7 @@ def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
 
 
 def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    raise ValueError("an idle agent has no cycle")
+    raise InvariantError("an idle agent has a cycle")
 
 
 # --- attaching -------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
     is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
-    if disk is not None and is_in_use(disk) and not is_gone:
+    if disk is not None and disk.is_in_use and not is_gone:
         action: Action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
         return _ask(action, cycle.backoff_of(action), obs, f"disk {disk.name} to be released")
     if cycle.needs_sync:
@@ -304,15 +305,10 @@ def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     return plan if tag.action is None else replace(plan, action=tag.action)
 
 
-def is_in_use(disk: DiskView) -> bool:
-    """The disk still carries or serves a cache set."""
-    return disk.cache_set is not None or disk.superblock is not None or disk.held
-
-
 def _towards_detached(
     cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation, policy: Policy
 ) -> NextAction:
-    if not is_drained(backing):
+    if not backing.is_drained:
         # Once the kernel has taken the detach, `state` is "no cache" and the link goes at the first instant
         # without a request in flight.
         waiting = "an instant without I/O to finish the detach"

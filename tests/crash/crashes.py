@@ -13,7 +13,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
@@ -206,6 +206,10 @@ class LimitWatch:
         return now - self._since
 
 
+def has_fault(sim: Simulation, kind: FaultKind) -> bool:
+    return sim.state.fault is not None and sim.state.fault.kind is kind
+
+
 def is_left_to_a_human(sim: Simulation) -> bool:
     """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
 
@@ -249,7 +253,7 @@ class Play:
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self.sim.standing()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
-        assert not self.sim.state.stopped, f"a decision broke a rule: {self.sim.standing()}"
+        assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
@@ -311,7 +315,7 @@ class Play:
         if not self.may_fault or self.world.lost():
             return False
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
-        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
         return missing or is_left_to_a_human(self.sim)
 
     def kill(self) -> None:
