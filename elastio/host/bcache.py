@@ -1,6 +1,21 @@
-"""The kernel as a `CacheHost`: the exact sequences that put a cache in front of a device and take it away again.
+"""`ports.CacheHost` on the real kernel: the sequences that attach a cache to a backing device and detach it again.
 
-Each method verifies before it touches, may be repeated, and waits only for what the kernel does at once.
+Theory of operation. bcache is driven through files in /sys. A write to one is acknowledged before its effect is
+complete, and may be lost in a race with udev or with another process. So every method
+
+- reads the current state first, and refuses what is not provably safe (`NotOursError`, `DeviceBusyError`);
+- writes as little as possible: what is in force already is not written again, so that a method may be repeated after a
+  crash or a lost answer;
+- waits only for what the kernel does at once, and reads the result back. `scan` shows what takes longer.
+
+Data is lost or stale in four ways only, and each has one place that prevents it:
+
+- a read fills the cache while an older write to the same block is still in flight to the backing device. A cache is
+  attached, and bypassed, only while no such write is in flight: `_attach`, `bypass_cache`, see `throttle`;
+- a write bypasses a block that is dirty in the cache: `bypass_cache` refuses until nothing is dirty;
+- the cache is detached or erased before the backing device has the data on stable storage: `_make_durable` comes first;
+- a disk is formatted that is somebody else's, or that holds dirty data of this device: `_require_not_the_last_cache`,
+  and `blockdev`, which finds disks by serial and checks them again through the open descriptor.
 """
 
 from __future__ import annotations
@@ -18,6 +33,7 @@ from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Se
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
     blockdev,
+    cache_disk,
     failed_cache,
     guard,
     kernel,
@@ -29,15 +45,14 @@ from elastio.host import (
 )
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, Wait, parse_size, wait_for
-from elastio.host.view import SETS, Backing, Seen, find_backing, scan
+from elastio.host.view import Backing, Seen, find_backing, scan
 from elastio.units import MB
 
 _log = logging.getLogger(__name__)
 
-HELD_REGISTER_S = 3.0  # while writes wait; what takes longer is found registered at the next try
-UNREGISTER_S = 20.0
-# Of flushing at the backing volume's speed: what only the index calls dirty is flushed by the detach, in the moment in
-# which requests are held back, or not before writes have bypassed it.
+HELD_REGISTER_S = 3.0  # while writes are held back; what takes longer is found registered at the next try
+# How long the kernel may flush, at the backing volume's speed, what only the index knows to be dirty. The detach
+# flushes it while requests are held back: more than this must be flushed before.
 CLEAN_S = 2.0
 SLOWEST_MB_S = 10.0
 
@@ -45,8 +60,8 @@ SLOWEST_MB_S = 10.0
 class BcacheHost:
     """`CacheHost` for the backing device with this UUID.
 
-    `run` runs programs, `wait` waits for the kernel, `new_uuid` names new cache sets; the backing volume takes
-    `backing_mb_s`.
+    `run` runs programs, `wait` waits for the kernel, `new_uuid` returns the UUID of a new cache set, `backing_mb_s` is
+    the bandwidth of the backing volume.
     """
 
     def __init__(
@@ -111,7 +126,7 @@ class BcacheHost:
         tuning.phase1(self.sysfs, backing.directory, flush_mb_s=flush_mb_s)
 
     def _require_absorbing(self, backing: Backing) -> None:
-        """Never lead writes back into a cache that they bypassed: see `tuning.bypass`."""
+        """Once writes have bypassed a cache, none may go into it again: see `tuning.bypass`."""
         mode = self.sysfs.shown(f"{backing.directory}/cache_mode")
         if mode != CacheMode.WRITEBACK:
             text = f"writes bypass the cache of {backing.device} (mode {mode}): it must be detached"
@@ -121,7 +136,7 @@ class BcacheHost:
         tuning.phase2(self.sysfs, self._require_attached().directory)
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """For guard.TERM_S at most, and while `lease.pulse` beats."""
+        """The limit ends after guard.TERM_S at the latest, and when `lease.pulse` stops."""
         self.lease.end()
         throttle.release(self.sysfs)
         adaptive = self._backing().adaptive if mb_s is not None else None
@@ -131,24 +146,26 @@ class BcacheHost:
 
     @contextmanager
     def _drained(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
-        """See `throttle.drained`. Warns once where not all could be held back."""
+        """See `throttle.drained`. Warns once where not all requests could be held back."""
         self.lease.end()
         with throttle.drained(self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
             if not is_inhibited and not self._has_warned:
                 self._has_warned = True
-                _log.warning("not all that use %s can be held back (see `elastio doctor`): a read may be stale", disk)
+                _log.warning(
+                    "not all requests to %s can be held back (see `elastio doctor`): a read may be stale", disk
+                )
             yield
 
     def bypass_cache(self) -> Effect:
-        """At a moment at which nothing is dirty or in flight, and never else: see `throttle`."""
+        """Only while nothing is dirty or in flight: see `throttle`."""
         backing = self._require_attached()
         if self.sysfs.shown(f"{backing.directory}/cache_mode") == CacheMode.NONE:
             return Effect.ALREADY
         self._require_flushed(backing)
         if backing.adaptive is None:
-            raise DeviceBusyError(f"{backing.device} does not run: nothing bypasses its cache")
+            raise DeviceBusyError(f"{backing.device} is not running: its cache cannot be bypassed")
         with self._drained(backing.adaptive, throttle.STOP, lambda: self._is_clean(backing)):
-            # A write that bypasses takes the clean copy away: what was flushed must be safe from a power cut by then.
+            # A bypassed write invalidates the clean copy: what was flushed must survive a power cut before.
             blockdev.make_durable(backing.node)
             tuning.bypass(self.sysfs, backing.directory)
         return Effect.CHANGED
@@ -158,7 +175,7 @@ class BcacheHost:
         return self.sysfs.read(f"{backing.directory}/state") == CacheState.CLEAN
 
     def _require_flushed(self, backing: Backing) -> None:
-        """A superblock that a power cut left behind says clean over what the index knows to be dirty: nobody flushes it
+        """After a power cut the superblock may say clean while the index knows of dirty data. Nothing flushes that
         before a detach or `wake_writeback`.
         """
         dirty = parse_size(self.sysfs.read(f"{backing.directory}/dirty_data"))
@@ -166,11 +183,11 @@ class BcacheHost:
             raise DeviceBusyError(f"the index of the cache of {backing.device} has {dirty} dirty bytes: not bypassed")
 
     def wake_writeback(self) -> None:
-        """See `ports.CacheHost`. A write that is absorbed makes the superblock dirty, whatever it writes."""
+        """See `ports.CacheHost`. Every write that is absorbed makes the superblock dirty."""
         backing = self._require_attached()
         self._require_absorbing(backing)
         if backing.adaptive is None or backing.adaptive_node is None:
-            raise HostError(f"{backing.device} does not run")
+            raise HostError(f"{backing.device} is not running")
         blockdev.rewrite_first_block(backing.adaptive_node)
 
     def set_flush(self, mb_s: float | None) -> None:
@@ -181,9 +198,9 @@ class BcacheHost:
     def _format_cache(self, disk: blockdev.Disk, backing: Backing, size_bytes: int) -> CacheSetUuid:
         self._require_not_the_last_cache(backing, disk)
         self._require_fit()
-        registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
-        if registered:
-            return self._reuse_if_ours(disk, CacheSetUuid(registered), size_bytes)
+        registered = cache_disk.registered_set(self.sysfs, disk)
+        if registered is not None:
+            return self._reuse_if_ours(disk, registered, size_bytes)
         if blockdev.require_unused(self.sysfs, disk, size_bytes=size_bytes, run=self._run):
             blockdev.wipe(disk, self._run)
         return self._make_cache(disk, self._block_size(backing))
@@ -199,7 +216,7 @@ class BcacheHost:
             raise NotOursError(f"no cache is attached: {self._unfit}", code="kernel.unsupported")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
-        """A repeated format: the set is registered and has served nobody."""
+        """A repeated format: the set is registered and has not served a device."""
         blockdev.require_size(disk, size_bytes)
         if blockdev.holders(self.sysfs, disk.name):
             text = f"disk {disk.name} serves as a cache already: it was not touched"
@@ -207,7 +224,9 @@ class BcacheHost:
         return cache_set
 
     def _require_not_the_last_cache(self, backing: Backing, disk: blockdev.Disk) -> None:
-        """Never write on what the backing device still waits for. One that runs and is clean has outlived its cache."""
+        """Never write to a disk that may hold data the backing device waits for. A device that runs and is clean has
+        lost its cache without losing data.
+        """
         state = self.sysfs.read(f"{backing.directory}/state")
         runs = self.sysfs.read(f"{backing.directory}/running") == "1"
         waits = state == CacheState.DIRTY or (state == CacheState.CLEAN and not runs)
@@ -228,26 +247,18 @@ class BcacheHost:
         return CacheSetUuid(str(cache_set))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
-        return self._register(self._require_disk(serial), cache_set, blockdev.REGISTER_S)
-
-    def _register(self, disk: blockdev.Disk, cache_set: CacheSetUuid, seconds: float) -> Effect:
-        def is_registered() -> bool:
-            return self.sysfs.link(f"sys/block/{disk.name}/bcache/set") == cache_set
-
-        if is_registered():
-            return Effect.ALREADY
-        blockdev.register(self.sysfs, disk.node, is_registered, self._wait, seconds)
-        return Effect.CHANGED
+        disk = self._require_disk(serial)
+        return cache_disk.register(self.sysfs, disk, cache_set, self._wait, blockdev.REGISTER_S)
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
-        """Format, register and attach in one visit. Repeating is safe: what is done already is left as it is."""
+        """See `ports.CacheHost`."""
         backing, disk = self._backing(), self._require_disk(serial)
         attached = self._attached(backing)
         if attached is None:
             cache_set = self._format_cache(disk, backing, size_bytes)
         else:
-            cache_set = CacheSetUuid(self.sysfs.link(f"sys/block/{disk.name}/bcache/set") or "")
-            if attached != cache_set:
+            cache_set = attached
+            if cache_disk.registered_set(self.sysfs, disk) != attached:
                 raise NotOursError(f"cache set {attached} is attached to {backing.device} already", code="set.other")
         tuning.tune(self.sysfs, backing.directory, backing.disk, attached)
         if attached is None:
@@ -259,10 +270,10 @@ class BcacheHost:
         return cache_set
 
     def _attach(self, backing: Backing, disk: blockdev.Disk, cache_set: CacheSetUuid) -> None:
-        """At a moment without a write in flight: see `throttle`. Registered while these come to their end."""
+        """While no write is in flight: see `throttle`. The set is registered while the last writes complete."""
 
         def is_registered() -> bool:
-            self._register(disk, cache_set, HELD_REGISTER_S)
+            cache_disk.register(self.sysfs, disk, cache_set, self._wait, HELD_REGISTER_S)
             tuning.tune_set(self.sysfs, cache_set)
             return True
 
@@ -274,7 +285,7 @@ class BcacheHost:
                 held.enter_context(self._drained(backing.adaptive, throttle.NO_WRITES, is_registered))
             self.sysfs.write(f"{backing.directory}/attach", cache_set)
 
-    # --- taking it away ------------------------------------------------------------------------------------
+    # --- detach ---------------------------------------------------------------------------------------------
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
         backing = self._backing()
@@ -295,10 +306,10 @@ class BcacheHost:
         return Effect.CHANGED
 
     def _detach(self, backing: Backing) -> None:
-        """At the instant without a request that it ends at, which may not come under load.
+        """bcache ends a detach at an instant without any request, which may not come under load: hold requests back.
 
-        The kernel flushes first what its index calls dirty, which may be something after a power cut: no write may
-        bypass that, see `throttle`. Where there is nothing, what is in flight bypasses no more than clean data.
+        The kernel first flushes what its index knows to be dirty, which may be something after a power cut, and no
+        write may bypass that: see `throttle`. With nothing dirty, requests in flight bypass only clean data.
         """
         if backing.adaptive is None:
             self.sysfs.write(f"{backing.directory}/detach", 1)
@@ -342,55 +353,16 @@ class BcacheHost:
     def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
         backing, disk = self._backing(), blockdev.find(self.sysfs, serial)
         if disk is None:
-            self._make_durable(backing)  # all that is left to be done
+            self._make_durable(backing)
             return Effect.ALREADY
         blockdev.require_size(disk, size_bytes)
-        registered = self.sysfs.link(f"sys/block/{disk.name}/bcache/set")
+        registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:
-            self._require_serves_nobody(registered)
-        self._require_carries(disk, registered, cache_set)
+            cache_disk.require_detached(self.sysfs, registered)
+        cache_disk.require_carries(self.sysfs, disk, cache_set)
         self._require_not_the_last_cache(backing, disk)
-        self._make_durable(backing)  # "no cache" in the backing superblock, and all data, before the cache goes
+        self._make_durable(backing)  # the backing superblock ("no cache") and all data, before the cache is erased
         if registered is not None:
-            self._unregister(disk, registered)
-        was_erased = self._erase(disk)
+            cache_disk.unregister(self.sysfs, disk, registered, self._wait)
+        was_erased = cache_disk.erase(self.sysfs, disk, self._run)
         return Effect.CHANGED if was_erased or registered is not None else Effect.ALREADY
-
-    def _require_carries(self, disk: blockdev.Disk, registered: str | None, wanted: CacheSetUuid | None) -> None:
-        """Either nothing, or the set that was decided about."""
-        written = superblock.read(disk.node)
-        carried = registered or (written.set_uuid if written else None)
-        if carried is not None and wanted is not None and carried != wanted:
-            text = f"disk {disk.name} carries cache set {carried}, not {wanted}: it was not touched"
-            raise NotOursError(text, code="disk.other_set")
-
-    def _require_serves_nobody(self, cache_set: str) -> None:
-        served = [n for n in self.sysfs.names(f"{SETS}/{cache_set}") if n.startswith("bdev")]
-        if served:
-            text = f"cache set {cache_set} still serves {len(served)} backing device(s)"
-            raise DeviceBusyError(text, code="set.serves")
-
-    def _unregister(self, disk: blockdev.Disk, cache_set: str) -> None:
-        self.sysfs.write(f"{SETS}/{cache_set}/unregister", 1)
-
-        def gone() -> bool:
-            set_there = self.sysfs.exists(f"{SETS}/{cache_set}")
-            return not set_there and not self.sysfs.exists(f"sys/block/{disk.name}/bcache")
-
-        if not self._wait(gone, UNREGISTER_S):
-            text = f"cache set {cache_set} is still registered after {UNREGISTER_S:g} s"
-            raise HostError(text, code="unregister.timeout")
-
-    def _erase(self, disk: blockdev.Disk) -> bool:
-        """Whether there was a superblock to erase. Where there is one no program is started: the volume costs money
-        until this is done.
-        """
-        written = superblock.read(disk.node)
-        if written is None or written.role is not superblock.Role.CACHE:
-            blockdev.require_unused(self.sysfs, disk, size_bytes=disk.size_bytes, run=self._run)
-            return False
-        blockdev.require_free(self.sysfs, disk)
-        superblock.erase(disk.node, partial(blockdev.require_same, self.sysfs, disk))
-        if superblock.read(disk.node) is not None:
-            raise HostError(f"the superblock on {disk.name} is still there after it was erased")
-        return True

@@ -318,8 +318,8 @@ def test_a_lost_job_may_or_may_not_have_happened() -> None:
 
 
 def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
-    from elastio.host.bcache import UNREGISTER_S
     from elastio.host.blockdev import REGISTER_S
+    from elastio.host.cache_disk import UNREGISTER_S
 
     assert timeout_of(CREATE) == 60.0
     assert timeout_of(TuneBacking()) == 30.0

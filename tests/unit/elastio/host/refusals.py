@@ -116,12 +116,12 @@ def a_backing_device(tree: Tree) -> Refusal:
 
 def still_attached(tree: Tree) -> Refusal:
     tree.attached("clean", mode="none")
-    return DeviceBusyError, "set.serves"
+    return DeviceBusyError, "set.attached"
 
 
 def still_detaching(tree: Tree) -> Refusal:
     tree.detaching()
-    return DeviceBusyError, "set.serves"
+    return DeviceBusyError, "set.attached"
 
 
 def another_set(tree: Tree) -> Refusal:
