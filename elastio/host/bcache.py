@@ -80,12 +80,12 @@ class BcacheHost:
         self.boot_id = self.sysfs.read_or("proc/sys/kernel/random/boot_id", "unknown")
         self.lease = guard.Lease(partial(throttle.release, self.sysfs))
         self._has_warned = False
-        self._seen, self._unfit = Seen(), kernel.why_unfit(self.sysfs)
+        self._seen, self._unsupported = Seen(), kernel.why_unsupported(self.sysfs)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         view = scan(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
-        view = replace(view, unsupported=self._unfit)
+        view = replace(view, unsupported=self._unsupported)
         if view.backing is not None or view.duplicates:
             return view
         dropped = failed_cache.find_unregistered_backing(self.sysfs, self.backing_uuid)
@@ -197,7 +197,7 @@ class BcacheHost:
 
     def _format_cache(self, disk: blockdev.Disk, backing: Backing, size_bytes: int) -> CacheSetUuid:
         self._require_not_the_last_cache(backing, disk)
-        self._require_fit()
+        self._require_supported()
         registered = cache_disk.registered_set(self.sysfs, disk)
         if registered is not None:
             return self._reuse_if_ours(disk, registered, size_bytes)
@@ -211,9 +211,9 @@ class BcacheHost:
             raise HostError(f"no disk shows the serial {serial}", code="disk.missing")
         return disk
 
-    def _require_fit(self) -> None:
-        if self._unfit:
-            raise NotOursError(f"no cache is attached: {self._unfit}", code="kernel.unsupported")
+    def _require_supported(self) -> None:
+        if self._unsupported:
+            raise NotOursError(f"no cache is attached: {self._unsupported}", code="kernel.unsupported")
 
     def _reuse_if_ours(self, disk: blockdev.Disk, cache_set: CacheSetUuid, size_bytes: int) -> CacheSetUuid:
         """A repeated format: the set is registered and has not served a device."""

@@ -1,4 +1,4 @@
-"""The one place that runs programs. Fixed search path, no shell, always a time-out."""
+"""Runs programs; no other module does. Fixed search path, no shell, always a time-out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Run(Protocol):
-    """How a program is run: `run`, or what stands in for it."""
+    """How a program is run: `run`, or a test's stand-in for it."""
 
     def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str: ...
 

@@ -1,7 +1,12 @@
-"""A backing device whose cache died: bring it back to the kernel, or start it without its cache.
+"""A backing device whose cache failed: register it again, or start it without its cache.
 
-When a dirty cache disappears bcache stops the adaptive device at its last close, and then lets go of the backing device
-too: it is in /sys no more, and nobody registers it again before a reboot.
+Theory of operation. When the disk of a dirty cache disappears, bcache stops the adaptive device at its last close, and
+then unregisters the backing device, too. It is no longer in /sys/block/*/bcache, and nothing registers it again before
+a reboot. While a program still has the adaptive device open, it stays as a dead device with the backing device in use.
+
+An unregistered device is recognized only by its superblock, as a snapshot or a copy of it would be. So it is registered
+only if exactly one unused device carries the UUID. A device that waits for its cache is started without it only at an
+operator's request, or where nothing can be lost: what only the cache holds is lost then.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ NO_BACKING = ("bcache", "ram", "zram", "sr")
 def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     """The one unused device that carries the backing superblock with this UUID, or an empty string.
 
-    Two of them (a copy of the volume, attached beside it) prove nothing: none is named then.
+    Also empty where several carry it: one of them may be a copy of the volume.
     """
     found = [row for row in blockdev.directories(sysfs, NO_BACKING) if _carries(sysfs, row[1], uuid)]
     if len(found) != 1:
@@ -31,7 +36,7 @@ def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
 
 
 def find_dead_bcache_device(sysfs: Sysfs, uuid: str) -> str:
-    """The adaptive device on the device with this UUID that is still in use after bcache let go of both; or nothing."""
+    """The stopped adaptive device that still holds the device with this UUID, or an empty string."""
     for _, name, directory in blockdev.directories(sysfs, NO_BACKING):
         held_by = [h for h in sysfs.names(f"{directory}/holders") if h.startswith("bcache")]
         if held_by and _carries(sysfs, name, uuid):
@@ -50,7 +55,7 @@ def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> Effect:
         return Effect.ALREADY
     name = find_unregistered_backing(sysfs, uuid)
     if not name:
-        raise NotOursError(f"no single unused device carries the backing superblock {uuid}: nothing was registered")
+        raise NotOursError(f"no single unused device has the backing superblock {uuid}: nothing was registered")
     node = sysfs.path(f"dev/{name}")
     blockdev.require_exclusive(node)
     blockdev.register(sysfs, node, lambda: find_backing(sysfs, uuid) is not None, wait, blockdev.REGISTER_S)
@@ -58,11 +63,11 @@ def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> Effect:
 
 
 def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> Effect:
-    """What only the missing cache holds is lost for good. Raises DeviceBusyError unless it waits for its cache."""
+    """What only the missing cache holds is lost. Raises DeviceBusyError or HostError unless the device waits for it."""
     directory = backing.directory
     state = sysfs.read(f"{directory}/state")
     if sysfs.link(f"{directory}/cache") is not None:
-        raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started by force")
+        raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started without it")
     if sysfs.read(f"{directory}/running") == "1":
         return Effect.ALREADY
     if state not in (CacheState.CLEAN, CacheState.DIRTY):

@@ -1,7 +1,7 @@
-"""Keeps a process's pages in memory.
+"""Keeps a process's pages in memory: mlockall(2).
 
-A boost comes when applications write all that memory holds. A page of the agent's program that had to make room is
-then read back from a disk that the burst saturates, perhaps the very disk that the boost is for.
+A boost is needed when applications write more than memory holds. If pages of the agent were evicted then, they would
+have to be read back from a disk that is saturated, perhaps the one that the boost is for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
 
 
 def stay_in_memory() -> str | None:
-    """Lock every page that is there and every later one when it is first used, so that none is set aside for stacks
-    nobody fills. Holds for this process, not for its children. Returns why it could not, or None.
+    """Lock every page that is present, and each later one when it is first used: unused stack takes no memory.
+
+    Applies to this process, not to its children. Returns the reason of a failure, or None.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == 0:

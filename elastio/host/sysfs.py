@@ -21,7 +21,7 @@ Wait = Callable[[Callable[[], bool], float], bool]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within the time. The kernel tells nobody when most of its files change."""
+    """Whether the condition became true in time. It is polled: most files in /sys do not report changes."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -33,7 +33,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 class Sysfs:
     """Paths are given relative to the root, without a leading slash: `sys/block/vda/size`.
 
-    Plain strings and descriptors, no `Path`: one look at the kernel reads some fifty of these files, every second.
+    Plain strings and descriptors, no `Path`: one scan reads some fifty of these files, every second.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -51,7 +51,7 @@ class Sysfs:
             raise HostError(f"cannot read /{name}: {error.strerror}", code=_name_of(error)) from error
 
     def read_or(self, name: str, default: str) -> str:
-        """Like `read`, but a missing file gives the default."""
+        """Like `read`, but returns the default where the file cannot be read."""
         try:
             return self._text(name)
         except OSError:
@@ -68,7 +68,7 @@ class Sysfs:
         return b"".join(blocks).decode(errors="replace").strip()
 
     def write(self, name: str, value: str | int) -> None:
-        """One write(2), as sysfs wants it. Raises HostError with the kernel's reason."""
+        """One write(2), as sysfs requires. Raises HostError with the kernel's reason."""
         try:
             descriptor = os.open(self._prefix + name, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -87,7 +87,7 @@ class Sysfs:
         return True
 
     def shown(self, name: str) -> str:
-        """The value of a file; of a choice such as `a [b] c` the selected one."""
+        """The value of a file; where it lists choices, such as `a [b] c`, the selected one."""
         text = self.read(name)
         if "[" in text and "]" in text:
             return text[text.index("[") + 1 : text.index("]")]

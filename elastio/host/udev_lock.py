@@ -1,9 +1,8 @@
-"""The lock by which programs tell udev to leave a block device alone: flock(2) on its node.
+"""The lock that keeps udev from working on a block device: flock(2) on its node.
 
-udev reads a partition table anew with the device's mutex held, and writes out its dirty pages first. A cache that is
-attached at that moment hangs both for ever on Linux 6.1: the attach has bcache's locks and wants that mutex, the write
-has the mutex and wants bcache's. udev takes the same lock for it, and waits its turn. The protocol is systemd's
-("Locking Block Device Access").
+When udev rereads a partition table it holds the device's mutex, and first writes out its dirty pages. On Linux 6.1 this
+deadlocks with an attach of a cache: the attach holds bcache's locks and waits for that mutex, the write holds the mutex
+and waits for bcache's locks. udev takes this lock before. The protocol is systemd's ("Locking Block Device Access").
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ LOCK_S = 3.0
 
 @contextmanager
 def locked(node: Path, wait: Wait) -> Iterator[None]:
-    """Nobody who asks for the lock works on the device inside.
-
-    Raises DeviceBusyError when somebody else keeps it for LOCK_S, HostError when the node cannot be opened.
+    """The lock is held inside. Raises DeviceBusyError when it is not free within LOCK_S, HostError when the node cannot
+    be opened.
     """
     try:
-        # Not for writing: closing it would be a reason for udev to look at the device.
+        # Not for writing: udev processes a device again when a descriptor that was open for writing is closed.
         descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise HostError(f"cannot open {node}: {error.strerror}") from error

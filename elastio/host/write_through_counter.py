@@ -1,9 +1,8 @@
-"""How much the cache could not absorb, counted by the kernel itself.
+"""Counts the bytes that bcache wrote through because the cache was too full to absorb them.
 
-bcache has no counter for it: `bypassed` leaves it out. The tracepoint `bcache_write` tells: a write that is neither
-written back nor bypassed went through to the backing device because the cache was too full. A histogram trigger
-sums the sectors in the kernel at no cost to anybody. One sum for the machine: with several adaptive devices in one
-machine it covers them all.
+bcache has no counter for it: `bypassed` does not include it. But its tracepoint `bcache_write` shows it: a write that
+is neither written back nor bypassed was written through to the backing device. A histogram trigger sums the sectors in
+the kernel, at next to no cost. There is one sum for the machine: it includes every adaptive device.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d
 
 
 def start(sysfs: Sysfs) -> bool:
-    """Count from now on. False where the kernel has no such tracepoint: then nobody can tell.
+    """Start counting. False where it is not possible: the kernel has no such tracepoint, or refuses the trigger.
 
-    Never back to zero: removing a trigger waits for every processor, up to a second on a busy machine.
+    It is never stopped or reset: removing a trigger waits for every processor, up to a second on a busy machine.
     """
     if not sysfs.exists(f"{EVENT}/trigger"):
         return False
@@ -37,13 +36,13 @@ def start(sysfs: Sysfs) -> bool:
 
 
 def read(sysfs: Sysfs) -> int | None:
-    """Bytes not absorbed since `start`, or None when nobody counts, or counts something else."""
+    """Bytes written through since `start`, or None where the trigger is missing or counts something else."""
     text = sysfs.read_or(f"{EVENT}/hist", "")
     counted = [line for line in text.splitlines() if KEYS in line and VALUE in line]
     return parse(text) if counted else None
 
 
 def parse(text: str) -> int:
-    """Sum the rows of a histogram with neither writeback nor bypass, in bytes."""
+    """The sum, in bytes, of the histogram's rows with neither writeback nor bypass."""
     rows = (tuple(int(group) for group in row) for row in ROW.findall(text))
     return sum(sectors for writeback, bypass, sectors in rows if (writeback, bypass) == (0, 0)) * SECTOR

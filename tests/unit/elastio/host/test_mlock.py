@@ -49,7 +49,7 @@ def test_pages_are_locked_when_they_are_used_and_no_earlier() -> None:
     assert 1024 <= later_kb < 6 << 10  # huge pages round up
 
 
-def test_a_limit_is_told_and_no_error() -> None:
+def test_a_limit_is_a_reason_and_no_error() -> None:
     said, at_once_kb, later_kb = run(4096)
-    assert "memory" in said or "permitted" in said
+    assert said != "locked"
     assert (at_once_kb, later_kb) == (0, 0)
