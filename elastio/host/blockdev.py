@@ -42,7 +42,7 @@ class Disk:
     node: Path
 
 
-def bare(serial: str) -> str:
+def _bare(serial: str) -> str:
     return serial.replace("-", "").strip()
 
 
@@ -54,7 +54,7 @@ def is_same_serial(shown: str, wanted: str) -> bool:
     """
     if len(wanted) == CUT_SERIAL and len(shown) == UUID_LENGTH:
         return shown.startswith(wanted)
-    shown, wanted = bare(shown), bare(wanted)
+    shown, wanted = _bare(shown), _bare(wanted)
     return shown == wanted or (len(shown) >= SHORTEST_SERIAL and wanted.startswith(shown))
 
 

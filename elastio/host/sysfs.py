@@ -79,12 +79,10 @@ class Sysfs:
             text = f"the kernel refused {value!r} in /{name}: {error.strerror}"
             raise HostError(text, code=_name_of(error)) from error
 
-    def ensure(self, name: str, value: str | int) -> bool:
-        """Write only if the file does not show the value already. Returns whether it was written."""
-        if self.shown(name) == str(value):
-            return False
-        self.write(name, value)
-        return True
+    def ensure(self, name: str, value: str | int) -> None:
+        """Write only if the file does not show the value already."""
+        if self.shown(name) != str(value):
+            self.write(name, value)
 
     def shown(self, name: str) -> str:
         """The value of a file; where it lists choices, such as `a [b] c`, the selected one."""

@@ -24,12 +24,12 @@ class BlockEvents:
     def fileno(self) -> int:
         return int(self._monitor.fileno())
 
-    def drain(self) -> int:
-        """Take every waiting event; returns how many there were."""
-        count = 0
+    def drain(self) -> bool:
+        """Take every waiting event; whether there was one."""
+        has_any = False
         while self._monitor.poll(timeout=0) is not None:
-            count += 1
-        return count
+            has_any = True
+        return has_any
 
 
 def show_to_systemd(sysfs: Sysfs) -> None:

@@ -8,6 +8,7 @@ the kernel, at next to no cost. There is one sum for the machine: it includes ev
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
@@ -20,19 +21,14 @@ VALUE = "nr_sector"
 ROW = re.compile(r"writeback:\s*(\d+),\s*bypass:\s*(\d+)\s*\}.*?nr_sector:\s*(\d+)")
 
 
-def start(sysfs: Sysfs) -> bool:
-    """Start counting. False where it is not possible: the kernel has no such tracepoint, or refuses the trigger.
+def start(sysfs: Sysfs) -> None:
+    """Start counting, where the kernel has the tracepoint and accepts the trigger.
 
     It is never stopped or reset: removing a trigger waits for every processor, up to a second on a busy machine.
     """
-    if not sysfs.exists(f"{EVENT}/trigger"):
-        return False
-    try:
+    with suppress(HostError):
         if KEYS not in sysfs.read(f"{EVENT}/trigger"):
             sysfs.write(f"{EVENT}/trigger", TRIGGER)
-    except HostError:
-        return False
-    return True
 
 
 def read(sysfs: Sysfs) -> int | None:

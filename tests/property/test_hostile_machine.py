@@ -1,4 +1,4 @@
-"""Whatever the kernel's texts, a disk, the cloud or its metadata service say: an error of ours, or a value."""
+"""Whatever the kernel, a disk, the cloud or its metadata service return: a value, or an error of ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXTS = st.one_of(ODD_TEXTS, st.text(max_size=40), st.sampled_from(["1.0k", "-3.
 
 
 def unless(error: type[Exception], call: Callable[[], T]) -> T | None:
-    """Its value, or None where it was refused. Any other exception is the test's failure."""
+    """The value of the call, or None where it raised this error. Any other exception fails the test."""
     try:
         return call()
     except error:
@@ -84,7 +84,7 @@ SHOWN = (
 @example([(f"{DISK}/size", "many")])
 @example([(f"{BACKING}/dirty_data", "inf")])
 @example([("sys/block/vdb/size", "1" * 5000)])
-def test_a_look_at_a_kernel_that_shows_nonsense_is_an_error_of_ours(
+def test_a_scan_of_malformed_kernel_files_is_an_error_of_ours(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
 ) -> None:
     tree = build(tmp_path_factory.mktemp("tree"))

@@ -1,4 +1,4 @@
-"""Why a disk is not touched: each prepares the tree and returns the class and the code of the error."""
+"""Why a disk is not touched. Each prepares the tree, and returns the class and the code of the error."""
 
 from __future__ import annotations
 

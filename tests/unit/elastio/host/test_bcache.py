@@ -64,7 +64,7 @@ def test_no_write_bypasses_before_the_backing_device_is_durable(tree: Tree, host
 
 
 @pytest.mark.parametrize("mode", ["none", "writearound", "writethrough"])
-def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(tree: Tree, host: BcacheHost, mode: str) -> None:
+def test_a_cache_that_was_bypassed_absorbs_no_more_writes(tree: Tree, host: BcacheHost, mode: str) -> None:
     tree.attached("dirty", mode=mode)
     with pytest.raises(DeviceBusyError) as refused:
         host.enter_phase1(flush_mb_s=None)
@@ -80,16 +80,6 @@ def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) ->
     view = host.scan(()).backing
     assert view is not None
     assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("writeback", False, True)
-
-
-def test_nothing_ever_writes_writearound(tree: Tree, host: BcacheHost) -> None:
-    tree.cache_disk()
-    host.tune_backing()
-    host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0)
-    host.enter_phase2()
-    host.enter_phase1(flush_mb_s=None)
-    host.bypass_cache()
-    assert "writearound" not in [value for _, value in tree.kernel.writes]
 
 
 def test_phase_1_again_writes_nothing(tree: Tree, host: BcacheHost) -> None:

@@ -48,7 +48,7 @@ def test_a_small_cache_has_smaller_buckets(tree: Tree, host: BcacheHost, size_mi
 
 
 def test_udev_may_have_registered_it_first(tree: Tree, host: BcacheHost) -> None:
-    """The kernel then refuses our own registration."""
+    """The kernel then refuses our registration."""
     tree.cache_disk(content=superblock_bytes(3))
     tree.kernel.refuses.add("register_quiet")
     raced = BcacheHost(host.backing_uuid, tree.kernel, wait=lambda condition, _: _registered_meanwhile(tree, condition))

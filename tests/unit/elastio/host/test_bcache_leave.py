@@ -43,7 +43,7 @@ def test_detach_is_refused_until_it_is_drained(tree: Tree, host: BcacheHost, sta
     assert_untouched(tree)
 
 
-def test_what_only_the_index_calls_dirty_is_left_to_the_kernels_detach(tree: Tree, host: BcacheHost) -> None:
+def test_what_only_the_index_knows_to_be_dirty_is_flushed_by_the_detach(tree: Tree, host: BcacheHost) -> None:
     tree.attached("clean", "none", "4.0k")
     host.detach_cache_set(SET_UUID)
     assert leaf_writes(tree.kernel) == [("detach", "1")]
@@ -102,7 +102,7 @@ def test_releasing_again_changes_nothing(tree: Tree, host: BcacheHost) -> None:
     assert tree.kernel.writes == []
 
 
-def test_a_disk_that_left_needs_no_release(tree: Tree, host: BcacheHost) -> None:
+def test_a_disk_that_is_gone_needs_no_release(tree: Tree, host: BcacheHost) -> None:
     assert host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID) is Effect.ALREADY
     assert_untouched(tree)
 
@@ -152,7 +152,7 @@ def test_a_device_without_its_cache_is_made_durable_as_a_whole(tree: Tree, host:
     assert refused.value.code == "fsync"
 
 
-def test_a_disk_that_went_before_it_was_released_leaves_a_durable_device(tree: Tree, host: BcacheHost) -> None:
+def test_a_disk_that_went_before_its_release_leaves_a_durable_device(tree: Tree, host: BcacheHost) -> None:
     host.release_cache_disk(Serial("gone"), CACHE_BYTES, SET_UUID)
     tree.kernel.path("dev/vdb").unlink()
     with pytest.raises(HostError) as refused:
@@ -161,7 +161,7 @@ def test_a_disk_that_went_before_it_was_released_leaves_a_durable_device(tree: T
 
 
 def test_a_set_that_stays_registered_is_not_wiped(tree: Tree, host: BcacheHost) -> None:
-    """udev or the kernel may still write to it."""
+    """The kernel may still write to it."""
     tree.attached()
     tree.detached()
     tree.kernel.deaf.add("unregister")
@@ -188,7 +188,7 @@ def test_a_superblock_that_cannot_be_erased_is_an_error(
 
 
 def test_a_set_whose_name_is_not_known_is_released_by_its_disk(tree: Tree, host: BcacheHost) -> None:
-    """A crash between make-bcache and its answer: the disk is ours by serial and size, its set has no name yet."""
+    """After a crash between the format and its outcome, the set's UUID is unknown. Serial and size prove the disk."""
     tree.cache_disk()
     tree.registered()
     host.release_cache_disk(SERIAL, CACHE_BYTES, None)

@@ -1,4 +1,4 @@
-"""Disks are found by serial, and touched only when nothing speaks against it."""
+"""Disks are found by serial, and written to only when they are provably unused."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_finds_a_scsi_disk_by_what_it_answered(tree: Tree, file: str, shown: byt
     assert found.name == "sdb"
 
 
-def test_two_scsi_disks_whose_serials_begin_alike_are_neither(tree: Tree) -> None:
+def test_two_scsi_disks_whose_serials_begin_alike_are_refused(tree: Tree) -> None:
     for name, last in (("sdb", "e"), ("sdc", "f")):
         tree.kernel.block(name, CACHE_BYTES, "8:16")
         tree.kernel.lay(f"sys/block/{name}/device/vpd_pg80", f"\0\x7f\0$%s{last}" % UUID_SERIAL[:-1])
@@ -95,7 +95,7 @@ def test_two_scsi_disks_whose_serials_begin_alike_are_neither(tree: Tree) -> Non
         find(tree.kernel, Serial(UUID_SERIAL[:20]))
 
 
-def test_a_world_wide_name_is_no_serial(tree: Tree) -> None:
+def test_a_world_wide_name_is_not_a_serial(tree: Tree) -> None:
     tree.kernel.block("sdb", CACHE_BYTES, "8:16")
     tree.kernel.lay("sys/block/sdb/device/wwid", "naa.600508b1001c5e0f3a2b4c5d6e7f8091")
     assert serial_of(tree.kernel, "sdb") is None
@@ -125,7 +125,7 @@ def test_no_disk_shows_the_serial(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("missing", ["serial", "size"])
-def test_a_disk_on_its_way_out_is_not_there(tree: Tree, missing: str) -> None:
+def test_a_disk_that_is_being_removed_is_not_found(tree: Tree, missing: str) -> None:
     tree.cache_disk()
     tree.kernel.lay(f"sys/block/vdc/{missing}", "")
     assert find(tree.kernel, SERIAL) is None
@@ -179,7 +179,7 @@ def test_a_foreign_signature_is_not_ours(tree: Tree, foreign: str) -> None:
 @pytest.mark.parametrize(
     "answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}']
 )
-def test_an_answer_that_is_not_understood_is_no_permission(tree: Tree, answer: str) -> None:
+def test_a_disk_with_unreadable_signatures_is_not_touched(tree: Tree, answer: str) -> None:
     tree.cache_disk(content=b"what is this")
 
     def run(argv: Sequence[str], *, timeout_s: float) -> str:

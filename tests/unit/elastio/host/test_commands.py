@@ -1,4 +1,4 @@
-"""Programs run with a fixed path and a time-out, and fail with their own words."""
+"""Programs run with a fixed path and a time-out, and their last line is in the error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elastio.host.commands import run
 pytestmark = pytest.mark.runs_programs
 
 
-def test_gives_what_the_program_says_in_plain_english() -> None:
+def test_returns_the_output_of_a_program_in_the_c_locale() -> None:
     assert run(["sh", "-c", "echo $LC_ALL $HOME"], timeout_s=10) == "C\n"
 
 
@@ -36,5 +36,5 @@ def test_a_program_that_does_not_end_is_ended() -> None:
     assert refused.value.code == "program.timeout"
 
 
-def test_output_that_is_no_text_is_still_output() -> None:
+def test_output_that_is_not_text_is_returned() -> None:
     assert run(["printf", r"a\377b"], timeout_s=10) == "a\ufffdb"

@@ -1,4 +1,4 @@
-"""What is written to is the disk that was meant: names in /dev are given anew, and may lead elsewhere."""
+"""Only the disk that was meant is written to: names in /dev are reused, and may be links."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_disk_that_is_still_there_is_the_same(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [("serial", "vol0000000000000000a"), ("size", "2048")])
-def test_a_disk_that_came_in_its_place_is_another(tree: Tree, name: str, text: str) -> None:
+def test_a_disk_that_took_its_name_is_another(tree: Tree, name: str, text: str) -> None:
     disk = cache_disk(tree)
     tree.kernel.lay(f"sys/block/vdc/{name}", text)
     with opened(disk.node) as descriptor, pytest.raises(NotOursError) as refused:
@@ -123,7 +123,7 @@ def test_a_superblock_is_never_erased_on_a_disk_that_took_the_name(tmp_path: Pat
     assert node.read_bytes() == before
 
 
-# --- names that lead elsewhere --------------------------------------------------------------------------------------
+# --- names that are links --------------------------------------------------------------------------------------
 
 
 def test_a_node_that_is_a_link_is_not_followed(tree: Tree, host: BcacheHost, tmp_path: Path) -> None:

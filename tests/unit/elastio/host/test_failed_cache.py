@@ -1,4 +1,4 @@
-"""A backing device whose cache died: found again only where it is provably ours, forced only while it waits."""
+"""A backing device whose cache failed: registered only if provably ours, started only while it waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fixtures.sysfs_tree import BACKING_BYTES, BACKING_UUID, OTHER_SET, Tr
 
 @pytest.fixture
 def dropped(tree: Tree) -> Tree:
-    """bcacheN is gone, and the kernel has let go of its backing device."""
+    """bcacheN is gone, and the kernel has unregistered its backing device."""
     shutil.rmtree(tree.kernel.path(tree.directory))
     shutil.rmtree(tree.kernel.path("sys/block/bcache0"))
     return tree
@@ -22,7 +22,7 @@ def dropped(tree: Tree) -> Tree:
 
 @pytest.fixture
 def registers(dropped: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
-    """A kernel that takes the backing device back when it is asked to."""
+    """A kernel that registers the backing device when asked to."""
 
     def take(name: str, value: str) -> None:
         if name.endswith("register_quiet"):
@@ -32,7 +32,7 @@ def registers(dropped: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return dropped
 
 
-def test_names_the_device_that_the_kernel_let_go_of(dropped: Tree, host: BcacheHost) -> None:
+def test_names_the_device_that_the_kernel_unregistered(dropped: Tree, host: BcacheHost) -> None:
     view = host.scan(())
     assert (view.backing, view.unregistered_backing) == (None, "vdb")
 
@@ -87,14 +87,14 @@ def test_starts_a_device_that_waits_for_its_cache(state: str, tree: Tree, host: 
     assert tree.kernel.writes == [(f"{tree.directory}/running", "1")]
 
 
-def test_forces_nothing_while_a_cache_is_attached(tree: Tree, host: BcacheHost) -> None:
+def test_no_device_is_started_without_its_cache_while_one_is_attached(tree: Tree, host: BcacheHost) -> None:
     tree.attached(state="dirty")
     with pytest.raises(DeviceBusyError):
         host.start_without_cache()
     assert tree.kernel.writes == []
 
 
-def test_forces_nothing_that_is_not_waiting(tree: Tree, host: BcacheHost) -> None:
+def test_no_device_is_started_that_does_not_wait_for_a_cache(tree: Tree, host: BcacheHost) -> None:
     tree.cache_missing("inconsistent")
     with pytest.raises(HostError) as refused:
         host.start_without_cache()

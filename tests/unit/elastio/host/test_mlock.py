@@ -1,4 +1,4 @@
-"""Locking pages: seen in what the kernel says of a process of its own."""
+"""Pages are locked, as the kernel shows for a child process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(trouble or "locked", before, locked_kb() - before)
 
 
 def run(limit_bytes: int | None) -> tuple[str, int, int]:
-    """What is said, KiB locked at once, and KiB locked when the first MiB of eight was used."""
+    """The output, KiB locked at once, and KiB locked when the first MiB of eight was used."""
 
     def lower() -> None:
         if limit_bytes is not None:

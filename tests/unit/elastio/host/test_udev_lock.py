@@ -1,4 +1,4 @@
-"""udev and its like stay away from a device while a cache is attached to it."""
+"""udev does not work on a device while a cache is attached to it."""
 
 from __future__ import annotations
 
