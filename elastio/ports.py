@@ -187,7 +187,7 @@ class Counters(Protocol):
     """Cumulative bytes of the adaptive device, its backing disk and its cache disk (0, 0 while there is none)."""
 
     def follow(self, view: HostView) -> None:
-        """Use the device names of the newest look: they change with every attach."""
+        """Use the device names of the newest scan: they change with every attach."""
         ...
 
     def read(self) -> Mapping[str, tuple[int, int]]:

@@ -8,14 +8,14 @@ complete, and may be lost in a race with udev or with another process. So every 
   crash or a lost answer;
 - waits only for what the kernel does at once, and reads the result back. `scan` shows what takes longer.
 
-Data is lost or stale in four ways only, and each has one place that prevents it:
+Four things could lose data or return stale data, and each is prevented in one place:
 
 - a read fills the cache while an older write to the same block is still in flight to the backing device. A cache is
   attached, and bypassed, only while no such write is in flight: `_attach`, `bypass_cache`, see `throttle`;
 - a write bypasses a block that is dirty in the cache: `bypass_cache` refuses until nothing is dirty;
 - the cache is detached or erased before the backing device has the data on stable storage: `_make_durable` comes first;
-- a disk is formatted that is somebody else's, or that holds dirty data of this device: `_require_not_the_last_cache`,
-  and `blockdev`, which finds disks by serial and checks them again through the open descriptor.
+- a disk is formatted that is not ours, or that holds dirty data of this device: `_require_not_the_last_cache`, and
+  `blockdev`, which finds disks by serial and checks them again through the open descriptor.
 """
 
 from __future__ import annotations
@@ -88,10 +88,9 @@ class BcacheHost:
         view = replace(view, unsupported=self._unsupported)
         if view.backing is not None or view.duplicates:
             return view
-        dropped = failed_cache.find_unregistered_backing(self.sysfs, self.backing_uuid)
         return replace(
             view,
-            unregistered_backing=dropped,
+            unregistered_backing=failed_cache.find_unregistered_backing(self.sysfs, self.backing_uuid),
             dead_bcache_device=failed_cache.find_dead_bcache_device(self.sysfs, self.backing_uuid),
         )
 
@@ -100,9 +99,8 @@ class BcacheHost:
     def _backing(self) -> Backing:
         backing = find_backing(self.sysfs, self.backing_uuid)
         if backing is None:
-            raise HostError(
-                f"backing device {self.backing_uuid} is not registered with bcache", code="backing.unregistered"
-            )
+            text = f"backing device {self.backing_uuid} is not registered with bcache"
+            raise HostError(text, code="backing.unregistered")
         return backing
 
     def _attached(self, backing: Backing) -> CacheSetUuid | None:
@@ -171,7 +169,7 @@ class BcacheHost:
         return Effect.CHANGED
 
     def _is_clean(self, backing: Backing) -> bool:
-        # Not `dirty_data`: after a power cut it may count what nobody flushes but a detach (see `events.is_drained`).
+        # Not `dirty_data`: after a power cut it may include what only a detach flushes.
         return self.sysfs.read(f"{backing.directory}/state") == CacheState.CLEAN
 
     def _require_flushed(self, backing: Backing) -> None:
