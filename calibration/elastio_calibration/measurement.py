@@ -38,7 +38,7 @@ class Measurement:
     attached_s: float = 0.0
     boost_s: float = 0.0
     peak_in_use_percent: int = 0
-    evicted_bytes: int = 0
+    written_through_bytes: int = 0
     learned_bytes: int = 0
 
     @property

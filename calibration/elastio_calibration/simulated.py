@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from elastio import __version__
+from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind, VolumeSpec
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import Cycle
 from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import SAMPLE_S, Simulation
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
@@ -64,12 +64,12 @@ class SimulatedStation:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
         self._scale = scale
-        self.books = MemoryBooks()
+        self.books = MemoryRecorder()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
             self.world,
             self.policy,
-            books=self.books,
+            recorder=self.books,
             sample_interval_s=simulated.sample_interval_s,
             seed=simulated.settings.seed,
         )
@@ -177,15 +177,15 @@ class SimulatedStation:
 
 
 def _boost(cycle: Cycle) -> Boost:
-    opened, closed, marks = cycle.opened_wall, cycle.closed_wall, cycle.marks
+    opened, closed, marks = cycle.opened_wall, cycle.closed_wall, cycle.times
     held_s = 0.0 if opened is None or closed is None else closed - opened
     attached = None if marks.boosted is None or marks.detached is None else marks.detached - marks.boosted
     return Boost(
-        sold_bytes=cycle.sold.size_bytes,
+        sold_bytes=cycle.provisioned.size_bytes,
         held_s=held_s,
         attached_s=attached,
         boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
         peak_in_use_percent=cycle.peak_in_use_percent,
-        evicted_bytes=cycle.evicted_bytes,
-        failure=cycle.failure,
+        written_through_bytes=cycle.written_through_bytes,
+        failure=str(cycle.failure or ""),
     )

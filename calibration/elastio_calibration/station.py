@@ -33,7 +33,7 @@ class Boost:
     attached_s: float | None
     boost_s: float | None
     peak_in_use_percent: int
-    evicted_bytes: int
+    written_through_bytes: int
     failure: str
 
 
@@ -204,7 +204,7 @@ def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned
         attached_s=boost.attached_s or 0.0,
         boost_s=boost.boost_s,
         peak_in_use_percent=boost.peak_in_use_percent,
-        evicted_bytes=boost.evicted_bytes,
+        written_through_bytes=boost.written_through_bytes,
         learned_bytes=learned,
     )
 

@@ -46,7 +46,7 @@ def test_measures_the_slow_volume_with_the_agent_paused(station: SimulatedStatio
 def test_a_cache_that_is_too_small_is_slower(station: SimulatedStation) -> None:
     small, large = (measure(station, Wanted(2 * GB, size), LIMIT_S) for size in (GIB, 4 * GIB))
     assert small.throughput_mb_s < 0.8 * large.throughput_mb_s
-    assert small.evicted_bytes > 0 == large.evicted_bytes
+    assert small.written_through_bytes > 0 == large.written_through_bytes
 
 
 def test_a_dataset_that_is_written_before_its_cache_is_there_is_refused(station: SimulatedStation) -> None:
@@ -171,7 +171,7 @@ def test_an_interrupted_run_gives_the_agent_its_size_back_for_good(station: Simu
         calibrate(Stopped(station), ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
     assert station.simulation.state.cycle is not None
     station.rest(LIMIT_S)
-    assert [c.sold.size_bytes for c in station.books.rows.values()] == [2 * GIB]
+    assert [c.provisioned.size_bytes for c in station.books.rows.values()] == [2 * GIB]
     assert station.learned_bytes() == 3 * GIB
 
 
