@@ -21,6 +21,7 @@ from elastio_testbed.faults.tears import Tear, tear, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import CONFIG
+from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
 # Timeout of the trigger; the fault strikes afterwards in any case.
@@ -165,9 +166,7 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> RunResult:
 
 def observed_tear(lab: Lab, name: str, began_s: float) -> Tear:
     """Read the evidence of port and kernel log before the recovery: a reboot would delete it."""
-    end = time.monotonic() + EVIDENCE_S
-    while name not in acks.failures(acks.text_of(lab.records)) and time.monotonic() < end:
-        time.sleep(0.2)
+    until(lambda: name in acks.failures(acks.text_of(lab.records)), EVIDENCE_S, 0.2)
     return tear(name, began_s, acks.text_of(lab.records), lab.kernel_log())
 
 
