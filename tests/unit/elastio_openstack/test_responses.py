@@ -1,4 +1,4 @@
-"""An answer of another shape than the API's is no answer: asked again, and no bug of the agent that ends its child."""
+"""A malformed response is a transient error, not an unexpected exception that ends the worker."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from elastio.errors import TransientError
-from elastio_openstack.answers import read_as, rows, table
+from elastio_openstack.responses import list_in, object_in, parsing
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import OpenstackCloud
+from elastio_testbed.openstack.cloud_fixture import OpenstackCloud
+from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
-DESCRIBE = "test_new_volume_becomes_available_and_keeps_its_facts[openstack_cloud]"
-QUOTE = "test_quote_has_a_price_and_says_where_from[openstack_cloud]"
+DESCRIBE = "test_new_volume_becomes_available_and_keeps_its_properties[openstack_cloud]"
+QUOTE = "test_quote_has_a_price_and_its_source[openstack_cloud]"
 
 Ask = Callable[[Any], object]
 
@@ -53,33 +53,32 @@ def _volume_id(entries: list[dict[str, Any]]) -> str:
         (QUOTE, "/limits", {"limits": {"absolute": None}}, _quoted),
     ],
 )
-def test_answer_of_another_shape_is_asked_for_again(
-    tmp_path: Path, name: str, path: str, body: dict[str, Any], ask: Ask
-) -> None:
+def test_malformed_response_is_transient(tmp_path: Path, name: str, path: str, body: dict[str, Any], ask: Ask) -> None:
     entries = json.loads((RECORDED / f"{name}.json").read_text(encoding="utf-8"))
     volume_id = _volume_id(entries) if "{id}" in path or path == "/volumes" else ""
     wanted = path.replace("{id}", volume_id)
     for entry in entries:
         if entry.get("service") == "cinder" and entry["path"].endswith(wanted):
             entry["body"] = json.loads(json.dumps(body).replace("{id}", volume_id))
-    with Front(Cassette(entries), live=False) as front:
-        cloud = OpenstackCloud(front, None, tmp_path)
-        with pytest.raises(TransientError, match="asked again"):
+    with ApiProxy(Cassette(entries), live=False) as proxy:
+        cloud = OpenstackCloud(proxy, None, tmp_path)
+        with pytest.raises(TransientError) as caught:
             ask(cloud.provider)
-        assert front.cassette.failure is None
+        assert caught.value.code in ("response.malformed", "response.other-volume")
+        assert proxy.cassette.failure is None
         cloud.close()
 
 
-@pytest.mark.parametrize("answer", [{}, {"volume": None}, {"volume": "text"}, {"volume": 5}])
-def test_part_of_another_kind_is_asked_for_again(answer: dict[str, Any]) -> None:
-    for part in (table, rows):
+@pytest.mark.parametrize("response", [{}, {"volume": None}, {"volume": "text"}, {"volume": 5}])
+def test_part_of_another_type_is_transient(response: dict[str, Any]) -> None:
+    for part in (object_in, list_in):
         with pytest.raises(TransientError):
-            part(answer, "volume")
+            part(response, "volume")
     with pytest.raises(TransientError):
-        rows({"volumes": [{}, None]}, "volumes")
+        list_in({"volumes": [{}, None]}, "volumes")
 
 
 @pytest.mark.parametrize("error", [KeyError("id"), ValueError("x"), TypeError("x"), AttributeError("x")])
-def test_value_that_is_none_is_asked_for_again(error: Exception) -> None:
-    with pytest.raises(TransientError), read_as("a volume"):
+def test_unreadable_value_is_transient(error: Exception) -> None:
+    with pytest.raises(TransientError), parsing("a volume"):
         raise error

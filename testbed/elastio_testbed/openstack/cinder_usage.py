@@ -1,6 +1,6 @@
-"""What an experiment bought of Cinder, and how long each volume lived: from the services' own records.
+"""The volumes that an experiment bought from Cinder, with their lifetimes, from the services' records.
 
-Their clocks tick in whole seconds.
+Their times are whole seconds.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from elastio.units import GIB
 from elastio_testbed.ec2 import Scale
 from elastio_testbed.image.tools import run
-from elastio_testbed.openstack import content
+from elastio_testbed.openstack import bootstrap
+from elastio_testbed.openstack.cloud_fixture import Tenant
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.hands import Tenant
 from elastio_testbed.openstack.lab import Lab
 
 _MYSQL_S = 60.0
 _MIB_S = 2**20
-# The first microversion in which Nova says when an action ended.
+# The first microversion in which Nova shows when an action ended.
 _ACTIONS_VERSION = "2.58"
 _NULL = "NULL"
 
@@ -29,8 +29,8 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A volume's life; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
+class VolumeUsage:
+    """One volume; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
 
     id: str
     serial: str
@@ -41,16 +41,16 @@ class Row:
     history: tuple[tuple[float, str], ...]
 
 
-class CinderBooks:
-    """The cache volumes of one server since a moment: a `Billing`."""
+class CinderUsage:
+    """The cache volumes of one server since a given time: a `Billing`."""
 
     scale = Scale(gib_bytes=GIB, mib_s_bytes=_MIB_S)
 
     def __init__(self, lab: Lab, tenant: Tenant, since: float) -> None:
         self._lab, self._tenant, self._since = lab, tenant, since
 
-    def volumes(self) -> list[Row]:
-        """Deleted ones too: the API shows those no more, the database does. Raises LabError or ImageError."""
+    def volumes(self) -> list[VolumeUsage]:
+        """All cache volumes, with deleted ones, which only the database has. Raises LabError or ImageError."""
         names = "v.id, v.size, t.name, v.created_at, v.launched_at, v.deleted_at"
         question = (
             f"SELECT {names} FROM volumes v JOIN volume_types t ON v.volume_type_id = t.id "
@@ -59,47 +59,47 @@ class CinderBooks:
         )
         argv = ["chroot", str(self._lab.root), "mysql", "--batch", "--skip-column-names", "cinder"]
         text = run(argv, timeout_s=_MYSQL_S, stdin=f"SET time_zone = '+00:00'; {question};")
-        attachments = attachments_of(self._actions())
-        return [row_of(line.split("\t"), attachments) for line in text.splitlines()]
+        attachments = attach_spans(self._actions())
+        return [usage_of(line.split("\t"), attachments) for line in text.splitlines()]
 
     def live_volumes(self) -> list[str]:
-        """Cache volumes Cinder still has."""
+        """The ids of cache volumes that are not deleted."""
         return [row["id"] for row in self._tenant.volumes() if row["name"].startswith("elastio-")]
 
     def settle(self, timeout_s: float) -> None:
-        """Let deletions finish. Raises LabError when they have not after `timeout_s`."""
+        """Wait for the end of deletions. Raises LabError after `timeout_s`."""
         self._tenant.settle(timeout_s)
 
     def _actions(self) -> list[Mapping[str, Any]]:
         path = f"/servers/{self._tenant.server_id}/os-instance-actions"
         answer = self._tenant.cloud.compute.get(path, microversion=_ACTIONS_VERSION)
         if answer.status_code != HTTPStatus.OK:
-            raise LabError(f"Nova does not list what it did: {answer.status_code} {answer.text}")
+            raise LabError(f"Nova does not list its actions: {answer.status_code} {answer.text}")
         found: list[Mapping[str, Any]] = answer.json()["instanceActions"]
         return found
 
 
-def attachments_of(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
-    """Begin and end of each attach that Nova carried out, in their order; Nova does not say of which volume.
+def attach_spans(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
+    """Start and end of each successful attach, in their order. Nova does not name the volume.
 
-    An action that failed has the message "Error".
+    A failed action has the message "Error".
     """
     done = [a for a in actions if a["action"] == "attach_volume" and not a["message"]]
-    return sorted((wall_of(a["start_time"]), wall_of(a["updated_at"])) for a in done)
+    return sorted((unix_time(a["start_time"]), unix_time(a["updated_at"])) for a in done)
 
 
-def row_of(columns: Sequence[str], attachments: Sequence[Span]) -> Row:
-    """One line of the database. The agent has one volume at a time: its attach is the first after it was available."""
+def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> VolumeUsage:
+    """The volume of one database row. Its attach is the first one after it was available: volumes do not overlap."""
     volume_id, size, kind, created, available, deleted = columns
-    speed = next(k.bytes_s for k in content.TYPES if k.name == kind)
-    ended = None if deleted == _NULL else wall_of(deleted)
-    history = [(wall_of(created), "creating")]
+    speed = next(k.bytes_s for k in bootstrap.TYPES if k.name == kind)
+    ended = None if deleted == _NULL else unix_time(deleted)
+    history = [(unix_time(created), "creating")]
     if available != _NULL:
-        history.append((wall_of(available), "available"))
-        history += _attached(attachments, wall_of(available), ended)
+        history.append((unix_time(available), "available"))
+        history += _attached(attachments, unix_time(available), ended)
     if ended is not None:
         history.append((ended, "deleted"))
-    return Row(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
+    return VolumeUsage(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
 
 
 def _attached(attachments: Sequence[Span], available: float, ended: float | None) -> list[tuple[float, str]]:
@@ -109,6 +109,6 @@ def _attached(attachments: Sequence[Span], available: float, ended: float | None
     return []
 
 
-def wall_of(text: str) -> float:
-    """Seconds of the Unix epoch of a time in UTC, as the services and their database write it."""
+def unix_time(text: str) -> float:
+    """Seconds of the Unix epoch for a UTC time in the format of the services and their database."""
     return datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC).timestamp()

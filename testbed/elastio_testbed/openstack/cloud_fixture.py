@@ -1,12 +1,11 @@
-"""The laboratory's cloud for tests of the provider: what a tenant sees, and hands to make things go wrong.
+"""The laboratory's cloud as a fixture for tests of the provider: a tenant's view, and fault injection.
 
-The same tests run against the real services and against what was recorded from them; what the test itself learns
-from the cloud (what is paid for, a stranger's volume) is then in the recording, too.
+The same tests run against the real services and against recordings of them. Values that a test itself gets from the
+cloud (billed volumes, the volume of another owner) are recorded as notes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -21,18 +20,18 @@ from elastio_openstack.identity import Places
 from elastio_openstack.provider import OpenstackProvider
 from elastio_openstack.settings import parse
 from elastio_openstack.volumes import serial_of
-from elastio_testbed.openstack import content, services
+from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import REGION
 from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Fault, Front
 from elastio_testbed.openstack.lab import Lab
+from elastio_testbed.openstack.proxy import ApiProxy, ProxyFault
 
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
-# Recordings repeat a request to the letter, so the hour in a volume's metadata stands still.
+# A recording matches identical requests only, so the time in a volume's metadata is constant.
 WALL = 1_800_000_000.0
 TYPES: Mapping[str, object] = {
     kind.name: {"bandwidth_mb_s": kind.bytes_s / 1e6, "iops": kind.iops, "price_per_gib_hour": price}
-    for kind, price in zip(content.TYPES, (0.0001, 0.001), strict=True)
+    for kind, price in zip(bootstrap.TYPES, (0.0001, 0.001), strict=True)
 }
 _PATHS = {
     "create": ("cinder", "POST", "/volumes"),
@@ -50,43 +49,51 @@ _ANSWERS: Mapping[str, tuple[int, dict[str, Any]]] = {
 }
 _MOVING = ("creating", "downloading", "reserved", "attaching", "detaching", "deleting")
 _SETTLE_S = 90.0
-_HIDDEN = "hidden"  # in the place of a secret, where recordings are played
+_HIDDEN = "hidden"  # replaces secrets when recordings are played
 
 
 class Tenant:
     """Live: the project, its application credential and one running server of the laboratory's cloud."""
 
-    def __init__(self, lab: Lab, server_id: str, project: str = content.PROJECT) -> None:
+    def __init__(self, lab: Lab, server_id: str, project: str = bootstrap.PROJECT) -> None:
         self.lab, self.server_id, self._project = lab, server_id, project
-        self.admin = content.connect(lab.password)
-        self.cloud = content.connect(lab.password, content.USER, project)
+        self.admin = bootstrap.connect(lab.password)
+        self.cloud = bootstrap.connect(lab.password, bootstrap.USER, project)
         self.credential = self.new_credential()
 
     def new_credential(self, role: str = "member") -> Any:
-        """An application credential with this role and nothing more."""
+        """A new application credential with this role only."""
         user = self.cloud.current_user_id
         name = f"elastio-{time.time():.3f}"
         return self.cloud.identity.create_application_credential(user, name=name, roles=[{"name": role}])
 
+    def revoke_credential(self) -> None:
+        """Delete the application credential."""
+        self.cloud.identity.delete_application_credential(self.cloud.current_user_id, self.credential)
+
+    def replace_credential(self) -> None:
+        """Use a new application credential from now on."""
+        self.credential = self.new_credential()
+
     def volumes(self) -> list[dict[str, Any]]:
-        """Every volume of the project, as Cinder shows them."""
+        """All volumes of the project, as Cinder shows them."""
         found: list[dict[str, Any]] = self.cloud.block_storage.get("/volumes/detail").json()["volumes"]
         return found
 
     def settle(self, seconds: float = _SETTLE_S) -> None:
-        """Wait until no volume is between two states and Nova agrees with Cinder. Raises LabError after `seconds`."""
+        """Wait until no volume is in a transition and Nova agrees with Cinder. Raises LabError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             rows = self.volumes()
             held = {row["id"] for row in rows if row["attachments"]}
             path = f"/servers/{self.server_id}/os-volume_attachments"
-            # A server that is gone holds nothing, and Cinder learns that a moment later.
+            # A deleted server has no volumes; Cinder learns of it a moment later.
             known = {row["volumeId"] for row in self.cloud.compute.get(path).json().get("volumeAttachments", ())}
             moving = [f"{row['id']} {row['status']}" for row in rows if row["status"] in _MOVING]
             if not moving and held == known:
                 return
             if time.monotonic() > deadline:
-                raise LabError(f"the cloud does not settle: {moving or held ^ known}")
+                raise LabError(f"volumes are still in a transition after {seconds:.0f} s: {moving or held ^ known}")
             time.sleep(0.2)
 
     def await_status(self, volume_id: str, wanted: Sequence[str], seconds: float) -> str:
@@ -102,8 +109,8 @@ class Tenant:
             time.sleep(0.5)
 
     def clear(self) -> None:
-        """Delete every volume of the project and give the quota back."""
-        content.set_quota(self.admin, content.QUOTA, self._project)
+        """Delete all volumes of the project and restore its quota."""
+        bootstrap.set_quota(self.admin, bootstrap.QUOTA, self._project)
         self.settle()
         for row in self.volumes():
             for attachment in row["attachments"]:
@@ -119,33 +126,33 @@ class Tenant:
 
 
 class OpenstackCloud:
-    """One cloud under the contract: `tenant` None plays the front's cassette, else it is recorded."""
+    """The cloud of the contract suite. With `tenant` None the proxy plays its cassette, else it records."""
 
     spec = VolumeSpec(2 * GIB, 60.0)
     too_fast = VolumeSpec(10 * GIB, 1000.0)
 
-    def __init__(self, front: Front, tenant: Tenant | None, folder: Path) -> None:
-        self.front, self._tenant, self._folder = front, tenant, folder
-        self._frozen: list[str] = []
+    def __init__(self, proxy: ApiProxy, tenant: Tenant | None, folder: Path) -> None:
+        self.proxy, self._tenant, self._folder = proxy, tenant, folder
+        self._suspended: list[str] = []
         self._facts = self._noted(lambda t: {"server": t.server_id, "credential": t.credential.id})
         self.provider = self.open()
 
     def open(self, **settings: object) -> OpenstackProvider:
-        """A provider that asks through the front with the tenant's application credential."""
+        """A provider that uses the proxy and the tenant's application credential."""
         return self._open(self._write("clouds.yaml", self._clouds_text()), settings)
 
     def open_reader(self) -> OpenstackProvider:
-        """One whose credential may only read."""
+        """A provider with a credential of the role reader."""
         made = self._tenant.new_credential("reader") if self._tenant else None
         known = self._noted(lambda _: made.id if made else "")
-        text = clouds_text(self.front.auth_url(), known, made.secret if made else _HIDDEN)
+        text = clouds_text(self.proxy.auth_url(), known, made.secret if made else _HIDDEN)
         return self._open(self._write("reader.yaml", text), {})
 
     def open_without_project(self) -> OpenstackProvider:
-        """One that logs in as the user and names no project."""
+        """A provider that logs in with the user's password and without a project."""
         password = self._tenant.lab.password if self._tenant else _HIDDEN
-        auth = {"username": content.USER, "password": password, "user_domain_name": "Default"}
-        text = _clouds("password", {"auth_url": self.front.auth_url(), **auth})
+        auth = {"username": bootstrap.USER, "password": password, "user_domain_name": "Default"}
+        text = _clouds("password", {"auth_url": self.proxy.auth_url(), **auth})
         return self._open(self._write("user.yaml", text), {})
 
     def _open(self, clouds_file: Path, settings: Mapping[str, object]) -> OpenstackProvider:
@@ -156,16 +163,16 @@ class OpenstackCloud:
             "types": TYPES,
             "price_source": "the laboratory's price list",
         }
-        # Nothing is read of the machine that the test runs on, which may be a server of some cloud itself.
+        # Nothing is read from the machine that runs the test, which may itself be a server of some cloud.
         nowhere = Places(*(self._folder / name for name in ("cloud-init", "drive", "dmi")))
         return OpenstackProvider(parse({**known, **settings}), BACKING, lambda: WALL, nowhere)
 
     def _clouds_text(self) -> str:
         secret = self._tenant.credential.secret if self._tenant else _HIDDEN
-        return clouds_text(self.front.auth_url(), self._facts["credential"], secret)
+        return clouds_text(self.proxy.auth_url(), self._facts["credential"], secret)
 
     def _write(self, name: str, text: str) -> Path:
-        """A new file each time, as an operator's editor makes it; left alone where it says so already."""
+        """Replace the file, as an operator's editor does, unless it has this text already."""
         path = self._folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             fresh = path.with_suffix(".new")
@@ -176,41 +183,40 @@ class OpenstackCloud:
 
     def settle(self) -> None:
         if self._tenant is not None:
-            self._thaw()
-            content.set_quota(self._tenant.admin, content.QUOTA)
+            self._resume_all()
+            bootstrap.set_quota(self._tenant.admin, bootstrap.QUOTA)
             self._tenant.settle()
 
     def foreign(self, token: str = "") -> VolumeId:
-        return VolumeId(self._noted(lambda tenant: _stranger(tenant, token)))
+        return VolumeId(self._noted(lambda tenant: _create_foreign(tenant, token)))
 
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         if kind == "quota":
             self.limit(volumes=0)
             return
         status, body = _ANSWERS[kind]
-        self.front.faults[:] = [Fault(*_PATHS[call], status, body)]
+        self.proxy.faults[:] = [ProxyFault(*_PATHS[call], status, body)]
 
     def limit(self, **quota: int) -> None:
-        """The project's real quota, until the next `settle`."""
+        """Set the project's quota until the next `settle`."""
         if self._tenant is not None:
-            content.set_quota(self._tenant.admin, quota)
+            bootstrap.set_quota(self._tenant.admin, quota)
 
-    def dawdle(self) -> None:
-        """The volume service stands still until `settle`."""
+    def delay_creation(self) -> None:
+        """Suspend the volume service until `settle`."""
         self.freeze(services.CINDER_VOLUME.name)
 
     def freeze(self, service: str) -> None:
-        """One service stands still until `settle`, as on a machine that hangs."""
+        """Suspend one service until `settle`, as on a machine that hangs."""
         if self._tenant is not None:
-            for member in self._tenant.lab.daemons.family(service):
-                member.suspend()
-            self._frozen.append(service)
+            self._tenant.lab.daemons.suspend(service)
+            self._suspended.append(service)
 
     def kill(self, service: str) -> None:
-        """One service ends at once; `revive` starts it again."""
+        """Kill one service; `revive` starts it again."""
         if self._tenant is not None:
             self._tenant.lab.daemons.kill(service)
 
@@ -219,25 +225,24 @@ class OpenstackCloud:
             self._tenant.lab.start(service)
 
     def reserve(self, volume_id: VolumeId, server_id: str) -> None:
-        """Cinder keeps the volume for a server that Nova was never asked to attach it to."""
+        """Reserve the volume in Cinder for a server, without an attachment in Nova."""
         if self._tenant is not None:
             body = {"attachment": {"volume_uuid": volume_id, "instance_uuid": server_id}}
             storage = self._tenant.cloud.block_storage
             answer = storage.post("/attachments", json=body, microversion="3.27")
             if answer.status_code != HTTPStatus.OK:
-                raise LabError(f"Cinder does not reserve the volume: {answer.text}")
+                raise LabError(f"Cinder refuses to reserve the volume: {answer.text}")
 
-    def mark(self, volume_id: VolumeId, status: str) -> None:
-        """What an operator may do to a volume's status, and a failure of a back end does."""
+    def set_status(self, volume_id: VolumeId, status: str) -> None:
+        """Set a volume's status, as an operator may do and as a failed back end does."""
         if self._tenant is not None:
             action = {"os-reset_status": {"status": status}}
             self._tenant.admin.block_storage.post(f"/volumes/{volume_id}/action", json=action)
 
     def revoke(self) -> None:
-        """The application credential is deleted; `renew` and `replace_credential` make another."""
+        """Delete the application credential; `renew` and `replace_credential` create another."""
         if self._tenant is not None:
-            credential = self._tenant.credential
-            self._tenant.cloud.identity.delete_application_credential(self._tenant.cloud.current_user_id, credential)
+            self._tenant.revoke_credential()
 
     def renew(self) -> OpenstackProvider:
         """A provider with a new application credential."""
@@ -247,41 +252,39 @@ class OpenstackCloud:
         return self.provider
 
     def replace_credential(self) -> None:
-        """A new application credential in the clouds.yaml that the provider has read."""
+        """Write a new application credential to the clouds.yaml that the provider has read."""
         if self._tenant is not None:
-            self._tenant.credential = self._tenant.new_credential()
+            self._tenant.replace_credential()
         self._facts["credential"] = self._noted(lambda t: t.credential.id)
         self._write("clouds.yaml", self._clouds_text())
 
     def await_status(self, volume_id: VolumeId, *wanted: str, seconds: float = 180.0) -> str:
-        """Wait until Cinder shows one of these; what it shows then. Raises LabError."""
+        """Wait until Cinder shows one of these statuses; returns it. Raises LabError."""
         return str(self._noted(lambda t: t.await_status(volume_id, wanted, seconds)))
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return set(self._noted(lambda t: sorted(row["id"] for row in t.volumes() if row["status"] != "deleting")))
 
     def close(self) -> None:
         self.provider.close()
         if self._tenant is not None:
-            self._thaw()
+            self._resume_all()
             self._tenant.clear()
 
-    def _thaw(self) -> None:
-        while self._tenant is not None and self._frozen:
-            for member in self._tenant.lab.daemons.family(self._frozen.pop()):
-                with contextlib.suppress(ProcessLookupError):
-                    member.resume()
+    def _resume_all(self) -> None:
+        while self._tenant is not None and self._suspended:
+            self._tenant.lab.daemons.resume(self._suspended.pop())
 
     def _noted(self, ask: Any) -> Any:
         if self._tenant is None:
-            return self.front.cassette.noted()
+            return self.proxy.cassette.noted()
         answer = ask(self._tenant)
-        self.front.cassette.note(answer)
+        self.proxy.cassette.note(answer)
         return answer
 
 
 def clouds_text(auth_url: str, credential_id: str, secret: str) -> str:
-    """A clouds.yaml with the one entry `lab`; whoever writes it keeps it from others."""
+    """A clouds.yaml with the single entry `lab`. It contains a secret: write it with mode 0600."""
     auth = {
         "auth_url": auth_url,
         "application_credential_id": credential_id,
@@ -295,8 +298,8 @@ def _clouds(kind: str, auth: Mapping[str, str]) -> str:
     return str(yaml.safe_dump({"clouds": {"lab": entry}}))
 
 
-def _stranger(tenant: Tenant, token: str) -> str:
-    """A volume in the same project that belongs to another server's agent."""
+def _create_foreign(tenant: Tenant, token: str) -> str:
+    """Create a volume in the same project that belongs to another server's agent; returns its id."""
     labels = {"elastio:owner": "other", "elastio:cycle": token}
     body = {"volume": {"size": 1, "volume_type": "slow", "name": f"elastio-{token}", "metadata": labels}}
     volume_id: str = tenant.cloud.block_storage.post("/volumes", json=body).json()["volume"]["id"]

@@ -1,8 +1,8 @@
-"""A front before Keystone, Nova and Cinder: passes requests on, fails them on demand, records them, plays them back.
+"""A reverse proxy for Keystone, Nova and Cinder: forwards requests, injects faults, records, and plays recordings.
 
-What is recorded is independent of machine and port: in paths and bodies the services are called `keystone.lab`,
-`nova.lab` and `cinder.lab`, and each client reads there the address it asked at. So a guest that knows this machine
-as 10.0.2.2 finds a catalogue that it can use.
+Recordings do not depend on machine and port: in paths and bodies the services are called `keystone.lab`, `nova.lab`
+and `cinder.lab`. Responses contain the proxy's own addresses instead, at the host name that the client has used. So a
+guest that reaches this machine as 10.0.2.2 gets a catalogue that it can use.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from typing import Any, Self
 from elastio_testbed.openstack.cassette import KEPT_HEADERS, Cassette, CassetteError, Exchange
 
 SERVICES: Mapping[str, int] = {"keystone": 5000, "nova": 8774, "cinder": 8776}
-# A little less than a client's patience of 10 s: an answer that would come too late is recorded as none.
+# A little less than the client's time-out of 10 s: a response that would be too late is recorded as none.
 _UPSTREAM_S = 9.0
+_UPSTREAM_NAMES = {
+    f"{host}:{port}": f"{name}.lab" for name, port in SERVICES.items() for host in ("127.0.0.1", "localhost")
+}
 _HOP_HEADERS = ("connection", "content-length", "transfer-encoding", "host", "accept-encoding")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What happens to the next request that matches: an answer instead, or (status 0) none after it was carried out.
+class ProxyFault:
+    """A response in place of the next matching request; with status 0 it is carried out and gets no response.
 
-    `path` is the part of the path that must be contained.
+    `path` is a part of the request's path.
     """
 
     service: str
@@ -39,12 +42,12 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Front:
-    """One listener on loopback for each service. Without a cloud behind it plays `cassette`, with one it records."""
+class ApiProxy:
+    """One loopback listener for each service. `live`: forward to the cloud and record, else play `cassette`."""
 
     def __init__(self, cassette: Cassette, *, live: bool) -> None:
         self.cassette, self.live = cassette, live
-        self.faults: list[Fault] = []
+        self.faults: list[ProxyFault] = []
         self._lock = threading.Lock()
         self._servers = {name: _Server(("127.0.0.1", 0), self, name) for name in SERVICES}
 
@@ -61,13 +64,15 @@ class Front:
             server.server_close()
 
     def auth_url(self, host: str = "127.0.0.1") -> str:
-        """Keystone's address as `host` is known to the client."""
+        """Keystone's URL for a client that reaches this machine as `host`."""
         return f"http://{host}:{self._servers['keystone'].server_port}/v3"
 
     def answer(self, service: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Exchange:
-        """The exchange of one request, from the cloud behind, a fault, or the cassette."""
+        """The exchange of one request: from the cloud, a fault, or the cassette."""
         host = headers.get("Host", "").rpartition(":")[0]
-        asked = _parsed(self._named(body.decode(), host))
+        names = self._names(host)
+        addresses = {name: address for address, name in names.items()}
+        asked = _parsed(_replaced(body.decode(), names))
         with self._lock:
             if not self.live:
                 found = self.cassette.play(service, method, path, asked)
@@ -75,8 +80,8 @@ class Front:
                 found = self._live(service, method, path, headers, body, asked)
                 self.cassette.record(found)
         text = json.dumps(found.body) if isinstance(found.body, dict | list) else str(found.body or "")
-        located = {key: self._addressed(value, host) for key, value in found.headers.items()}
-        return Exchange(service, method, path, asked, found.status, located, self._addressed(text, host))
+        located = {key: _replaced(value, addresses) for key, value in found.headers.items()}
+        return Exchange(service, method, path, asked, found.status, located, _replaced(text, addresses))
 
     def _live(
         self, service: str, method: str, path: str, headers: Mapping[str, str], body: bytes, asked: Any
@@ -92,8 +97,10 @@ class Front:
             passed = {k: v for k, v in headers.items() if k.lower() not in _HOP_HEADERS}
             connection.request(method, path, body or None, {**passed, "Host": f"127.0.0.1:{SERVICES[service]}"})
             response = connection.getresponse()
-            text = self._upstream_named(response.read().decode())
-            kept = {k.lower(): self._upstream_named(v) for k, v in response.getheaders() if k.lower() in KEPT_HEADERS}
+            text = _replaced(response.read().decode(), _UPSTREAM_NAMES)
+            kept = {
+                k.lower(): _replaced(v, _UPSTREAM_NAMES) for k, v in response.getheaders() if k.lower() in KEPT_HEADERS
+            }
         except (OSError, http.client.HTTPException):
             return Exchange(service, method, path, asked, 0)
         finally:
@@ -101,29 +108,17 @@ class Front:
         status = 0 if fault is not None else response.status
         return Exchange(service, method, path, asked, status, kept, _parsed(text))
 
-    def _upstream_named(self, text: str) -> str:
-        for name, port in SERVICES.items():
-            for host in ("127.0.0.1", "localhost"):
-                text = text.replace(f"{host}:{port}", f"{name}.lab")
-        return text
-
-    def _named(self, text: str, host: str) -> str:
-        for name, server in self._servers.items():
-            text = text.replace(f"{host}:{server.server_port}", f"{name}.lab")
-        return text
-
-    def _addressed(self, text: str, host: str) -> str:
-        for name, server in self._servers.items():
-            text = text.replace(f"{name}.lab", f"{host}:{server.server_port}")
-        return text
+    def _names(self, host: str) -> dict[str, str]:
+        """The services' names in recordings, by the proxy's addresses for a client that knows it as `host`."""
+        return {f"{host}:{server.server_port}": f"{name}.lab" for name, server in self._servers.items()}
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], front: Front, service: str) -> None:
+    def __init__(self, address: tuple[str, int], proxy: ApiProxy, service: str) -> None:
         super().__init__(address, _Handler)
-        self.front, self.service = front, service
+        self.proxy, self.service = proxy, service
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -133,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _do(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            found = self.server.front.answer(self.server.service, self.command, self.path, dict(self.headers), body)
+            found = self.server.proxy.answer(self.server.service, self.command, self.path, dict(self.headers), body)
         except CassetteError as error:
             found = Exchange("", "", "", None, 418, {}, str(error))
         self.close_connection = True
@@ -154,7 +149,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: what is asked is in the cassette."""
+        """Print nothing: the cassette has all requests."""
+
+
+def _replaced(text: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        text = text.replace(old, new)
+    return text
 
 
 def _parsed(text: str) -> Any:

@@ -1,6 +1,6 @@
-"""What an operator puts into a new cloud: service users, endpoints, volume types with QoS, a flavor, a project.
+"""The resources of a new cloud: service users, endpoints, volume types with QoS, a flavor, projects.
 
-Everything is looked up before it is made, so that repeating changes nothing.
+All functions are idempotent: each resource is looked up before it is created.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from openstack.connection import Connection
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION
 from elastio_testbed.openstack.errors import LabError
 
-# Tests and experiments do not see each other's volumes.
+# Two projects, so that tests and experiments do not see each other's volumes.
 PROJECT, DEMO_PROJECT, USER = "tenant", "demo", "agent"
 FLAVOR = "lab.guest"
 QUOTA = {"volumes": 20, "gigabytes": 200}
@@ -35,7 +35,7 @@ _HTTP_OK = 300
 
 @dataclass(frozen=True, slots=True)
 class VolumeType:
-    """A volume type with its own back end and QoS that QEMU enforces."""
+    """A volume type with a back end of its own and a QoS that QEMU enforces."""
 
     name: str
     bytes_s: int
@@ -47,7 +47,7 @@ TYPES = (VolumeType("slow", 16_500_000, 4000), VolumeType("fast", 64_000_000, 16
 
 
 def connect(password: str, user: str = "admin", project: str = "admin") -> Connection:
-    """A connection of one of the laboratory's users; nothing of the caller's environment is used."""
+    """A connection of one of the laboratory's users, without settings from the caller's environment."""
     return openstack.connect(
         load_yaml_config=False,
         load_envvars=False,
@@ -64,8 +64,8 @@ def connect(password: str, user: str = "admin", project: str = "admin") -> Conne
     )
 
 
-def fill_identity(cloud: Connection, password: str) -> None:
-    """Users, roles, projects and the catalogue: needs Keystone only, and the other services need it."""
+def create_identity(cloud: Connection, password: str) -> None:
+    """Create users, roles, projects and the catalogue. Needs Keystone only; the other services depend on it."""
     identity = cloud.identity
     service_project = identity.find_project("service") or identity.create_project(name="service", domain_id="default")
     service_role = identity.find_role("service") or identity.create_role(name="service")
@@ -85,9 +85,9 @@ def fill_identity(cloud: Connection, password: str) -> None:
         identity.assign_project_role_to_user(project, user, member)
 
 
-def fill_cloud(cloud: Connection) -> None:
-    """Volume types, flavor and quota, once every service answers. Raises LabError when no hypervisor shows up."""
-    # Neutron's ports cannot be listed (500) before another query has configured its ORM: ask once after each start.
+def create_cloud(cloud: Connection) -> None:
+    """Create volume types, flavor and quota when all services answer. Raises LabError without a hypervisor."""
+    # Listing Neutron's ports fails with 500 until another query has configured its ORM: query once after each start.
     list(cloud.network.networks())
     for kind in TYPES:
         _volume_type(cloud, kind)
@@ -99,7 +99,7 @@ def fill_cloud(cloud: Connection) -> None:
 
 
 def set_quota(cloud: Connection, quota: Mapping[str, int], name: str = PROJECT) -> None:
-    """A project's Cinder quota."""
+    """Set a project's Cinder quota."""
     project = cloud.identity.find_project(name)
     _ok(cloud.block_storage.put(f"/os-quota-sets/{project.id}", json={"quota_set": dict(quota)}))
 
@@ -115,7 +115,7 @@ def _volume_type(cloud: Connection, kind: VolumeType) -> None:
 
 
 def _await_hypervisor(cloud: Connection) -> None:
-    """nova-compute registers itself, and the scheduler maps it to its cell some seconds later."""
+    """Wait until nova-compute has registered itself and the scheduler has mapped it to its cell."""
     deadline = time.monotonic() + _HYPERVISOR_S
     while not list(cloud.compute.hypervisors()):
         if time.monotonic() > deadline:

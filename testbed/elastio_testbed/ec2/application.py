@@ -1,4 +1,4 @@
-"""The way into the endpoint: what goes wrong on purpose, what is throttled, and who answers."""
+"""The endpoint's WSGI application: it injects faults, throttles calls and dispatches the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elastio_testbed.ec2.world import World
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
-# EC2 API reference, "Error codes": the client's errors are 400 but for these, the server's 500 or 503.
+# EC2 API reference, "Error codes": client errors have status 400 except for these, server errors 500 or 503.
 _STATUS = {
     "AuthFailure": 401,
     "UnauthorizedOperation": 403,
@@ -36,45 +36,41 @@ _STATUS = {
     "ServiceUnavailable": 503,
 }
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
-# A request with one of these does not ask for everything at once.
+# A request with one of these parameters does not ask for every resource.
 _NARROWING = ("Filter", "MaxResults", "NextToken", "VolumeId", "InstanceId", "SnapshotId")
 _PAGE = "<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>"
 
 
 class LabRequest(Request):
-    """A request as moto wants it, from a server that sends its own Date header."""
+    """A request as moto expects it, from a server that sends its own Date header."""
 
     from_wsgi_server = True
 
 
-class _Cut(Exception):
-    """The caller shall get no answer."""
+class _Disconnect(Exception):
+    """The caller gets no response."""
 
 
-class Front:
-    """The WSGI application. `closing` makes every call end with a cut connection."""
+class Application:
+    """The WSGI application. Once `closing` is set, every call ends with a closed connection."""
 
     def __init__(
         self,
         world: World,
         buckets: RateBuckets,
         imds: Callable[[Request], Response],
-        lab: Callable[[Request], Response],
     ) -> None:
         self._world = world
         self._buckets = buckets
         self._imds = imds
-        self._lab = lab
         self.closing = threading.Event()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer one request, or cut its connection."""
+        """Answer one request, or close its connection."""
         request = LabRequest(environ)
         if self.closing.is_set():
-            raise _cut(request)
-        request.get_data()  # a body left unread would be taken for the next request of the connection
-        if request.path.startswith("/_lab/"):
-            return self._lab(request)(environ, start_response)
+            raise _disconnected(request)
+        request.get_data()  # an unread body would be parsed as the connection's next request
         if request.path.startswith("/imds/"):
             return self._call(request, IMDS, self._imds)(environ, start_response)
         return self._api(request)(environ, start_response)
@@ -88,15 +84,15 @@ class Front:
     def _call(self, request: Request, action: str, answer: Callable[[Request], Response]) -> Response:
         began = time.monotonic()
         throttled = self._over_budget(request, action)
-        # A call over the budget gets no further: no fault is spent on it.
+        # A throttled call does not use up a fault.
         fault = None if throttled else self._world.faults.take(action, CALL_KINDS)
         note: dict[str, object] = {"action": action, "fault": str(fault.kind) if fault else None}
         try:
-            response = _throttled() if throttled else self._through(request, answer, fault)
-        except _Cut:
-            # Logged first: whoever sees the connection end may look into the log at once.
+            response = _throttled() if throttled else self._respond(request, answer, fault)
+        except _Disconnect:
+            # Logged first: the caller may read the log as soon as the connection ends.
             self._world.log.add("call", **note, status=None, code=None, elapsed_s=time.monotonic() - began)
-            raise _cut(request) from None
+            raise _disconnected(request) from None
         code = _CODE.search(response.get_data(as_text=True)) if response.status_code >= 400 else None
         note |= {"status": response.status_code, "code": code[1] if code else None}
         self._world.log.add("call", **note, elapsed_s=time.monotonic() - began)
@@ -106,33 +102,33 @@ class Front:
         narrowed = any(name.startswith(_NARROWING) for name in request.values)
         return action != IMDS and not self._buckets.take(action, narrowed=narrowed)
 
-    def _through(self, request: Request, answer: Callable[[Request], Response], fault: Fault | None) -> Response:
+    def _respond(self, request: Request, answer: Callable[[Request], Response], fault: Fault | None) -> Response:
         if fault is None:
             return answer(request)
-        instead = self._before(fault)
+        instead = self._injected(fault)
         response = answer(request) if instead is None else instead
         if fault.kind is FaultKind.DROP_AFTER:
-            raise _Cut
+            raise _Disconnect
         if fault.kind is FaultKind.STALL_AFTER:
             self._wait(fault.seconds)
         return response
 
-    def _before(self, fault: Fault) -> Response | None:
+    def _injected(self, fault: Fault) -> Response | None:
         if fault.kind is FaultKind.THROTTLE:
             return _throttled()
         if fault.kind is FaultKind.ERROR:
-            return error_response(fault.code, "A fault of the laboratory.")
+            return error_response(fault.code, "Injected by the laboratory.")
         if fault.kind is FaultKind.HTTP:
             return Response(_PAGE.format(status=fault.status), fault.status, mimetype="text/html")
         if fault.kind is FaultKind.DROP_BEFORE:
-            raise _Cut
+            raise _Disconnect
         if fault.kind is FaultKind.LATENCY:
             self._wait(fault.seconds)
         return None
 
     def _wait(self, seconds: float) -> None:
         if self.closing.wait(seconds):
-            raise _Cut
+            raise _Disconnect
 
     def _answer(self, request: Request) -> Response:
         try:
@@ -151,7 +147,7 @@ class Front:
 
 
 def error_response(code: str, message: str) -> Response:
-    """An error as EC2 answers it, with the HTTP status that belongs to its code."""
+    """An error response of EC2, with the HTTP status of its code."""
     body = (
         '<?xml version="1.0" encoding="UTF-8"?>\n<Response><Errors><Error>'
         f"<Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
@@ -164,10 +160,10 @@ def _throttled() -> Response:
     return error_response("RequestLimitExceeded", "Request limit exceeded.")
 
 
-def _cut(request: Request) -> ConnectionAbortedError:
+def _disconnected(request: Request) -> ConnectionAbortedError:
     connection: socket.socket = request.environ["werkzeug.socket"]
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError as error:
-        return ConnectionAbortedError(f"the caller was faster: {error}")
-    return ConnectionAbortedError("cut by a fault of the laboratory")
+        return ConnectionAbortedError(f"the caller has closed the connection already: {error}")
+    return ConnectionAbortedError("closed by a fault of the laboratory")
