@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.plain import build
+
+# What is slower or shorter was not measured: its quotients are beyond all volumes.
+LEAST = 1e-6
 
 
 class Setup(StrEnum):
@@ -40,6 +41,13 @@ class Measurement:
     peak_in_use_percent: int = 0
     evicted_bytes: int = 0
     learned_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises CalibrationError where this cannot have been measured."""
+        usable = self.seconds >= LEAST and self.dataset_bytes > 0
+        usable = usable and (self.setup is not Setup.ADAPTIVE or (self.cache_bytes > 0 and self.held_s >= LEAST))
+        if not usable:
+            raise CalibrationError(f"a measurement makes no sense ({self}): its times and sizes must be above 0")
 
     @property
     def throughput_mb_s(self) -> float:
@@ -78,6 +86,12 @@ class Conditions:
     scale: float = 1.0
     drain_mb_s: float = 0.0
     pace_mb_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raises CalibrationError for a volume without bandwidth."""
+        for name in ("backing_mb_s", "cache_mb_s"):
+            if getattr(self, name) < LEAST:
+                raise CalibrationError(f"{name} must be above 0")
 
     @property
     def bought_mb_s(self) -> float:
@@ -118,29 +132,3 @@ class Prices:
             fast_per_hour=self.fast_per_hour if newer.fast_per_hour is None else newer.fast_per_hour,
             caches=tuple(quoted[size] for size in sorted(quoted)),
         )
-
-
-# What is slower or shorter was not measured: its quotients are beyond all volumes.
-LEAST = 1e-6
-
-
-def measurement_of(document: Any) -> Measurement:
-    """From plain values. Raises CalibrationError naming what is wrong."""
-    try:
-        made = build(Measurement, document)
-    except ValueError as error:
-        raise CalibrationError(f"a measurement cannot be read: {error}") from error
-    usable = made.seconds >= LEAST and made.dataset_bytes > 0
-    usable = usable and (made.setup is not Setup.ADAPTIVE or (made.cache_bytes > 0 and made.held_s >= LEAST))
-    if not usable:
-        raise CalibrationError(f"a measurement makes no sense ({made}): its times and sizes must be above 0")
-    return made
-
-
-def conditions_of(document: Any) -> Conditions:
-    """From plain values. Raises ValueError naming what is wrong."""
-    found = build(Conditions, document)
-    for name in ("backing_mb_s", "cache_mb_s"):
-        if getattr(found, name) < LEAST:
-            raise ValueError(f"{name} must be above 0")
-    return found

@@ -52,11 +52,6 @@ class Forecast:
     checkpoints: tuple[Dump, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def checkpoint_cache_bytes(self) -> float:
-        """M(Sc) of the last checkpoint: what the agent has learned by then."""
-        return self.checkpoints[-1].cache_bytes
-
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 
+from elastio.codec import decode, encode
 from elastio.units import GB
 from elastio_calibration.curves import is_same
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
-from elastio_calibration.plain import build, parse
+from elastio_calibration.measurement import Conditions, Measurement, Prices
+from elastio_calibration.plain import parse
 from elastio_calibration.target import write_whole
 
 FORMAT = "elastio-profile"
@@ -46,17 +47,7 @@ def schema() -> dict[str, Any]:
 
 def to_document(profile: Profile) -> dict[str, Any]:
     """The JSON document."""
-    prices = profile.prices
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "made": profile.made,
-        "program": profile.program,
-        "conditions": asdict(profile.conditions),
-        "backing_bytes": profile.backing_bytes,
-        "measurements": [asdict(m) for m in profile.measurements],
-        "prices": None if prices is None else {**asdict(prices), "caches": [asdict(c) for c in prices.caches]},
-    }
+    return {"format": FORMAT, "version": VERSION, **encode(profile)}
 
 
 def from_document(document: Any, name: str) -> Profile:
@@ -70,15 +61,8 @@ def from_document(document: Any, name: str) -> Profile:
     if error is not None:
         raise CalibrationError(f"{name} is no valid profile: at {error.json_path}: {error.message[:MOST_SAID]}")
     try:
-        return Profile(
-            conditions=conditions_of(document["conditions"]),
-            backing_bytes=int(document["backing_bytes"]),
-            measurements=tuple(measurement_of(m) for m in document["measurements"]),
-            made=document["made"],
-            program=document["program"],
-            prices=None if document["prices"] is None else build(Prices, document["prices"]),
-        )
-    except (ValueError, CalibrationError) as error:
+        return decode(Profile, document)
+    except (TypeError, ValueError, CalibrationError) as error:
         raise CalibrationError(f"{name} is no valid profile: {error}") from error
 
 

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from elastio.codec import decode
 from elastio_calibration.claim import claimed
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
-from elastio_calibration.plain import build, parse
+from elastio_calibration.measurement import Conditions, Measurement, Prices
+from elastio_calibration.plain import parse
 from elastio_calibration.schedule import Schedule, Wanted
 
 FORMAT = "elastio-calibration-record"
@@ -182,16 +183,16 @@ def _document(path: Path, number: int, line: str) -> dict[str, Any]:
 
 def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
     with _damaged(path, 1):
-        header = _header(documents[0])
+        header = decode(Header, documents[0])
     prices, before, entries = header.prices, None, []
     for number, document in enumerate(documents[1:], 2):
         with _damaged(path, number):
             if document.get("kind") == "measurement":
-                entries.append(_entry(document))
+                entries.append(decode(Entry, document))
             elif document.get("kind") == "prices":
-                prices = build(Prices, {key: value for key, value in document.items() if key != "kind"})
+                prices = decode(Prices, document)
             elif document.get("kind") == AGENT:
-                before = None if document["before"] is None else build(Before, document["before"])
+                before = None if document["before"] is None else decode(Before, document["before"])
             else:
                 raise ValueError(f"its kind is {document.get('kind')!r}")
     return Record(replace(header, prices=prices), tuple(entries), before)
@@ -203,17 +204,6 @@ def _damaged(path: Path, line: int) -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise CalibrationError(f"{path} is damaged in line {line}: {error.args[0]} is missing") from error
-    except (ValueError, CalibrationError) as error:
-        raise CalibrationError(f"{path} is damaged in line {line}: {error}") from error
-
-
-def _header(document: dict[str, Any]) -> Header:
-    told = {key: document[key] for key in ("backing_bytes", "made", "program", "prices")}
-    return build(Header, {**told, "conditions": conditions_of(document["conditions"])})
-
-
-def _entry(document: dict[str, Any]) -> Entry:
-    made = document["measurement"]
-    told = {key: document[key] for key in ("wanted", "took_s", "failure")}
-    return build(Entry, {**told, "measurement": None if made is None else measurement_of(made)})
+        raise CalibrationError(f"{path} is damaged in line {line}: {error} is missing", code=f"line.{line}") from error
+    except (TypeError, ValueError, CalibrationError) as error:
+        raise CalibrationError(f"{path} is damaged in line {line}: {error}", code=f"line.{line}") from error

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from elastio.units import GB, MB, agbs
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Prices, Setup
-from elastio_calibration.plain import MOST_GB
+from elastio_calibration.plain import MOST
 
 # 1 MiB at a time from end to end, an fsync last.
 WRITE = "write"
+MOST_GB = MOST / GB
 # Purchase, attach, detach and deletion together, and the pause until the next measurement.
 OVERHEAD_S = 30.0
 
@@ -85,6 +86,15 @@ def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern
 
 def _bytes(size_gb: float, scale: float) -> int:
     return max(MB, round(size_gb * GB * scale))
+
+
+def size_bytes(size_gb: float) -> int:
+    """From GB, as people give them. Raises CalibrationError where that is less than a byte or beyond all volumes."""
+    if not 1 / GB <= size_gb <= MOST_GB:
+        raise CalibrationError(
+            f"{size_gb:g} GB is no size of a volume: it must lie between one byte and {MOST_GB:g} GB"
+        )
+    return round(size_gb * GB)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from elastio import __version__
 from elastio.errors import ElastioError
-from elastio.model import RequestKind, VolumeSpec
+from elastio.model import RequestKind
 from elastio.policy import Caps, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryBooks
@@ -19,10 +17,9 @@ from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Cycle
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Price, Prices
-from elastio_calibration.record import Header
+from elastio_calibration.record import Before, Header
 from elastio_calibration.schedule import WRITE, Wanted
-from elastio_calibration.station import Boost, Mark, check_sizes
+from elastio_calibration.station import Boost, Labels, Mark, check_sizes, ending_with, header_of, prices_of
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
@@ -63,7 +60,7 @@ class SimulatedStation:
     def __init__(self, simulated: Machine | None = None, scale: float = 1.0) -> None:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
-        self._scale = scale
+        self._labels = Labels("sim", "sim", scale=scale)
         self.books = MemoryBooks()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
@@ -77,36 +74,18 @@ class SimulatedStation:
 
     def header(self) -> Header:
         """See `Station`."""
-        policy, kernel = self.policy, self.world.settings.kernel
-        conditions = Conditions(
+        world = self.world
+        size_bytes = world.settings.kernel.backing_bytes
+        return header_of(
+            self.policy,
+            self._labels,
             kernel="simulated",
             cloud="sim",
             instance_type="simulated",
-            backing_type="sim",
-            cache_type="sim",
-            backing_mb_s=kernel.backing_mb_s,
-            cache_mb_s=policy.cache_bandwidth_mb_s,
-            utilization_threshold=policy.utilization_threshold,
-            inactivity_delay_s=policy.inactivity_delay_s,
             sample_interval_s=self._sample_interval_s,
-            scale=self._scale,
-            drain_mb_s=policy.drain_bandwidth_mb_s,
-        )
-        made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")
-        return Header(conditions, kernel.backing_bytes, made, f"elastio {__version__}", self._prices())
-
-    def _prices(self) -> Prices:
-        quote, mb_s = self.world.provider.quote, self.policy.cache_bandwidth_mb_s
-        slow = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, self.policy.backing_bandwidth_mb_s))
-        fast = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, mb_s))
-        caches = [quote(VolumeSpec(gib * GIB, self.policy.bought_bandwidth_mb_s)) for gib in QUOTED_GIB]
-        return Prices(
-            currency=slow.currency,
-            source=slow.price_source,
-            minimum_s=slow.minimum_s,
-            slow_per_hour=slow.price_per_hour,
-            fast_per_hour=fast.price_per_hour,
-            caches=tuple(Price(q.spec.size_bytes, q.price_per_hour) for q in caches),
+            backing_bytes=size_bytes,
+            wall_s=world.clock.wall(),
+            prices=prices_of(world.provider.quote, self.policy, size_bytes, [gib * GIB for gib in QUOTED_GIB]),
         )
 
     def claimed(self) -> AbstractContextManager[None]:
@@ -117,23 +96,17 @@ class SimulatedStation:
         """See `Station`."""
         check_sizes(points, self.policy)
 
-    def learned_bytes(self) -> int | None:
-        return self.simulation.state.learned_size_bytes
+    def agent(self) -> Before:
+        """See `Station`."""
+        return Before(self.simulation.state.learned_size_bytes, self.simulation.state.paused)
 
-    def initial_bytes(self) -> int:
-        return self.policy.initial_size_bytes
+    def learn(self, size_bytes: int | None) -> None:
+        """See `Station`."""
+        self._ask(RequestKind.LEARN, self.policy.initial_size_bytes if size_bytes is None else size_bytes)
 
-    def is_paused(self) -> bool:
-        return self.simulation.state.paused
-
-    def learn(self, size_bytes: int) -> None:
-        self._ask(RequestKind.LEARN, size_bytes)
-
-    def pause(self) -> None:
-        self._ask(RequestKind.PAUSE)
-
-    def resume(self) -> None:
-        self._ask(RequestKind.RESUME)
+    def set_paused(self, paused: bool) -> None:
+        """See `Station`."""
+        self._ask(RequestKind.PAUSE if paused else RequestKind.RESUME)
 
     def _ask(self, kind: RequestKind, size_bytes: int | None = None) -> None:
         answer = self.simulation.ask(kind, size_bytes)
@@ -148,11 +121,14 @@ class SimulatedStation:
             raise ElastioError(f"the simulated agent does not come to rest: {error}") from error
         self.simulation.run_for(self.policy.cool_down_s + 2)
 
-    def prepare(self, wanted: Wanted, limit_s: float) -> None:
-        """See `Station`. Nothing: only writes are known."""
+    @contextmanager
+    def dataset(self, wanted: Wanted, limit_s: float) -> Iterator[float]:
+        """See `Station`."""
+        with ending_with(self.clean):
+            yield self.write(wanted)
 
     def write(self, wanted: Wanted) -> float:
-        """See `Station`. The simulated application writes; other patterns it does not know."""
+        """Seconds. The simulated application writes; other patterns it does not know."""
         if wanted.pattern != WRITE:
             raise CalibrationError(f"the simulator measures writes, not {wanted.pattern}")
         dump = Profile(0.0, wanted.dataset_bytes, 1)
@@ -163,17 +139,16 @@ class SimulatedStation:
         return load.stats.dumps[0].seconds
 
     def clean(self) -> None:
+        """The application is gone."""
         self.world.workload = Workload()
 
     def mark(self) -> Mark:
-        return Mark(len(self.books.rows))
+        """See `Station`."""
+        return Mark(self.world.clock.wall(), self.world.clock.elapsed())
 
     def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
         """See `Station`. Nobody sets a simulated clock."""
-        return tuple(_boost(c) for c in list(self.books.rows.values())[int(mark.at) :])
-
-    def now(self) -> float:
-        return self.world.clock.elapsed()
+        return tuple(_boost(c) for c in self.books.rows.values() if c.started_wall >= mark.wall_s)
 
 
 def _boost(cycle: Cycle) -> Boost:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
+from elastio import __version__
 from elastio.errors import ElastioError
+from elastio.model import Quote, VolumeSpec
 from elastio.policy import Policy
 from elastio.units import GB, format_duration
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Measurement, Setup
+from elastio_calibration.measurement import Conditions, Measurement, Price, Prices, Setup
 from elastio_calibration.record import Before, Entry, Header, RecordFile
 from elastio_calibration.schedule import Schedule, Wanted, estimate, expected_s
 
@@ -39,10 +42,21 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment of the ledger, and by how much its clock was ahead of the one that nobody sets, in seconds."""
+    """A moment by both clocks, in seconds: the one that the ledger's rows carry, and one that nobody sets."""
 
-    at: float
-    ahead_s: float = 0.0
+    wall_s: float
+    monotonic_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What nobody can find out from inside: types of volumes, a laboratory's scale, how the application writes."""
+
+    backing_type: str
+    cache_type: str
+    writers: int = 1
+    scale: float = 1.0
+    pace_mb_s: float = 0.0
 
 
 class Station(Protocol):
@@ -50,26 +64,6 @@ class Station(Protocol):
 
     def header(self) -> Header:
         """Conditions and prices, as they are now."""
-        ...
-
-    def learned_bytes(self) -> int | None: ...
-
-    def initial_bytes(self) -> int:
-        """What the agent buys before it has learned anything."""
-        ...
-
-    def is_paused(self) -> bool: ...
-
-    def learn(self, size_bytes: int) -> None:
-        """The next boost buys this size."""
-        ...
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def rest(self, limit_s: float) -> None:
-        """Until there is no load, no cache and no volume left, and the next boost may start."""
         ...
 
     def claimed(self) -> AbstractContextManager[None]:
@@ -80,16 +74,27 @@ class Station(Protocol):
         """Raises CalibrationError for measurements that cannot be made here, before anything is bought."""
         ...
 
-    def prepare(self, wanted: Wanted, limit_s: float) -> None:
-        """Put in place what the pattern reads, without the agent's help and before anything is measured."""
+    def agent(self) -> Before:
+        """The size that the agent has learned, and whether it is paused."""
         ...
 
-    def write(self, wanted: Wanted) -> float:
-        """Seconds from the first write to the last fsync."""
+    def learn(self, size_bytes: int | None) -> None:
+        """The next boost buys this size; None: what the agent buys before it has learned anything."""
         ...
 
-    def clean(self) -> None:
-        """Remove what was written."""
+    def set_paused(self, paused: bool) -> None:
+        """Pause the agent, or end its pause."""
+        ...
+
+    def rest(self, limit_s: float) -> None:
+        """Until there is no load, no cache and no volume left, and the next boost may start."""
+        ...
+
+    def dataset(self, wanted: Wanted, limit_s: float) -> AbstractContextManager[float]:
+        """Write one and remove it again: gives the seconds from the first write to the last fsync.
+
+        What the pattern reads is put in place before, without the agent's help.
+        """
         ...
 
     def mark(self) -> Mark:
@@ -98,10 +103,6 @@ class Station(Protocol):
 
     def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
         """Raises CalibrationError where the clock by which the ledger tells times was set meanwhile."""
-        ...
-
-    def now(self) -> float:
-        """Seconds, for progress."""
         ...
 
 
@@ -144,14 +145,14 @@ def check_sizes(points: Sequence[Wanted], policy: Policy) -> None:
 def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) -> Entry:
     failure = ""
     for _ in range(TRIES):
-        began = station.now()
+        began = station.mark().monotonic_s
         try:
             made = measure(station, wanted, limit_s=600 + 10 * expected)
         except CalibrationError as error:
             failure = "; ".join([str(error), *notes_of(error)])
-            file.append(Entry(wanted, None, station.now() - began, failure))
+            file.append(Entry(wanted, None, station.mark().monotonic_s - began, failure))
             continue
-        entry = Entry(wanted, made, station.now() - began)
+        entry = Entry(wanted, made, station.mark().monotonic_s - began)
         file.append(entry)
         return entry
     raise CalibrationError(f"{wanted} could not be measured: {failure}; the record keeps the others, run it again")
@@ -160,29 +161,34 @@ def _try(station: Station, wanted: Wanted, file: RecordFile, expected: float) ->
 def measure(station: Station, wanted: Wanted, limit_s: float) -> Measurement:
     """Raises CalibrationError when the boost did not come about as it should."""
     station.rest(limit_s)
-    with ending_with(station.clean):
-        station.prepare(wanted, limit_s)
-        if wanted.setup is Setup.STATIC_SLOW:
-            seconds = _without_agent(station, wanted, limit_s)
-            return Measurement(Setup.STATIC_SLOW, wanted.dataset_bytes, seconds, wanted.pattern)
-        station.learn(wanted.cache_bytes)
-        mark = station.mark()
-        seconds = station.write(wanted)
+    if wanted.setup is Setup.STATIC_SLOW:
+        seconds = _without_agent(station, wanted, limit_s)
+        return Measurement(Setup.STATIC_SLOW, wanted.dataset_bytes, seconds, wanted.pattern)
+    station.learn(wanted.cache_bytes)
+    mark = station.mark()
+    with station.dataset(wanted, limit_s) as seconds:
         station.rest(limit_s)
-        boosts = station.boosts_since(mark)
-        learned = station.learned_bytes() or 0
+        boosts, learned = station.boosts_since(mark), station.agent().learned_bytes or 0
     return _measured(wanted, seconds, boosts, learned)
 
 
 def _without_agent(station: Station, wanted: Wanted, limit_s: float) -> float:
     """Seconds that the slow volume alone needs. The agent goes on again when what was written is gone."""
-    station.pause()
     with (
-        ending_with(station.resume),
+        paused(station),
         ending_with(lambda: station.rest(min(limit_s, LEAVE_S))),
-        ending_with(station.clean),
+        station.dataset(wanted, limit_s) as seconds,
     ):
-        return station.write(wanted)
+        return seconds
+
+
+@contextmanager
+def paused(station: Station) -> Iterator[None]:
+    """The agent begins no boost meanwhile. One that was paused before stays so."""
+    before = station.agent().paused
+    _set_paused(station, True)
+    with ending_with(lambda: _set_paused(station, before)):
+        yield
 
 
 def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
@@ -206,6 +212,56 @@ def _measured(wanted: Wanted, seconds: float, boosts: tuple[Boost, ...], learned
         peak_in_use_percent=boost.peak_in_use_percent,
         evicted_bytes=boost.evicted_bytes,
         learned_bytes=learned,
+    )
+
+
+def header_of(
+    policy: Policy,
+    labels: Labels,
+    *,
+    kernel: str,
+    cloud: str,
+    instance_type: str,
+    sample_interval_s: float,
+    backing_bytes: int,
+    wall_s: float,
+    prices: Prices | None,
+) -> Header:
+    """Of a record that is begun now, at `wall_s`, with an agent of this policy."""
+    conditions = Conditions(
+        kernel=kernel,
+        cloud=cloud,
+        instance_type=instance_type,
+        backing_type=labels.backing_type,
+        cache_type=labels.cache_type,
+        backing_mb_s=policy.backing_bandwidth_mb_s,
+        cache_mb_s=policy.cache_bandwidth_mb_s,
+        utilization_threshold=policy.utilization_threshold,
+        inactivity_delay_s=policy.inactivity_delay_s,
+        sample_interval_s=sample_interval_s,
+        writers=labels.writers,
+        scale=labels.scale,
+        drain_mb_s=policy.drain_bandwidth_mb_s,
+        pace_mb_s=labels.pace_mb_s,
+    )
+    made = datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="seconds")
+    return Header(conditions, backing_bytes, made, f"elastio {__version__}", prices)
+
+
+def prices_of(
+    quote: Callable[[VolumeSpec], Quote], policy: Policy, backing_bytes: int, cache_sizes: Sequence[int]
+) -> Prices:
+    """What the provider asks for the volumes of the three set-ups. Raises ElastioError."""
+    slow = quote(VolumeSpec(backing_bytes, policy.backing_bandwidth_mb_s))
+    fast = quote(VolumeSpec(backing_bytes, policy.cache_bandwidth_mb_s))
+    caches = [quote(VolumeSpec(size, policy.bought_bandwidth_mb_s)) for size in cache_sizes]
+    return Prices(
+        currency=slow.currency,
+        source=slow.price_source,
+        minimum_s=slow.minimum_s,
+        slow_per_hour=slow.price_per_hour,
+        fast_per_hour=fast.price_per_hour,
+        caches=tuple(dict.fromkeys(Price(q.spec.size_bytes, q.price_per_hour) for q in caches)),
     )
 
 
@@ -239,7 +295,7 @@ def _as_it_was(
     """
     if cut_off is not None:
         say("an earlier run was cut off: at the end of this one the agent gets back what it had before that one")
-    before = cut_off or Before(station.learned_bytes(), station.is_paused())
+    before = cut_off or station.agent()
     file.keep(before)
     with ending_with(lambda: _give_back(station, file, before)):
         _set_paused(station, False)
@@ -250,7 +306,7 @@ def _give_back(station: Station, file: RecordFile, before: Before) -> None:
     """An agent that had learned nothing buys its initial size again, not what some measurement taught it."""
     try:
         with ending_with(lambda: _set_paused(station, before.paused)):
-            station.learn(station.initial_bytes() if before.learned_bytes is None else before.learned_bytes)
+            station.learn(before.learned_bytes)
     except ElastioError as error:
         told = "; ".join([str(error), *notes_of(error)])
         raise CalibrationError(
@@ -260,8 +316,8 @@ def _give_back(station: Station, file: RecordFile, before: Before) -> None:
 
 
 def _set_paused(station: Station, paused: bool) -> None:
-    if station.is_paused() != paused:
-        (station.pause if paused else station.resume)()
+    if station.agent().paused != paused:
+        station.set_paused(paused)
 
 
 def _shown(entry: Entry) -> str:

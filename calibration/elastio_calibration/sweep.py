@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from elastio_calibration.application import SYMBOLS, Application, varied
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.plain import size_bytes
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
+from elastio_calibration.schedule import size_bytes
 
 MOST_VALUES = 1000
 

@@ -19,10 +19,10 @@ from elastio.units import format_duration
 from elastio_calibration.cli.options import Sizes, require_extra
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS, Fio
-from elastio_calibration.live import Labels, LiveStation, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.live import LiveStation, Ports, ledger_cycles, quoting, require_adaptive
 from elastio_calibration.record import Header, Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
-from elastio_calibration.station import Station, notes_of
+from elastio_calibration.station import Labels, Station, notes_of
 from elastio_calibration.station import calibrate as run
 from elastio_calibration.target import require_target
 from elastio_calibration.writer import Writer
@@ -145,17 +145,20 @@ def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
     """Raises ElastioError where the directory is not the adaptive device's."""
     if directory is None:
         raise click.UsageError("name a DIRECTORY on the filesystem of the adaptive device, or --sim")
+    if asked.pace and asked.pattern != WRITE:
+        raise click.UsageError("--pace is of the pattern write")
     config = app.config()
     require_adaptive(directory, config, app.sysfs())
     writer = Writer(directory, asked.writers, pace_mb_s=asked.pace)
-    ports = Ports(writer, Fio(directory, asked.writers), ledger_cycles(config.agent.state_dir / "ledger.sqlite"))
-    if asked.pace and asked.pattern != WRITE:
-        raise click.UsageError("--pace is of the pattern write")
-    station = LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
-    if asked.prices:
-        station.quote = quoting(config)
-        station.quoted_bytes = tuple(sorted({p.cache_bytes for p in asked.schedule().points if p.cache_bytes}))
-    return station
+    sizes = tuple(sorted({p.cache_bytes for p in asked.schedule().points if p.cache_bytes}))
+    ports = Ports(
+        writer,
+        Fio(directory, asked.writers),
+        ledger_cycles(config.agent.state_dir / "ledger.sqlite"),
+        quote=quoting(config) if asked.prices else None,
+        quoted_bytes=sizes,
+    )
+    return LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
 
 
 def _measure(app: App, station: Station, asked: Asked) -> None:

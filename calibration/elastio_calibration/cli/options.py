@@ -13,8 +13,7 @@ from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
 from elastio_calibration.application import Application, describe, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS
-from elastio_calibration.plain import MOST_GB, size_bytes
-from elastio_calibration.schedule import WRITE
+from elastio_calibration.schedule import MOST_GB, WRITE, size_bytes
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Predictor

@@ -197,7 +197,7 @@ def test_values_that_describe_no_application_are_refused_by_themselves() -> None
 
 def test_m_varies_the_cache_of_the_checkpoints() -> None:
     steps = sweep.run(Predictor(profile()), APP, CacheSizes(10 * GB), sweep.parse("M=4..10/2"))
-    assert [s.forecasts[-1].checkpoint_cache_bytes / GB for s in steps] == [4, 6, 8, 10]
+    assert [s.forecasts[-1].checkpoints[-1].cache_bytes / GB for s in steps] == [4, 6, 8, 10]
 
 
 # --- what is shown -----------------------------------------------------------------------------------------

