@@ -1,5 +1,5 @@
 """Know before a run how long it takes and what it costs: measure, fit, predict, plan.
 
-Measuring (`station`, `live`, `record`) needs nothing beside the agent; studying and predicting need the `calibration`
+Measuring (`target`, `live`, `record`) needs nothing beside the agent; studying and predicting need the `calibration`
 extra.
 """

@@ -78,7 +78,7 @@ SYMBOLS: Mapping[str, str] = {
 }
 
 
-def describe(values: Mapping[str, Any]) -> Application:
+def from_values(values: Mapping[str, Any]) -> Application:
     """An application from its named values. Raises ApplicationError naming what is missing, unknown or no number."""
     known = {spec.name for spec in fields(Application)}
     for name in values:

@@ -1,7 +1,7 @@
 """B(x), D(x) and what the agent learns, between the measured points: mean, noise and error of interpolation.
 
 Along the cache size a monotone cubic (PCHIP) runs through the means: it never overshoots the drop where the cache
-becomes too small. Between two datasets it is linear. Beyond the outermost measurements nothing is said: OutsideError.
+becomes too small. Between two datasets it is linear. Beyond the outermost measurements it raises OutOfRangeError.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from elastio.units import GB
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 from elastio_calibration.measurement import Measurement
 
 # Sizes this close are one size: clouds and filesystems round.
@@ -70,7 +70,7 @@ class Curve:
         return next(iter(row)) if len(row) == 1 else None
 
     def at(self, dataset: int, cache: int = 0) -> Estimate:
-        """Raises OutsideError where this was not measured and does not lie between measurements."""
+        """Raises OutOfRangeError where this was not measured and does not lie between measurements."""
         low, high = self._bracket(dataset)
         near = _near(cache, self.rows[low])
         if low == high and near in self.rows[low]:
@@ -84,12 +84,12 @@ class Curve:
         """The measured datasets around this one; twice the same where it was measured."""
         known = sorted(self.rows)
         if not known:
-            raise OutsideError(f"{self.what} was not measured: calibrate it first")
+            raise OutOfRangeError(f"{self.what} was not measured: calibrate it first")
         near = _near(dataset, self.rows)
         if near in self.rows:
             return near, near
         if not known[0] < dataset < known[-1]:
-            raise OutsideError(
+            raise OutOfRangeError(
                 f"{self.what} was measured for datasets of {_range(known)}: {dataset / GB:.4g} GB would be "
                 "extrapolation; calibrate with --datasets that enclose it"
             )
@@ -101,7 +101,7 @@ class Curve:
         if near in row:
             return row[near]
         if not sizes[0] < cache < sizes[-1]:
-            raise OutsideError(
+            raise OutOfRangeError(
                 f"{self.what} of a dataset of {dataset / GB:.4g} GB was measured with caches of {_range(sizes)}: "
                 f"{cache / GB:.4g} GB would be extrapolation; calibrate with --caches that enclose it"
             )

@@ -9,9 +9,9 @@ class CalibrationError(ElastioError):
     """A measurement, a record or a profile cannot be used as it is."""
 
 
-class OutsideError(CalibrationError):
+class OutOfRangeError(CalibrationError):
     """The question lies outside what was measured: it would be extrapolation."""
 
 
-class ImpossibleError(CalibrationError):
+class InfeasibleError(CalibrationError):
     """No cache size that was calibrated meets the wish."""

@@ -15,8 +15,8 @@ from elastio.errors import HostError
 from elastio.host.commands import Run, run
 from elastio.units import GB, MIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.folder import Folder
 from elastio_calibration.schedule import WRITE
+from elastio_calibration.work_dir import WorkDir
 
 # One run, however slow the device.
 PATIENCE_S = 4 * 3600.0
@@ -44,16 +44,16 @@ class Fio:
     """Works in the calibration's folder below `directory`; `folder.clean` removes what it left there."""
 
     def __init__(self, directory: Path, jobs: int, run: Run = run) -> None:
-        self.folder, self._jobs, self._run = Folder(directory), jobs, run
+        self.work_dir, self._jobs, self._run = WorkDir(directory), jobs, run
 
     def lay_out(self, dataset_bytes: int) -> None:
         """Write the files that `run` works on. Raises CalibrationError."""
         try:
-            self.folder.make()
+            self.work_dir.make()
         except OSError as error:
-            raise CalibrationError(f"{self.folder.path} cannot be made: {error.strerror or error}") from error
+            raise CalibrationError(f"{self.work_dir.path} cannot be made: {error.strerror or error}") from error
         for number in range(self._jobs):
-            self.folder.add(f"dataset.{number}.0")
+            self.work_dir.add(f"dataset.{number}.0")
         self._done(Kind("write", MIB), dataset_bytes)
 
     def run(self, pattern: str, dataset_bytes: int) -> float:
@@ -63,7 +63,8 @@ class Fio:
     def _done(self, kind: Kind, dataset_bytes: int) -> float:
         share = max(1, round(dataset_bytes / MIB / self._jobs)) * MIB
         argv = [
-            *("fio", "--name=dataset", f"--directory={self.folder.path}", f"--size={share}", f"--numjobs={self._jobs}"),
+            *("fio", "--name=dataset", f"--directory={self.work_dir.path}"),
+            *(f"--size={share}", f"--numjobs={self._jobs}"),
             # Threads: processes of its own would go on when it is killed, as it is where a calibration is interrupted.
             *(f"--rw={kind.rw}", f"--bs={kind.block_bytes}", "--ioengine=psync", "--thread"),
             *("--end_fsync=1", "--fallocate=none", "--randrepeat=0", "--output-format=json"),

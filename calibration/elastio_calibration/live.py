@@ -1,4 +1,4 @@
-"""The station on a real machine: the agent behind its control socket, the filesystem of its device, its ledger."""
+"""The target on a real machine: the agent behind its control socket, the filesystem of its device, its ledger."""
 
 from __future__ import annotations
 
@@ -24,9 +24,18 @@ from elastio.status import Status
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
-from elastio_calibration.record import Before, Header
-from elastio_calibration.schedule import WRITE, Wanted
-from elastio_calibration.station import Boost, Labels, Mark, check_sizes, ending_with, header_of, paused, prices_of
+from elastio_calibration.record import Header, SavedState
+from elastio_calibration.schedule import WRITE, Point
+from elastio_calibration.target import (
+    Boost,
+    Labels,
+    LedgerPosition,
+    check_sizes,
+    ending_with,
+    header_of,
+    paused,
+    prices_of,
+)
 from elastio_calibration.writer import Writer
 
 # Each look takes an emulated processor a part of a second, which the flush that is measured could use.
@@ -42,10 +51,10 @@ UNREACHABLE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a live station touches beside the agent; tests put the simulator here.
+    """What a live target touches beside the agent; tests put the simulator here.
 
-    `quote`: the provider's price for a volume, asked for the backing volume and for caches of `quoted_bytes`. None: no
-    prices are wanted.
+    `quote` returns the provider's price of a volume; it is asked for the backing volume and for caches of
+    `quoted_bytes`. None: no prices.
     """
 
     writer: Writer
@@ -59,8 +68,8 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveStation:
-    """See `station.Station`."""
+class LiveTarget:
+    """See `target.Target`."""
 
     client: ControlClient
     config: Config
@@ -68,7 +77,7 @@ class LiveStation:
     ports: Ports
 
     def header(self) -> Header:
-        """See `Station`."""
+        """See `Target`."""
         status, policy = self._status(), self.config.policy()
         if status.backing is None:
             raise CalibrationError("the agent does not see its backing device: `elastio status` says why")
@@ -85,14 +94,14 @@ class LiveStation:
             prices=None if quote is None else prices_of(quote, policy, size_bytes, self.ports.quoted_bytes),
         )
 
-    def claimed(self) -> AbstractContextManager[None]:
-        """See `Station`."""
-        return self.ports.writer.folder.claimed()
+    def locked(self) -> AbstractContextManager[None]:
+        """See `Target`."""
+        return self.ports.writer.work_dir.locked()
 
-    def check(self, points: Sequence[Wanted]) -> None:
-        """See `Station`: sizes against the configuration, room on the filesystem, boosts left today."""
+    def check(self, points: Sequence[Point]) -> None:
+        """See `Target`: sizes against the configuration, room on the filesystem, boosts left today."""
         check_sizes(points, self.config.policy())
-        self.ports.writer.folder.check(max(p.dataset_bytes for p in points))
+        self.ports.writer.work_dir.check(max(p.dataset_bytes for p in points))
         spend = self._status().spend
         boosts = sum(1 for point in points if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
@@ -120,25 +129,25 @@ class LiveStation:
                     raise
                 self.ports.sleep(POLL_S)
 
-    def agent(self) -> Before:
-        """See `Station`."""
+    def agent(self) -> SavedState:
+        """See `Target`."""
         status = self._status()
-        return Before(status.learned_size_bytes, status.paused)
+        return SavedState(status.learned_size_bytes, status.paused)
 
     def learn(self, size_bytes: int | None) -> None:
-        """See `Station`."""
+        """See `Target`."""
         size = self.config.policy().initial_size_bytes if size_bytes is None else size_bytes
         self.client.ask("learn", size_bytes=size)
 
     def set_paused(self, paused: bool) -> None:
-        """See `Station`."""
+        """See `Target`."""
         self.client.ask("pause" if paused else "resume")
 
-    def rest(self, limit_s: float) -> None:
-        """See `Station`."""
+    def wait_idle(self, limit_s: float) -> None:
+        """See `Target`."""
         policy = self.config.policy()
         deadline = self.ports.now() + limit_s
-        while not _is_at_rest(status := self._status_soon(), policy.release_threshold):
+        while not _is_idle(status := self._status_soon(), policy.release_threshold):
             if status.hold is not None:
                 raise CalibrationError(
                     f"the agent is held ({status.hold.reason}) for {format_duration(status.hold.left_s)} and begins no "
@@ -155,45 +164,45 @@ class LiveStation:
     # --- the device ------------------------------------------------------------------------------------------
 
     @contextmanager
-    def dataset(self, wanted: Wanted, limit_s: float) -> Iterator[float]:
-        """See `Station`. Laying out is a load, and a boost for it would be measured."""
+    def dataset(self, point: Point, limit_s: float) -> Iterator[float]:
+        """See `Target`. Laying out is a load, and a boost for it would be measured."""
         with ending_with(self._clean):
-            if wanted.pattern in KINDS:
+            if point.pattern in KINDS:
                 with paused(self):
-                    self.ports.fio.lay_out(wanted.dataset_bytes)
-                    self.rest(limit_s)
-            yield self._write(wanted)
+                    self.ports.fio.lay_out(point.dataset_bytes)
+                    self.wait_idle(limit_s)
+            yield self._write(point)
 
-    def _write(self, wanted: Wanted) -> float:
-        if wanted.pattern in KINDS:
-            return self.ports.fio.run(wanted.pattern, wanted.dataset_bytes)
-        if wanted.pattern != WRITE:
-            raise CalibrationError(f"{wanted.pattern} is no pattern that can be measured: {', '.join(PATTERNS)} are")
-        seconds = self.ports.writer.write(wanted.dataset_bytes)
+    def _write(self, point: Point) -> float:
+        if point.pattern in KINDS:
+            return self.ports.fio.run(point.pattern, point.dataset_bytes)
+        if point.pattern != WRITE:
+            raise CalibrationError(f"{point.pattern} is no pattern that can be measured: {', '.join(PATTERNS)} are")
+        seconds = self.ports.writer.write(point.dataset_bytes)
         # Whole blocks are written: told as the time that exactly this dataset would have taken.
-        return seconds * wanted.dataset_bytes / self.ports.writer.written_bytes(wanted.dataset_bytes)
+        return seconds * point.dataset_bytes / self.ports.writer.written_bytes(point.dataset_bytes)
 
     def _clean(self) -> None:
-        with ending_with(self.ports.fio.folder.clean):
-            self.ports.writer.folder.clean()
+        with ending_with(self.ports.fio.work_dir.clean):
+            self.ports.writer.work_dir.clean()
 
-    def mark(self) -> Mark:
-        """See `Station`."""
-        return Mark(self.ports.wall(), self.ports.now())
+    def position(self) -> LedgerPosition:
+        """See `Target`."""
+        return LedgerPosition(self.ports.wall(), self.ports.now())
 
-    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
-        """See `Station`. What a cache is paid for is told by the wall clock."""
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        """See `Target`. What a cache is paid for is told by the wall clock."""
         wall = self.ports.wall()
-        set_by_s = wall - mark.wall_s - (self.ports.now() - mark.monotonic_s)
+        set_by_s = wall - position.wall_s - (self.ports.now() - position.monotonic_s)
         if abs(set_by_s) > CLOCK_S:
             raise CalibrationError(
                 f"the clock was set by {set_by_s:+.1f} s meanwhile: how long the cache was held cannot be told"
             )
-        since = mark.wall_s - CLOCK_S
+        since = position.wall_s - CLOCK_S
         return tuple(_boost(row, wall) for row in self.ports.cycles(since, wall) if row.started_wall >= since)
 
 
-def _is_at_rest(status: Status, release_threshold: float) -> bool:
+def _is_idle(status: Status, release_threshold: float) -> bool:
     """A volume that is kept for an operator may stay for ever, and takes part in nothing."""
     listed = status.owned is not None and all(volume.kept for volume in status.owned)
     nothing_left = status.phase == "idle" and status.cycle is None and status.hold is None and listed
@@ -202,12 +211,12 @@ def _is_at_rest(status: Status, release_threshold: float) -> bool:
 
 def _boost(row: CycleRow, wall: float) -> Boost:
     return Boost(
-        sold_bytes=row.sold_size_bytes,
+        provisioned_bytes=row.sold_size_bytes,
         held_s=row.billed_s(0.0, wall),
         attached_s=row.steps.attached_s,
         boost_s=row.steps.boost_s,
         peak_in_use_percent=row.peak_in_use_percent,
-        evicted_bytes=row.evicted_bytes,
+        written_through_bytes=row.evicted_bytes,
         failure=row.failure,
     )
 

@@ -123,7 +123,7 @@ class Prices:
     fast_per_hour: float | None
     caches: tuple[Price, ...]
 
-    def renewed(self, newer: Prices) -> Prices:
+    def updated(self, newer: Prices) -> Prices:
         """The newer prices, in the same currency, and these for what those do not tell."""
         quoted = {p.size_bytes: p for p in (*self.caches, *newer.caches)}
         return replace(

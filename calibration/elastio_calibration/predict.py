@@ -18,7 +18,7 @@ from elastio.units import GB, agbs, format_duration
 from elastio_calibration import prices
 from elastio_calibration.application import Application
 from elastio_calibration.curves import Curve, Estimate, holding, is_same, learning, throughput
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 from elastio_calibration.measurement import Setup
 from elastio_calibration.model import Dump, Volume, accumulation_agbs, completion_s
 from elastio_calibration.profile import Profile
@@ -120,7 +120,7 @@ class Predictor:
         def written(size_bytes: int) -> _Written:
             try:
                 rate = self._static[setup].at(size_bytes)
-            except OutsideError:
+            except OutOfRangeError:
                 rate = Estimate(mb_s, 0.0, 0.0, 0)
                 notes[f"{setup}: not measured at this size, taken at its reserved {mb_s:.4g} MB/s"] = None
             return _Written(Dump(size_bytes, rate.value), rate)
@@ -131,7 +131,7 @@ class Predictor:
         return self._forecast(_Course(setup, volume, initial, checkpoints, tuple(notes)), application)
 
     def adaptive(self, application: Application, sizes: CacheSizes) -> Forecast:
-        """The adaptive device. Raises OutsideError where a dataset and its cache were not calibrated."""
+        """The adaptive device. Raises OutOfRangeError where a dataset and its cache were not calibrated."""
         written: list[_Written] = []
         notes: dict[str, None] = {}
         size, is_asked = sizes.initial_bytes, sizes.initial_is_asked

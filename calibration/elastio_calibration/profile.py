@@ -15,10 +15,10 @@ import jsonschema
 from elastio.codec import decode, encode
 from elastio.units import GB
 from elastio_calibration.curves import is_same
+from elastio_calibration.deserialize import parse
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Measurement, Prices
-from elastio_calibration.plain import parse
-from elastio_calibration.target import write_whole
+from elastio_calibration.output_file import write_atomic
 
 FORMAT = "elastio-profile"
 VERSION = 1
@@ -81,7 +81,7 @@ def save(profile: Profile, path: Path) -> None:
     """The whole file or nothing. Raises CalibrationError where it cannot be written, or would be refused when read."""
     document = to_document(profile)
     from_document(document, f"what would be written to {path}")
-    write_whole(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_atomic(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def merge(profiles: Sequence[Profile], backing_bytes: int | None = None) -> Profile:
@@ -115,7 +115,7 @@ def _together(profiles: Sequence[Profile]) -> Prices | None:
     found: Prices | None = None
     for prices in (p.prices for p in sorted(profiles, key=lambda p: p.made)):
         if prices is not None:
-            found = prices if found is None else found.renewed(prices)
+            found = prices if found is None else found.updated(prices)
     return found
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from elastio.codec import decode
-from elastio_calibration.claim import claimed
+from elastio_calibration.deserialize import parse
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Measurement, Prices
-from elastio_calibration.plain import parse
-from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.run_lock import run_lock
+from elastio_calibration.schedule import Point, Schedule
 
 FORMAT = "elastio-calibration-record"
 VERSION = 1
@@ -43,14 +43,14 @@ class Header:
 class Entry:
     """One measurement that was tried; `measurement` None: it failed, `failure` says why. `wanted` is what was asked."""
 
-    wanted: Wanted
+    wanted: Point
     measurement: Measurement | None
     took_s: float
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class SavedState:
     """What a run found the agent with, and gives back at its end. `learned_bytes` None: it had learned nothing."""
 
     learned_bytes: int | None
@@ -59,16 +59,16 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as read. `before`: what a run that was cut off has not given back."""
+    """A record as read. `saved`: what a run that was cut off has not given back."""
 
     header: Header
     entries: tuple[Entry, ...]
-    before: Before | None = None
+    saved: SavedState | None = None
 
     def measurements(self) -> tuple[Measurement, ...]:
         return tuple(e.measurement for e in self.entries if e.measurement is not None)
 
-    def left(self, schedule: Schedule) -> tuple[Wanted, ...]:
+    def remaining(self, schedule: Schedule) -> tuple[Point, ...]:
         """What the schedule asks for and the record does not have yet. What failed is asked for again."""
         have = Counter(e.wanted for e in self.entries if e.measurement is not None)
         left = []
@@ -84,7 +84,7 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def look(self, header: Header) -> Record:
+    def preview(self, header: Header) -> Record:
         """The record so far, with nothing written, and with the prices that became known since.
 
         Raises CalibrationError where it was made under other conditions.
@@ -100,14 +100,16 @@ class RecordFile:
             raise CalibrationError(
                 f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
             )
-        prices = known.renewed(told) if known is not None and told is not None else told or known
+        prices = known.updated(told) if known is not None and told is not None else told or known
         return replace(found, header=replace(found.header, prices=prices))
 
     def begin(self, header: Header) -> Record:
-        """The record so far, as by `look`, made ready for `append`: a new file gets the header, one that is there the
-        prices it does not have."""
+        """The record so far, as `preview` returns it, ready for `append`.
+
+        A new file gets the header, an existing one the prices that it does not have yet.
+        """
         known = None if self._is_new() else read(self.path).header.prices
-        found = self.look(header)
+        found = self.preview(header)
         if self._is_new():
             self._write({"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)})
             return found
@@ -121,18 +123,18 @@ class RecordFile:
         return not (self.path.exists() and self.path.stat().st_size)
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Nobody else measures into this record meanwhile. Raises CalibrationError where somebody does."""
         self._make_folder()
-        with claimed(self.path, os.O_RDWR | os.O_CREAT):
+        with run_lock(self.path, os.O_RDWR | os.O_CREAT):
             yield
 
     def append(self, entry: Entry) -> None:
         self._write({"kind": "measurement", **asdict(entry)})
 
-    def keep(self, before: Before | None) -> None:
+    def keep(self, saved: SavedState | None) -> None:
         """What the agent gets back, should this run be cut off; None: it was given back."""
-        self._write({"kind": AGENT, "before": None if before is None else asdict(before)})
+        self._write({"kind": AGENT, "before": None if saved is None else asdict(saved)})
 
     def _write(self, document: dict[str, Any]) -> None:
         self._make_folder()
@@ -184,7 +186,7 @@ def _document(path: Path, number: int, line: str) -> dict[str, Any]:
 def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
     with _damaged(path, 1):
         header = decode(Header, documents[0])
-    prices, before, entries = header.prices, None, []
+    prices, saved, entries = header.prices, None, []
     for number, document in enumerate(documents[1:], 2):
         with _damaged(path, number):
             if document.get("kind") == "measurement":
@@ -192,10 +194,10 @@ def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
             elif document.get("kind") == "prices":
                 prices = decode(Prices, document)
             elif document.get("kind") == AGENT:
-                before = None if document["before"] is None else decode(Before, document["before"])
+                saved = None if document["before"] is None else decode(SavedState, document["before"])
             else:
                 raise ValueError(f"its kind is {document.get('kind')!r}")
-    return Record(replace(header, prices=prices), tuple(entries), before)
+    return Record(replace(header, prices=prices), tuple(entries), saved)
 
 
 @contextmanager

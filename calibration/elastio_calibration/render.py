@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastio.units import GB
-from elastio_calibration.optimum import Choice
+from elastio_calibration.optimum import Candidate
 from elastio_calibration.predict import Forecast, Interval
 
 
@@ -103,7 +103,7 @@ def interval(found: Interval, digits: int) -> str:
     return f"{found.value:.{digits}f} ({found.low:.{digits}f}..{found.high:.{digits}f})"
 
 
-def choice_row(choice: Choice, fast: Forecast, currency: str, *, chosen: bool) -> dict[str, Any]:
+def choice_row(choice: Candidate, fast: Forecast, currency: str, *, chosen: bool) -> dict[str, Any]:
     """One point of the trade-off curve, normalized against static-fast as in the published figures."""
     forecast = choice.forecast
     return {

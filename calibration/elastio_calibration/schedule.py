@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elastio.units import GB, MB, agbs
+from elastio_calibration.deserialize import MOST
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Prices, Setup
-from elastio_calibration.plain import MOST
 
 # 1 MiB at a time from end to end, an fsync last.
 WRITE = "write"
@@ -18,7 +18,7 @@ OVERHEAD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Point:
     """One point of the grid; `cache_bytes` 0: the slow volume alone."""
 
     dataset_bytes: int
@@ -38,10 +38,10 @@ class Wanted:
 class Schedule:
     """Points in their order, each measured `repeats` times. Whole rounds: an interrupted one still covers the grid."""
 
-    points: tuple[Wanted, ...]
+    points: tuple[Point, ...]
     repeats: int
 
-    def rounds(self) -> tuple[tuple[int, Wanted], ...]:
+    def rounds(self) -> tuple[tuple[int, Point], ...]:
         return tuple((number, point) for number in range(self.repeats) for point in self.points)
 
 
@@ -80,8 +80,8 @@ def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern
     datasets = [_bytes(gb, scale) for gb in preset.datasets_gb]
     caches = [_bytes(gb, scale) for gb in preset.caches_gb]
     pairs = zip(datasets, caches, strict=True) if preset.paired else ((x, m) for x in datasets for m in caches)
-    alone = [Wanted(x, 0, pattern) for x in datasets] if static else []
-    return Schedule((*(Wanted(x, m, pattern) for x, m in pairs), *alone), preset.repeats)
+    alone = [Point(x, 0, pattern) for x in datasets] if static else []
+    return Schedule((*(Point(x, m, pattern) for x, m in pairs), *alone), preset.repeats)
 
 
 def _bytes(size_gb: float, scale: float) -> int:
@@ -106,22 +106,22 @@ class Estimate:
     cost: float | None
 
 
-def expected_s(wanted: Wanted, conditions: Conditions) -> float:
+def expected_s(point: Point, conditions: Conditions) -> float:
     """How long one measurement takes, with its flush and the pause after it."""
-    slow_s = wanted.dataset_bytes / MB / conditions.backing_mb_s
-    if not wanted.cache_bytes:
+    slow_s = point.dataset_bytes / MB / conditions.backing_mb_s
+    if not point.cache_bytes:
         return slow_s + OVERHEAD_S / 2
-    return wanted.dataset_bytes / MB / conditions.cache_mb_s + max(slow_s, conditions.inactivity_delay_s) + OVERHEAD_S
+    return point.dataset_bytes / MB / conditions.cache_mb_s + max(slow_s, conditions.inactivity_delay_s) + OVERHEAD_S
 
 
-def estimate(points: Sequence[Wanted], conditions: Conditions, prices: Prices | None) -> Estimate:
+def estimate(points: Sequence[Point], conditions: Conditions, prices: Prices | None) -> Estimate:
     """What measuring these points takes. The caches' share only: the backing volume is paid for anyway."""
     seconds = sum(expected_s(p, conditions) for p in points)
     spent = sum(agbs(conditions.bought_mb_s, p.cache_bytes, expected_s(p, conditions)) for p in points)
     return Estimate(seconds, spent, None if prices is None else _cost(points, conditions, prices))
 
 
-def _cost(points: Sequence[Wanted], conditions: Conditions, prices: Prices) -> float | None:
+def _cost(points: Sequence[Point], conditions: Conditions, prices: Prices) -> float | None:
     quoted = {p.size_bytes: p.per_hour for p in prices.caches}
     total = 0.0
     for point in points:

@@ -1,4 +1,4 @@
-"""A station without a machine: the simulator's kernel and cloud under the real agent. Simulated time, so: seconds."""
+"""A target without a machine: the simulator's kernel and cloud under the real agent. Simulated time, so: seconds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from elastio.sim.world import SimWorld, WorldSettings
 from elastio.state import Cycle
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.record import Before, Header
-from elastio_calibration.schedule import WRITE, Wanted
-from elastio_calibration.station import Boost, Labels, Mark, check_sizes, ending_with, header_of, prices_of
+from elastio_calibration.record import Header, SavedState
+from elastio_calibration.schedule import WRITE, Point
+from elastio_calibration.target import Boost, Labels, LedgerPosition, check_sizes, ending_with, header_of, prices_of
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
@@ -54,26 +54,26 @@ def machine(
     return Machine(WorldSettings(kernel=kernel), policy)
 
 
-class SimulatedStation:
+class SimulatedTarget:
     """A simulated machine that does nothing but what is measured. `scale`: of the sizes, as a condition."""
 
     def __init__(self, simulated: Machine | None = None, scale: float = 1.0) -> None:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
         self._labels = Labels("sim", "sim", scale=scale)
-        self.books = MemoryBooks()
+        self.recorder = MemoryBooks()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
             self.world,
             self.policy,
-            books=self.books,
+            books=self.recorder,
             sample_interval_s=simulated.sample_interval_s,
             seed=simulated.settings.seed,
         )
         self.simulation.run_until_settled()
 
     def header(self) -> Header:
-        """See `Station`."""
+        """See `Target`."""
         world = self.world
         size_bytes = world.settings.kernel.backing_bytes
         return header_of(
@@ -88,24 +88,24 @@ class SimulatedStation:
             prices=prices_of(world.provider.quote, self.policy, size_bytes, [gib * GIB for gib in QUOTED_GIB]),
         )
 
-    def claimed(self) -> AbstractContextManager[None]:
-        """See `Station`: nobody else knows this machine."""
+    def locked(self) -> AbstractContextManager[None]:
+        """See `Target`: nobody else knows this machine."""
         return nullcontext()
 
-    def check(self, points: Sequence[Wanted]) -> None:
-        """See `Station`."""
+    def check(self, points: Sequence[Point]) -> None:
+        """See `Target`."""
         check_sizes(points, self.policy)
 
-    def agent(self) -> Before:
-        """See `Station`."""
-        return Before(self.simulation.state.learned_size_bytes, self.simulation.state.paused)
+    def agent(self) -> SavedState:
+        """See `Target`."""
+        return SavedState(self.simulation.state.learned_size_bytes, self.simulation.state.paused)
 
     def learn(self, size_bytes: int | None) -> None:
-        """See `Station`."""
+        """See `Target`."""
         self._ask(RequestKind.LEARN, self.policy.initial_size_bytes if size_bytes is None else size_bytes)
 
     def set_paused(self, paused: bool) -> None:
-        """See `Station`."""
+        """See `Target`."""
         self._ask(RequestKind.PAUSE if paused else RequestKind.RESUME)
 
     def _ask(self, kind: RequestKind, size_bytes: int | None = None) -> None:
@@ -113,8 +113,8 @@ class SimulatedStation:
         if not answer.accepted:
             raise CalibrationError(f"the simulated agent refused: {answer.text}")
 
-    def rest(self, limit_s: float) -> None:
-        """See `Station`."""
+    def wait_idle(self, limit_s: float) -> None:
+        """See `Target`."""
         try:
             self.simulation.run_until_settled(limit_s)
         except TimeoutError as error:
@@ -122,19 +122,19 @@ class SimulatedStation:
         self.simulation.run_for(self.policy.cool_down_s + 2)
 
     @contextmanager
-    def dataset(self, wanted: Wanted, limit_s: float) -> Iterator[float]:
-        """See `Station`."""
+    def dataset(self, point: Point, limit_s: float) -> Iterator[float]:
+        """See `Target`."""
         with ending_with(self.clean):
-            yield self.write(wanted)
+            yield self.write(point)
 
-    def write(self, wanted: Wanted) -> float:
+    def write(self, point: Point) -> float:
         """Seconds. The simulated application writes; other patterns it does not know."""
-        if wanted.pattern != WRITE:
-            raise CalibrationError(f"the simulator measures writes, not {wanted.pattern}")
-        dump = Profile(0.0, wanted.dataset_bytes, 1)
+        if point.pattern != WRITE:
+            raise CalibrationError(f"the simulator measures writes, not {point.pattern}")
+        dump = Profile(0.0, point.dataset_bytes, 1)
         load = Checkpointing(dump, self.world.settings.kernel.backing_bytes)
         self.world.workload = load
-        limit_s = 60 + 10 * wanted.dataset_bytes / 1e6 / self.policy.backing_bandwidth_mb_s
+        limit_s = 60 + 10 * point.dataset_bytes / 1e6 / self.policy.backing_bandwidth_mb_s
         self.simulation.run_until(lambda: load.done, limit_s)
         return load.stats.dumps[0].seconds
 
@@ -142,13 +142,13 @@ class SimulatedStation:
         """The application is gone."""
         self.world.workload = Workload()
 
-    def mark(self) -> Mark:
-        """See `Station`."""
-        return Mark(self.world.clock.wall(), self.world.clock.elapsed())
+    def position(self) -> LedgerPosition:
+        """See `Target`."""
+        return LedgerPosition(self.world.clock.wall(), self.world.clock.elapsed())
 
-    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
-        """See `Station`. Nobody sets a simulated clock."""
-        return tuple(_boost(c) for c in self.books.rows.values() if c.started_wall >= mark.wall_s)
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        """See `Target`. Nobody sets a simulated clock."""
+        return tuple(_boost(c) for c in self.recorder.rows.values() if c.started_wall >= position.wall_s)
 
 
 def _boost(cycle: Cycle) -> Boost:
@@ -156,11 +156,11 @@ def _boost(cycle: Cycle) -> Boost:
     held_s = 0.0 if opened is None or closed is None else closed - opened
     attached = None if marks.boosted is None or marks.detached is None else marks.detached - marks.boosted
     return Boost(
-        sold_bytes=cycle.sold.size_bytes,
+        provisioned_bytes=cycle.sold.size_bytes,
         held_s=held_s,
         attached_s=attached,
         boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
         peak_in_use_percent=cycle.peak_in_use_percent,
-        evicted_bytes=cycle.evicted_bytes,
+        written_through_bytes=cycle.evicted_bytes,
         failure=cycle.failure,
     )

@@ -15,11 +15,11 @@ from elastio_calibration.profile import Profile
 from elastio_calibration.record import Record
 
 # A repeat this far from the median of its point is named.
-ODD = 0.10
+OUTLIER = 0.10
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PointSummary:
     """All repeats of one measurement, averaged. `spread` is (most - least) / mean of the throughput."""
 
     first: Measurement
@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    points: tuple[Point, ...]
+    points: tuple[PointSummary, ...]
     flags: tuple[str, ...]
 
 
@@ -56,7 +56,7 @@ def study(record: Record) -> Study:
     if not any(p.first.setup is Setup.ADAPTIVE for p in points):
         raise CalibrationError("the record holds no measurement with a cache: run the calibration first")
     flags = [f"{p.first}: measured once, its spread is unknown" for p in points if p.repeats == 1]
-    flags += [flag for group in groups.values() for flag in _odd(group)]
+    flags += [flag for group in groups.values() for flag in _outliers(group)]
     flags += [f"{e.wanted}: failed once: {e.failure}" for e in record.entries if e.measurement is None]
     return Study(points, tuple(flags))
 
@@ -65,16 +65,18 @@ def _order(made: Measurement) -> tuple[str, bool, int, int]:
     return made.pattern, made.setup is not Setup.ADAPTIVE, made.dataset_bytes, made.cache_bytes
 
 
-def _point(group: Sequence[Measurement]) -> Point:
+def _point(group: Sequence[Measurement]) -> PointSummary:
     rates = [m.throughput_mb_s for m in group]
     average = mean(rates)
-    return Point(group[0], len(group), average, mean(m.held_s for m in group), (max(rates) - min(rates)) / average)
+    return PointSummary(
+        group[0], len(group), average, mean(m.held_s for m in group), (max(rates) - min(rates)) / average
+    )
 
 
-def _odd(group: Sequence[Measurement]) -> list[str]:
+def _outliers(group: Sequence[Measurement]) -> list[str]:
     rate, held = median(m.throughput_mb_s for m in group), median(m.held_s for m in group)
-    slow = [m for m in group if abs(m.throughput_mb_s - rate) > ODD * rate]
-    long = [m for m in group if abs(m.held_s - held) > ODD * held]
+    slow = [m for m in group if abs(m.throughput_mb_s - rate) > OUTLIER * rate]
+    long = [m for m in group if abs(m.held_s - held) > OUTLIER * held]
     return [
         *(f"{m}: one repeat reached {m.throughput_mb_s:.1f} MB/s, the others about {rate:.1f}" for m in slow),
         *(f"{m}: one cache was held for {m.held_s:.1f} s, the others about {held:.1f}" for m in long),

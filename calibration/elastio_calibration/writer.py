@@ -15,7 +15,7 @@ from pathlib import Path
 
 from elastio.units import MB, MIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.folder import Folder
+from elastio_calibration.work_dir import WorkDir
 
 
 class Writer:
@@ -34,7 +34,7 @@ class Writer:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        self.folder = Folder(directory)
+        self.work_dir = WorkDir(directory)
         self._writers, self._block_bytes = writers, block_bytes
         self._block_s = block_bytes * writers / MB / pace_mb_s if pace_mb_s else 0.0
         self._now, self._sleep = now, sleep
@@ -47,11 +47,11 @@ class Writer:
         Interrupted, or where one writer fails, the others end with the block that they are writing.
         """
         try:
-            self.folder.make()
+            self.work_dir.make()
             with ThreadPoolExecutor(self._writers) as pool:
                 return self._write(pool, max(1, round(dataset_bytes / self._block_bytes / self._writers)))
         except OSError as error:
-            raise CalibrationError(f"{self.folder.path} cannot be written: {error.strerror or error}") from error
+            raise CalibrationError(f"{self.work_dir.path} cannot be written: {error.strerror or error}") from error
 
     def _write(self, pool: ThreadPoolExecutor, blocks: int) -> float:
         stop, began = threading.Event(), self._now()
@@ -70,8 +70,8 @@ class Writer:
 
     def _share(self, number: int, blocks: int, began: float, stop: threading.Event) -> None:
         name = f"writer-{number}"
-        descriptor = os.open(self.folder.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self.folder.add(name)
+        descriptor = os.open(self.work_dir.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self.work_dir.add(name)
         try:
             for index in range(blocks):
                 self._wait_until(began + (index + 1) * self._block_s, stop)

@@ -19,12 +19,12 @@ from elastio.units import format_duration
 from elastio_calibration.cli.options import Sizes, require_extra
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS, Fio
-from elastio_calibration.live import LiveStation, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.live import LiveTarget, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.output_file import require_replaceable
 from elastio_calibration.record import Header, Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
-from elastio_calibration.station import Labels, Station, notes_of
-from elastio_calibration.station import calibrate as run
-from elastio_calibration.target import require_target
+from elastio_calibration.target import Labels, Target, notes_of
+from elastio_calibration.target import calibrate as run
 from elastio_calibration.writer import Writer
 
 STAGES = ("run", "study", "solve", "format")
@@ -111,19 +111,19 @@ def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
     study, solve and format follow each other; every later one can be run again from the record, on any machine.
     """
     asked = Asked(**options)
-    require_target(asked.profile, kept=asked.record)
+    require_replaceable(asked.profile, kept=asked.record)
     if asked.stage != "run":
         require_extra()
     if asked.stage in ("all", "run"):
-        station = _simulated(directory, asked) if asked.sim else _live(app, directory, asked)
-        _measure(app, station, asked)
+        target = _simulated(directory, asked) if asked.sim else _live(app, directory, asked)
+        _measure(app, target, asked)
     if asked.stage != "run":
         _conclude(read(asked.record), asked.stage, asked.profile)
 
 
-def _simulated(directory: Path | None, asked: Asked) -> Station:
+def _simulated(directory: Path | None, asked: Asked) -> Target:
     """Raises CalibrationError for what the simulator has no model of."""
-    from elastio_calibration.simulated import SimulatedStation  # noqa: PLC0415  a guest starts faster without it
+    from elastio_calibration.simulated import SimulatedTarget  # noqa: PLC0415  a guest starts faster without it
 
     if asked.pattern != WRITE:
         raise CalibrationError(f"the simulated application only writes: {asked.pattern} cannot be measured with --sim")
@@ -138,10 +138,10 @@ def _simulated(directory: Path | None, asked: Asked) -> Station:
     if any(given.values()):
         names = ", ".join(name for name, is_given in given.items() if is_given)
         raise CalibrationError(f"the simulator has no use for {names}: leave it out with --sim")
-    return SimulatedStation(scale=asked.scale)
+    return SimulatedTarget(scale=asked.scale)
 
 
-def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
+def _live(app: App, directory: Path | None, asked: Asked) -> LiveTarget:
     """Raises ElastioError where the directory is not the adaptive device's."""
     if directory is None:
         raise click.UsageError("name a DIRECTORY on the filesystem of the adaptive device, or --sim")
@@ -158,21 +158,21 @@ def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
         quote=quoting(config) if asked.prices else None,
         quoted_bytes=sizes,
     )
-    return LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
+    return LiveTarget(app.client(), config, asked.labels(config.provider.name), ports)
 
 
-def _measure(app: App, station: Station, asked: Asked) -> None:
+def _measure(app: App, target: Target, asked: Asked) -> None:
     plan, file = asked.schedule(), RecordFile(asked.record)
-    record = file.look(station.header())
-    left = record.left(plan)
-    if not left and record.before is None:
+    record = file.preview(target.header())
+    left = record.remaining(plan)
+    if not left and record.saved is None:
         click.echo(f"{file.path} holds everything that was asked for")
         return
     if left:
-        station.check(left)
+        target.check(left)
         click.echo(_announce(record, plan, record.header), err=True)
         _require_consent(app, asked)
-    _run(station, plan, file)
+    _run(target, plan, file)
 
 
 def _require_consent(app: App, asked: Asked) -> None:
@@ -184,11 +184,11 @@ def _require_consent(app: App, asked: Asked) -> None:
     click.confirm("Go on?", abort=True, err=True)
 
 
-def _run(station: Station, plan: Schedule, file: RecordFile) -> None:
+def _run(target: Target, plan: Schedule, file: RecordFile) -> None:
     """Raises ElastioError, for an interruption too; what else failed after it is told."""
     try:
         with interrupted_by_signals():
-            run(station, plan, file, lambda text: click.echo(text, err=True))
+            run(target, plan, file, lambda text: click.echo(text, err=True))
     except KeyboardInterrupt as stop:
         kept = f"interrupted; {file.path} keeps what was measured, the same command goes on"
         raise ElastioError("; ".join([kept, *notes_of(stop)])) from None
@@ -223,7 +223,7 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _announce(record: Record, plan: Schedule, header: Header) -> str:
-    left = record.left(plan)
+    left = record.remaining(plan)
     expected = estimate(left, header.conditions, header.prices)
     money = ""
     if expected.cost is not None and header.prices is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
-from elastio_calibration.application import Application, describe, read_file
+from elastio_calibration.application import Application, from_values, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS
 from elastio_calibration.schedule import MOST_GB, WRITE, size_bytes
@@ -106,7 +106,7 @@ def application_of(values: dict[str, Any]) -> Application:
     if values.get("learn_trace"):
         described.update(from_trace(values["learn_trace"], device))
     described.update({key: values[key] for key in APPLICATION_KEYS if values.get(key) is not None})
-    return describe(described)
+    return from_values(described)
 
 
 def gb(size_gb: float | None) -> int | None:

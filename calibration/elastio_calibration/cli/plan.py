@@ -24,7 +24,7 @@ from elastio_calibration.cli.options import (
 
 if TYPE_CHECKING:
     from elastio_calibration.measurement import Conditions
-    from elastio_calibration.optimum import Choice
+    from elastio_calibration.optimum import Candidate
 
 
 @click.command()
@@ -53,28 +53,28 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
 
     known = predictors(profiles, backing_gb, values["pattern"], one=False)
     application = application_of(values)
-    offer = optimum.offer(known, application, gb(values["initial_cache_gb"]))
-    chosen = optimum.best(offer.choices, optimum.Wish(*limits))
+    found = optimum.candidates(known, application, gb(values["initial_cache_gb"]))
+    chosen = optimum.best(found.accepted, optimum.Goal(*limits))
     fast = max((p.static(Setup.STATIC_FAST, application) for p in known), key=lambda f: f.agbs.value)
     currency = next((p.prices.currency for p in known if p.prices), "")
-    rows = [render.choice_row(c, fast, currency, chosen=c is chosen) for c in offer.choices]
-    notes = render.notes_by("cache GB ", [(c.cache_bytes / GB, (fast, c.forecast)) for c in offer.choices])
+    rows = [render.choice_row(c, fast, currency, chosen=c is chosen) for c in found.accepted]
+    notes = render.notes_by("cache GB ", [(c.cache_bytes / GB, (fast, c.forecast)) for c in found.accepted])
     if values["png"] is not None:
         title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
         plots.trade_off(rows, title, values["png"])
     if values["as_json"]:
         figures = {"recommended_gb": chosen.cache_bytes / GB, "choices": rows}
-        click.echo(render.to_json({**figures, "refused": offer.refused, "notes": notes}))
+        click.echo(render.to_json({**figures, "refused": found.refused, "notes": notes}))
     else:
         text = f"{render.choices_text(rows)}\n{_recommendation(chosen)}\n"
         click.echo(render.to_csv(rows) if values["as_csv"] else text, nl=False)
-        for line in (*offer.refused, *notes):
+        for line in (*found.refused, *notes):
             click.echo(line, err=True)
     if values["applied"]:
         _apply(app, chosen, [p.profile.conditions for p in known])
 
 
-def _recommendation(chosen: Choice) -> str:
+def _recommendation(chosen: Candidate) -> str:
     found = chosen.forecast
     time = f"{found.completion_s.value:.1f} s"
     sure = "; nothing was measured twice, so the spread is unknown"
@@ -83,7 +83,7 @@ def _recommendation(chosen: Choice) -> str:
     return f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}."
 
 
-def _apply(app: App, chosen: Choice, calibrated: list[Conditions]) -> None:
+def _apply(app: App, chosen: Candidate, calibrated: list[Conditions]) -> None:
     """A drop-in for an agent that has learned nothing, and the learned size of the one that runs.
 
     Raises ElastioError: before writing where the plan is not for this configuration, UnreachableError after it where

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from elastio_calibration.application import ApplicationError, describe, read_file, varied
+from elastio_calibration.application import ApplicationError, from_values, read_file, varied
 
 CM1 = {"vms": 32, "iterations": 3, "iteration_s": 366.0, "checkpoints": 3, "checkpoint_gb": 4, "initial_gb": 5}
 
 
 def test_is_described_by_named_values() -> None:
-    made = describe(CM1)
+    made = from_values(CM1)
     assert made.compute_s == 1098
     assert made.interval_s == 366
     assert (made.checkpoint_bytes, made.initial_bytes, made.vms) == (4 * 10**9, 5 * 10**9, 32)
 
 
 def test_needs_no_initial_dump_and_one_vm_by_default() -> None:
-    made = describe({"checkpoint_gb": 4, "checkpoints": 2, "iteration_s": 10})
+    made = from_values({"checkpoint_gb": 4, "checkpoints": 2, "iteration_s": 10})
     assert (made.initial_bytes, made.vms, made.compute_s) == (0, 1, 10)
 
 
@@ -44,20 +44,20 @@ def test_needs_no_initial_dump_and_one_vm_by_default() -> None:
 )
 def test_refuses_what_makes_no_sense(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ApplicationError, match=sentence):
-        describe({**CM1, **changes})
+        from_values({**CM1, **changes})
 
 
 def test_names_every_option_that_is_missing() -> None:
     with pytest.raises(ApplicationError, match="give --checkpoints, --iteration-s, or a file"):
-        describe({"checkpoint_gb": 4})
+        from_values({"checkpoint_gb": 4})
 
 
 def test_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "cm1.toml"
     path.write_text("[application]\ncheckpoint_gb = 4\ncheckpoints = 3\niteration_s = 366.5\n")
-    assert describe(read_file(path)).compute_s == 366.5
+    assert from_values(read_file(path)).compute_s == 366.5
     path.write_text("\ufeff" + path.read_text())
-    assert describe(read_file(path)).compute_s == 366.5  # as some editors write it
+    assert from_values(read_file(path)).compute_s == 366.5  # as some editors write it
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_a_file_without_an_application_is_one_sentence(text: str | None, sentenc
 
 
 def test_varies_a_quantity_by_its_symbol() -> None:
-    assert varied(describe(CM1), "Sc", 8).checkpoint_gb == 8
-    assert varied(describe(CM1), "K", 5.0).checkpoints == 5
+    assert varied(from_values(CM1), "Sc", 8).checkpoint_gb == 8
+    assert varied(from_values(CM1), "K", 5.0).checkpoints == 5
     with pytest.raises(ApplicationError, match="K must be a whole number"):
-        varied(describe(CM1), "K", 2.5)
+        varied(from_values(CM1), "K", 2.5)
     with pytest.raises(ApplicationError, match="K must be a number, and at most"):
-        varied(describe(CM1), "K", 1e308)
+        varied(from_values(CM1), "K", 1e308)
     with pytest.raises(ApplicationError, match="cannot be varied; these can: Sc"):
-        varied(describe(CM1), "B", 1)
+        varied(from_values(CM1), "B", 1)

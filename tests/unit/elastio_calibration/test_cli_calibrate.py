@@ -14,10 +14,10 @@ from elastio.exits import Exit
 from elastio.units import GB, GIB
 from elastio_calibration.cli import calibrate as calibrate_command
 from elastio_calibration.cli.calibrate import interrupted_by_signals
-from elastio_calibration.record import Before, RecordFile, read
-from elastio_calibration.schedule import Wanted
-from elastio_calibration.simulated import SimulatedStation
-from elastio_calibration.station import ending_with
+from elastio_calibration.record import RecordFile, SavedState, read
+from elastio_calibration.schedule import Point
+from elastio_calibration.simulated import SimulatedTarget
+from elastio_calibration.target import ending_with
 
 from .test_cli import SMALL, calibrate
 from .values import Shell
@@ -27,13 +27,13 @@ def test_what_a_killed_run_left_undone_is_made_good_although_nothing_is_left_to_
     elastio: Shell, tmp_path: Path
 ) -> None:
     calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
-    RecordFile(tmp_path / "r.jsonl").keep(Before(4 * GIB, False))
+    RecordFile(tmp_path / "r.jsonl").keep(SavedState(4 * GIB, False))
     again = calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     assert again.exit_code == 0, again.output
     assert again.stderr == (
         "an earlier run was cut off: at the end of this one the agent gets back what it had before that one\n"
     )
-    assert read(tmp_path / "r.jsonl").before is None
+    assert read(tmp_path / "r.jsonl").saved is None
 
 
 @pytest.mark.parametrize(("terminal", "answer"), [(False, ""), (True, "n\n")])
@@ -41,7 +41,7 @@ def test_a_run_that_nobody_agreed_to_leaves_nothing(
     terminal: bool, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The simulator in the place of a machine where volumes cost something.
-    monkeypatch.setattr(calibrate_command, "_live", lambda *_: SimulatedStation())
+    monkeypatch.setattr(calibrate_command, "_live", lambda *_: SimulatedTarget())
     app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: terminal)
     files = ("--record", str(tmp_path / "r.jsonl"), "--profile", str(tmp_path / "p.json"))
     result = CliRunner().invoke(main, ["calibrate", *SMALL, *files], obj=app, input=answer)
@@ -54,14 +54,14 @@ def test_only_what_is_left_is_checked(elastio: Shell, tmp_path: Path, monkeypatc
     """A day's cap on boosts leaves as many as are still needed, when a run goes on."""
     calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     checked: list[object] = []
-    monkeypatch.setattr(SimulatedStation, "check", lambda _, points: checked.extend(points))
+    monkeypatch.setattr(SimulatedTarget, "check", lambda _, points: checked.extend(points))
     more = ("--datasets", "0.6,0.8,1", *SMALL[2:])
     assert calibrate(elastio, tmp_path, *more, "--stage", "run").exit_code == 0
-    assert checked == [Wanted(GB, GIB), Wanted(GB, 2 * GIB), Wanted(GB)]
+    assert checked == [Point(GB, GIB), Point(GB, 2 * GIB), Point(GB)]
 
 
 def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_path: Path) -> None:
-    with RecordFile(tmp_path / "r.jsonl").claimed():
+    with RecordFile(tmp_path / "r.jsonl").locked():
         result = calibrate(elastio, tmp_path, *SMALL)
     assert result.exit_code == Exit.FAILED
     assert result.stderr.splitlines()[-1].startswith("elastio: another calibration uses")
@@ -69,11 +69,11 @@ def test_a_record_that_another_run_measures_into_is_refused(elastio: Shell, tmp_
 
 
 def test_an_interrupted_run_is_one_sentence(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def terminated(_station: SimulatedStation, _wanted: object) -> float:
+    def terminated(_target: SimulatedTarget, _wanted: object) -> float:
         signal.raise_signal(signal.SIGTERM)
         return 0.0
 
-    monkeypatch.setattr(SimulatedStation, "write", terminated)
+    monkeypatch.setattr(SimulatedTarget, "write", terminated)
     result = calibrate(elastio, tmp_path, *SMALL)
     assert result.exit_code == Exit.FAILED
     assert result.stderr.splitlines()[-1] == (

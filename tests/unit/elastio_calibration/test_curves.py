@@ -6,7 +6,7 @@ import pytest
 
 from elastio.units import GB
 from elastio_calibration.curves import Curve, learning, throughput
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 
 from .values import cached, mb_s, measured
 
@@ -50,21 +50,21 @@ def test_is_linear_between_two_datasets() -> None:
     ],
 )
 def test_refuses_to_extrapolate(dataset: float, cache: float, sentence: str) -> None:
-    with pytest.raises(OutsideError, match=sentence):
+    with pytest.raises(OutOfRangeError, match=sentence):
         throughput(cached(1.0)).at(gb(dataset), gb(cache))
 
 
 def test_refuses_where_there_are_too_few_points_to_interpolate() -> None:
     curve = throughput([measured(4, 6), measured(5, 10)])
     assert curve.at(gb(5), gb(10)).value == pytest.approx(mb_s(5, 10))
-    with pytest.raises(OutsideError, match="6 GB only: 8 GB would be extrapolation"):
+    with pytest.raises(OutOfRangeError, match="6 GB only: 8 GB would be extrapolation"):
         curve.at(gb(4), gb(8))
-    with pytest.raises(OutsideError, match="extrapolation"):
+    with pytest.raises(OutOfRangeError, match="extrapolation"):
         curve.at(gb(4.5), gb(8))
 
 
 def test_refuses_where_nothing_was_measured() -> None:
-    with pytest.raises(OutsideError, match="the learned size was not measured"):
+    with pytest.raises(OutOfRangeError, match="the learned size was not measured"):
         learning([]).at(gb(4), gb(6))
 
 

@@ -10,7 +10,7 @@ from elastio.history_store import HistoryLimits, HistoryWriter
 from elastio.ledger import Ledger
 from elastio.model import Rates, Sample
 from elastio.state import AgentState, LoadWatch
-from elastio_calibration.application import ApplicationError, describe
+from elastio_calibration.application import ApplicationError, from_values
 from elastio_calibration.learn import from_ledger, from_trace
 
 HEAD = "seconds,read_mb_s,write_mb_s\n"
@@ -28,7 +28,7 @@ def trace(*stretches: tuple[int, float]) -> str:
 def test_learns_dumps_and_computing_from_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(trace((5, 0), (50, 100), (300, 0.5), (38, 100), (4, 0), (2, 100), (300, 0.5), (40, 100), (60, 0)))
-    found = describe(from_trace(path))
+    found = from_values(from_trace(path))
     assert found.initial_gb == pytest.approx(5.0)
     assert found.checkpoint_gb == pytest.approx(4.0)  # a pause of 4 s does not end a dump
     assert found.checkpoints == 2
@@ -77,13 +77,13 @@ def test_one_of_several_devices_is_named(tmp_path: Path) -> None:
         from_ledger(path)
     with pytest.raises(ApplicationError, match="holds no samples of c, but of a, b"):
         from_ledger(path, "c")
-    assert describe(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
+    assert from_values(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
 
 
 def test_learns_from_the_samples_of_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     written(path, "u", 100.0)
-    found = describe(from_ledger(path))
+    found = from_values(from_ledger(path))
     assert found.initial_gb == pytest.approx(5.0, rel=0.01)
     assert found.checkpoint_gb == pytest.approx(4.0, rel=0.01)
     assert found.compute_s == pytest.approx(300, abs=2)

@@ -23,18 +23,18 @@ from elastio.status import Status
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio
-from elastio_calibration.folder import Folder
-from elastio_calibration.live import LiveStation, Ports
+from elastio_calibration.live import LiveTarget, Ports
 from elastio_calibration.record import RecordFile
-from elastio_calibration.schedule import Wanted
-from elastio_calibration.station import Labels, calibrate, measure
+from elastio_calibration.schedule import Point
+from elastio_calibration.target import Labels, calibrate, measure
+from elastio_calibration.work_dir import WorkDir
 from elastio_calibration.writer import Writer
 
-from .test_station import ADAPTIVE, LIMIT_S, endless
+from .test_target import ADAPTIVE, LIMIT_S, endless
 
 
 class Machine:
-    """`elastiod --sim` in a thread; its time moves only when the station sleeps or writes."""
+    """`elastiod --sim` in a thread; its time moves only when the target sleeps or writes."""
 
     def __init__(self, socket: Path) -> None:
         config = parse(
@@ -147,7 +147,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def live(machine: Machine, tmp_path: Path) -> LiveStation:
+def live(machine: Machine, tmp_path: Path) -> LiveTarget:
     ports = Ports(
         SimulatedWriter(tmp_path, machine),
         SimulatedFio(tmp_path, machine),
@@ -157,53 +157,51 @@ def live(machine: Machine, tmp_path: Path) -> LiveStation:
         machine.sleep,
     )
     client = ControlClient(machine.config.agent.socket)
-    return LiveStation(client, machine.config, Labels("gp3", "gp3"), ports)
+    return LiveTarget(client, machine.config, Labels("gp3", "gp3"), ports)
 
 
-def test_a_live_station_measures_through_the_control_socket(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB), LIMIT_S)
+def test_a_live_station_measures_through_the_control_socket(live: LiveTarget) -> None:
+    made = measure(live, Point(GB, 2 * GIB), LIMIT_S)
     assert made.cache_bytes == 2 * GIB
     assert 20 < made.throughput_mb_s < 80
     assert made.held_s > GB / 1e6 / 80
-    slow = measure(live, Wanted(GB), LIMIT_S)
+    slow = measure(live, Point(GB), LIMIT_S)
     assert slow.throughput_mb_s == pytest.approx(20, rel=0.02)
 
 
-def test_two_runs_do_not_use_one_directory(live: LiveStation, tmp_path: Path) -> None:
-    with Folder(tmp_path).claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
+def test_two_runs_do_not_use_one_directory(live: LiveTarget, tmp_path: Path) -> None:
+    with WorkDir(tmp_path).locked(), pytest.raises(CalibrationError, match="another calibration uses"):
         calibrate(live, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
     assert (tmp_path / "r").read_bytes() == b""
 
 
 @pytest.mark.parametrize("set_by_s", [-1000.0, 30.0])
 def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
-    set_by_s: float, live: LiveStation, machine: Machine
+    set_by_s: float, live: LiveTarget, machine: Machine
 ) -> None:
-    live.rest(LIMIT_S)
-    mark = live.mark()
+    live.wait_idle(LIMIT_S)
+    position = live.position()
     moved = replace(live, ports=replace(live.ports, wall=lambda: machine.wall() + set_by_s))
     with pytest.raises(CalibrationError):
-        moved.boosts_since(mark)
+        moved.boosts_since(position)
 
 
 @pytest.mark.parametrize("set_by_s", [-0.4, 0.4])
-def test_a_clock_that_is_corrected_a_little_loses_no_boost(
-    set_by_s: float, live: LiveStation, machine: Machine
-) -> None:
-    live.rest(LIMIT_S)
+def test_a_clock_that_is_corrected_a_little_loses_no_boost(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
+    live.wait_idle(LIMIT_S)
     live.client.ask("learn", size_bytes=2 * GIB)
-    mark = live.mark()
+    position = live.position()
     live.client.ask("boost")
     machine.sleep(0.1)
     (row,) = machine.cycles(0, 0)
     moved = replace(row, started_wall=row.started_wall + set_by_s, opened_wall=row.started_wall + set_by_s)
-    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=mark.wall_s - 5.0), moved)
+    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=position.wall_s - 5.0), moved)
     later = replace(live, ports=replace(live.ports, wall=lambda: wall, cycles=lambda since, until: cycles))
-    assert len(later.boosts_since(mark)) == 1
+    assert len(later.boosts_since(position)) == 1
 
 
-def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
+def test_a_live_station_knows_its_conditions(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
     header = live.header()
     assert (header.conditions.backing_mb_s, header.conditions.cache_mb_s) == (20.0, 80.0)
     assert (header.conditions.cloud, header.conditions.backing_type) == ("sim", "gp3")
@@ -211,8 +209,8 @@ def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
     assert header.prices is None
 
 
-def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: Machine) -> None:
-    live.rest(LIMIT_S)
+def test_a_live_station_asks_what_the_volumes_cost(live: LiveTarget, machine: Machine) -> None:
+    live.wait_idle(LIMIT_S)
     quotes = machine.daemon.simulation.world.provider
     asking = replace(live.ports, quote=quotes.quote, quoted_bytes=(2 * GIB, 4 * GIB))
     prices = replace(live, ports=asking).header().prices
@@ -224,43 +222,43 @@ def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: M
     assert prices.fast_per_hour > prices.slow_per_hour
 
 
-def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    point = Wanted(10**6, 2 * GB)
-    live.check([point, point, point, Wanted(10**6)])
+def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
+    point = Point(10**6, 2 * GB)
+    live.check([point, point, point, Point(10**6)])
     with pytest.raises(CalibrationError, match="4 boosts are needed and the cap leaves 3 today"):
         live.check([point, point, point, point])
 
 
-def test_an_unknown_pattern_cannot_be_measured(live: LiveStation) -> None:
+def test_an_unknown_pattern_cannot_be_measured(live: LiveTarget) -> None:
     with pytest.raises(CalibrationError, match="rewind is no pattern that can be measured: write, read"):
-        measure(live, Wanted(GB, GIB, "rewind"), LIMIT_S)
+        measure(live, Point(GB, GIB, "rewind"), LIMIT_S)
 
 
-def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB, "mixed"), LIMIT_S)
+def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveTarget) -> None:
+    made = measure(live, Point(GB, 2 * GIB, "mixed"), LIMIT_S)
     fio = live.ports.fio
     assert isinstance(fio, SimulatedFio)
-    assert not fio.folder.path.exists()
+    assert not fio.work_dir.path.exists()
     assert fio.asked == ["write", "readwrite"]
     assert (made.pattern, made.cache_bytes) == ("mixed", 2 * GIB)
     assert 20 < made.throughput_mb_s < 80
     assert not live.agent().paused
 
 
-def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation, machine: Machine) -> None:
+def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveTarget, machine: Machine) -> None:
     machine.do(lambda: setattr(machine.daemon.simulation.world, "workload", endless()))
     machine.sleep(5.0)
     with pytest.raises(Exception, match="nothing else may use it during a calibration"):
-        live.rest(20.0)
+        live.wait_idle(20.0)
 
 
-def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveStation, machine: Machine) -> None:
+def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveTarget, machine: Machine) -> None:
     def forget_a_dirty_one() -> None:
         cloud = machine.daemon.simulation.world.provider
         cloud.mark(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeMark.DIRTY)
 
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
     machine.do(forget_a_dirty_one)
     machine.sleep(10.0)
     live.client.ask("gc")
@@ -268,7 +266,7 @@ def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: 
     status = live.client.status()
     assert status.owned is not None
     assert [v.kept for v in status.owned] == [True]
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
 
 
 class Late(ControlClient):
@@ -283,20 +281,20 @@ class Late(ControlClient):
         return super().status()
 
 
-def test_an_answer_that_comes_late_ends_no_measurement(live: LiveStation, machine: Machine) -> None:
+def test_an_answer_that_comes_late_ends_no_measurement(live: LiveTarget, machine: Machine) -> None:
     client = Late(machine.config.agent.socket)
     live = replace(live, client=client)
     client.late = 3
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
     assert client.late == 0
     client.late = 1000
     with pytest.raises(UnreachableError):
-        live.rest(LIMIT_S)
+        live.wait_idle(LIMIT_S)
     assert client.late > 900
 
 
-def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
+def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
     live.client.ask("quiesce", seconds=6000)
     with pytest.raises(CalibrationError, match=r"the agent is held \(snapshot\) .* begins no boost"):
-        live.rest(LIMIT_S)
+        live.wait_idle(LIMIT_S)

@@ -11,9 +11,9 @@ import pytest
 from elastio.units import GB
 from elastio_calibration import plots, render, sweep
 from elastio_calibration.application import Application
-from elastio_calibration.errors import CalibrationError, ImpossibleError, OutsideError
+from elastio_calibration.errors import CalibrationError, InfeasibleError, OutOfRangeError
 from elastio_calibration.measurement import Price, Setup
-from elastio_calibration.optimum import Choice, Wish, best, choices, offer
+from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Interval, Predictor
 
 from .values import CONDITIONS, PRICES, grid, measured, profile
@@ -21,11 +21,11 @@ from .values import CONDITIONS, PRICES, grid, measured, profile
 APP = Application(checkpoint_gb=6, checkpoints=3, iteration_s=400, iterations=3)
 
 
-def offered(*factors: float) -> tuple[Choice, ...]:
-    return choices([Predictor(profile(*factors))], APP)
+def offered(*factors: float) -> tuple[Candidate, ...]:
+    return candidates([Predictor(profile(*factors))], APP).accepted
 
 
-def cost_of(choice: Choice) -> float:
+def cost_of(choice: Candidate) -> float:
     assert choice.forecast.cost is not None
     return choice.forecast.cost.value
 
@@ -36,29 +36,29 @@ def test_tries_every_calibrated_size() -> None:
 
 def test_without_a_wish_the_cheapest_is_best() -> None:
     found = offered()
-    chosen = best(found, Wish())
+    chosen = best(found, Goal())
     assert chosen.forecast.agbs.value == min(c.forecast.agbs.value for c in found)
 
 
 @pytest.mark.parametrize(("max_time_s", "expected_gb"), [(1700, 6), (1475, 6), (1430, 8), (1385, 10)])
 def test_a_deadline_is_met_at_least_cost(max_time_s: float, expected_gb: int) -> None:
     found = offered()
-    chosen = best(found, Wish(max_time_s=max_time_s))
+    chosen = best(found, Goal(max_time_s=max_time_s))
     assert chosen.cache_bytes == expected_gb * GB
     cheaper = [c for c in found if c.forecast.agbs.value < chosen.forecast.agbs.value]
     assert all(c.forecast.completion_s.value > max_time_s for c in cheaper)
 
 
 def test_a_deadline_is_held_against_the_upper_end_of_the_interval() -> None:
-    exact = best(offered(), Wish(max_time_s=1475))
-    unsure = best(offered(0.95, 1.05), Wish(max_time_s=1475))
+    exact = best(offered(), Goal(max_time_s=1475))
+    unsure = best(offered(0.95, 1.05), Goal(max_time_s=1475))
     assert unsure.cache_bytes > exact.cache_bytes
 
 
 def test_within_a_budget_the_fastest_is_best() -> None:
     found = offered()
     budget = sorted(c.forecast.agbs.value for c in found)[2] + 1
-    chosen = best(found, Wish(max_agbs=budget))
+    chosen = best(found, Goal(max_agbs=budget))
     affordable = [c for c in found if c.forecast.agbs.value <= budget]
     assert chosen.forecast.completion_s.value == min(c.forecast.completion_s.value for c in affordable)
     assert len(affordable) == 3
@@ -66,9 +66,9 @@ def test_within_a_budget_the_fastest_is_best() -> None:
 
 def test_a_budget_in_currency_needs_prices() -> None:
     cheap = min(cost_of(c) for c in offered())
-    assert cost_of(best(offered(), Wish(max_cost=cheap * 1.0001))) == pytest.approx(cheap)
-    with pytest.raises(ImpossibleError, match="no price is known for any of these caches"):
-        best(choices([Predictor(profile(prices=None))], APP), Wish(max_cost=1.0))
+    assert cost_of(best(offered(), Goal(max_cost=cheap * 1.0001))) == pytest.approx(cheap)
+    with pytest.raises(InfeasibleError, match="no price is known for any of these caches"):
+        best(candidates([Predictor(profile(prices=None))], APP).accepted, Goal(max_cost=1.0))
 
 
 def priced(per_hour: Callable[[float], float], *sizes_gb: int) -> Predictor:
@@ -78,29 +78,29 @@ def priced(per_hour: Callable[[float], float], *sizes_gb: int) -> Predictor:
 
 
 def test_under_a_budget_in_currency_the_cheapest_in_currency_is_named() -> None:
-    small_is_dear = choices([priced(lambda gb: 1 / gb, 4, 6, 8, 10)], APP)
-    with pytest.raises(ImpossibleError, match=r"nothing costs as little as 0\.001: the cheapest, a cache of 10 GB"):
-        best(small_is_dear, Wish(max_cost=0.001))
+    small_is_dear = candidates([priced(lambda gb: 1 / gb, 4, 6, 8, 10)], APP).accepted
+    with pytest.raises(InfeasibleError, match=r"nothing costs as little as 0\.001: the cheapest, a cache of 10 GB"):
+        best(small_is_dear, Goal(max_cost=0.001))
 
 
 def test_of_equally_fast_ones_a_budget_in_currency_prefers_the_one_that_costs_less() -> None:
     equal = tuple(replace(c, forecast=replace(c.forecast, completion_s=Interval(1.0))) for c in offered())
     dear = tuple(replace(c, forecast=replace(c.forecast, cost=Interval(1 / c.cache_bytes))) for c in equal)
-    assert best(dear, Wish(max_cost=1.0)).cache_bytes == 10 * GB
-    assert best(dear, Wish(max_agbs=1e12)).cache_bytes == 6 * GB
+    assert best(dear, Goal(max_cost=1.0)).cache_bytes == 10 * GB
+    assert best(dear, Goal(max_agbs=1e12)).cache_bytes == 6 * GB
 
 
 def test_a_budget_in_currency_leaves_out_what_has_no_price() -> None:
-    some = choices([priced(lambda gb: gb / 1000, 6, 8)], APP)
+    some = candidates([priced(lambda gb: gb / 1000, 6, 8)], APP).accepted
     assert [c.forecast.cost is None for c in some] == [True, False, False, True]
-    assert best(some, Wish(max_cost=1.0)).cache_bytes == 8 * GB
+    assert best(some, Goal(max_cost=1.0)).cache_bytes == 8 * GB
 
 
 def test_sizes_that_cannot_be_offered_are_told() -> None:
     holes = tuple(m for m in grid(1.0) if (m.dataset_bytes, m.cache_bytes) != (6 * GB, 4 * GB))
     small = replace(APP, checkpoint_gb=4, initial_gb=6)
-    found = offer([Predictor(profile(measurements=holes))], small)
-    assert [c.cache_bytes / GB for c in found.choices] == [6, 8, 10]
+    found = candidates([Predictor(profile(measurements=holes))], small)
+    assert [c.cache_bytes / GB for c in found.accepted] == [6, 8, 10]
     (refused,) = found.refused
     assert refused.startswith("a cache of 4 GB at 128 MB/s cannot be offered: throughput of a dataset of 6 GB was")
 
@@ -108,37 +108,37 @@ def test_sizes_that_cannot_be_offered_are_told() -> None:
 def test_pairs_of_a_dataset_and_its_cache_are_an_offer() -> None:
     pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
     application = replace(APP, checkpoint_gb=4, initial_gb=6)
-    (only,) = choices([pairs], application)
+    (only,) = candidates([pairs], application).accepted
     assert only.forecast.initial is not None
     assert (only.cache_bytes, only.forecast.initial.cache_bytes) == (6 * GB, 10 * GB)
-    with pytest.raises(OutsideError, match="would be extrapolation"):
-        choices([pairs], application, 6 * GB)
+    with pytest.raises(OutOfRangeError, match="would be extrapolation"):
+        candidates([pairs], application, 6 * GB)
 
 
 @pytest.mark.parametrize(
-    ("wish", "sentence"),
+    ("goal", "sentence"),
     [
-        (Wish(max_time_s=1300), "no calibrated cache size meets 21 min 40 s: the fastest, a cache of 10 GB"),
-        (Wish(max_agbs=1000), "nothing costs as little as 1000 AGBs: the cheapest, a cache of"),
-        (Wish(max_cost=1e-6), "nothing costs as little as 1e-06: the cheapest"),
+        (Goal(max_time_s=1300), "no calibrated cache size meets 21 min 40 s: the fastest, a cache of 10 GB"),
+        (Goal(max_agbs=1000), "nothing costs as little as 1000 AGBs: the cheapest, a cache of"),
+        (Goal(max_cost=1e-6), "nothing costs as little as 1e-06: the cheapest"),
     ],
 )
-def test_an_impossible_wish_is_one_sentence_that_names_what_is_possible(wish: Wish, sentence: str) -> None:
-    with pytest.raises(ImpossibleError, match=sentence):
-        best(offered(), wish)
+def test_an_impossible_wish_is_one_sentence_that_names_what_is_possible(goal: Goal, sentence: str) -> None:
+    with pytest.raises(InfeasibleError, match=sentence):
+        best(offered(), goal)
 
 
 def test_bandwidths_of_the_cache_compete() -> None:
     faster = replace(CONDITIONS, cache_mb_s=256.0)
     quick = tuple(replace(m, seconds=m.seconds / 2) if m.setup is Setup.ADAPTIVE else m for m in grid(1.0))
-    both = choices([Predictor(profile()), Predictor(profile(conditions=faster, measurements=quick))], APP)
+    both = candidates([Predictor(profile()), Predictor(profile(conditions=faster, measurements=quick))], APP).accepted
     assert len(both) == 8
-    assert best(both, Wish(max_time_s=1350)).cache_mb_s == 256.0
+    assert best(both, Goal(max_time_s=1350)).cache_mb_s == 256.0
 
 
 def test_an_initial_dump_that_was_not_calibrated_is_refused() -> None:
-    with pytest.raises(OutsideError, match="9 GB would be extrapolation"):
-        choices([Predictor(profile())], replace(APP, initial_gb=9.0))
+    with pytest.raises(OutOfRangeError, match="9 GB would be extrapolation"):
+        candidates([Predictor(profile())], replace(APP, initial_gb=9.0))
 
 
 # --- sweeps ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.units import GB
 from elastio_calibration.application import Application
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 from elastio_calibration.measurement import Setup
 from elastio_calibration.predict import CacheSizes, Predictor
 from elastio_calibration.prices import cache_per_hour, cost
@@ -52,7 +52,7 @@ def test_without_a_fixed_size_the_agent_buys_what_it_learns() -> None:
 
 def test_a_learned_size_that_was_not_calibrated_is_refused() -> None:
     far = tuple(measured(x, m, learned_bytes=20 * GB) for x in (4, 6) for m in (6, 10))
-    with pytest.raises(OutsideError, match="20 GB would be extrapolation"):
+    with pytest.raises(OutOfRangeError, match="20 GB would be extrapolation"):
         Predictor(profile(measurements=far)).adaptive(APP, CacheSizes(10 * GB))
 
 
@@ -119,7 +119,7 @@ def test_a_dataset_that_was_calibrated_with_one_cache_gets_that_one_and_it_is_sa
 def test_a_cache_that_was_asked_for_is_not_replaced() -> None:
     pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
     for sizes in (CacheSizes(12 * GB), CacheSizes(10 * GB, 8 * GB)):
-        with pytest.raises(OutsideError, match="would be extrapolation"):
+        with pytest.raises(OutOfRangeError, match="would be extrapolation"):
             pairs.adaptive(APP, sizes)
 
 

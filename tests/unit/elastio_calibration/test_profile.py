@@ -21,7 +21,7 @@ from .values import CONDITIONS, PRICES, measured, profile
 DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12 * GB, 0.12), Price(20 * GB, 0.2)))
 
 
-def test_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_comes_back_restoring_written(tmp_path: Path) -> None:
     made = profile(0.99, 1.01)
     save(made, tmp_path / "deep" / "p.json")
     assert load(tmp_path / "deep" / "p.json") == made

@@ -11,13 +11,13 @@ import pytest
 from elastio.units import GB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Price
-from elastio_calibration.record import Before, Entry, Header, RecordFile, read
-from elastio_calibration.schedule import PRESETS, Preset, Wanted, estimate, schedule
+from elastio_calibration.record import Entry, Header, RecordFile, SavedState, read
+from elastio_calibration.schedule import PRESETS, Point, Preset, estimate, schedule
 
 from .values import CONDITIONS, PRICES, measured
 
 HEADER = Header(CONDITIONS, 50 * GB, "2026-11-20T08:00:00+00:00", "elastio 0.1.0", PRICES)
-POINT = Wanted(4 * GB, 6 * GB)
+POINT = Point(4 * GB, 6 * GB)
 CACHES = f'"caches":{json.dumps([asdict(p) for p in PRICES.caches], separators=(",", ":"))}'
 PLAN = schedule(Preset((4,), (6,), 2), static=False)
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> RecordFile:
     return RecordFile(tmp_path / "deep" / "record.jsonl")
 
 
-def test_comes_back_as_it_was_written(file: RecordFile) -> None:
+def test_comes_back_restoring_written(file: RecordFile) -> None:
     assert file.begin(HEADER).entries == ()
     made, failed = Entry(POINT, measured(4, 6), 200.0), Entry(POINT, None, 3.0, "no cache came about")
     file.append(made)
@@ -41,11 +41,11 @@ def test_comes_back_as_it_was_written(file: RecordFile) -> None:
 def test_asks_again_for_what_failed_or_is_missing(file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, None, 3.0, "no cache came about"))
-    assert read(file.path).left(PLAN) == (POINT, POINT)
+    assert read(file.path).remaining(PLAN) == (POINT, POINT)
     file.append(Entry(POINT, measured(4, 6), 200.0))
-    assert read(file.path).left(PLAN) == (POINT,)
+    assert read(file.path).remaining(PLAN) == (POINT,)
     file.append(Entry(POINT, measured(4, 6, 1.01), 200.0))
-    assert read(file.path).left(PLAN) == ()
+    assert read(file.path).remaining(PLAN) == ()
 
 
 def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
@@ -61,13 +61,13 @@ def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
 
 def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile) -> None:
     file.begin(HEADER)
-    assert read(file.path).before is None
-    file.keep(Before(None, True))
+    assert read(file.path).saved is None
+    file.keep(SavedState(None, True))
     file.append(Entry(POINT, measured(4, 6), 200.0))
-    assert file.begin(HEADER).before == Before(None, True)
+    assert file.begin(HEADER).saved == SavedState(None, True)
     file.keep(None)
     found = read(file.path)
-    assert (found.before, len(found.entries)) == (None, 1)
+    assert (found.saved, len(found.entries)) == (None, 1)
 
 
 @pytest.mark.parametrize("before", ['{"learned_bytes":1,"paused":"no"}', '{"learned_bytes":"1","paused":true}', "[]"])
@@ -190,7 +190,7 @@ def test_the_minimal_plan_pairs_each_dataset_with_one_cache() -> None:
 
 
 def test_scale_shrinks_every_size() -> None:
-    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Wanted(GB * 4 // 10, GB * 6 // 10),)
+    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Point(GB * 4 // 10, GB * 6 // 10),)
 
 
 @pytest.mark.parametrize("preset", [Preset((), (6,), 1), Preset((4,), (), 1), Preset((4,), (6,), 0)])
@@ -211,10 +211,10 @@ def test_refuses_sizes_that_no_volume_has(scale: float) -> None:
 
 
 def test_says_time_agbs_and_money_beforehand() -> None:
-    found = estimate([POINT, Wanted(4 * GB)], CONDITIONS, PRICES)
+    found = estimate([POINT, Point(4 * GB)], CONDITIONS, PRICES)
     cached_s = 4000 / 128 + 4000 / 33 + 30
     assert found.seconds == pytest.approx(cached_s + 4000 / 33 + 15)
     assert found.agbs == pytest.approx(128 * 6 * cached_s)
     assert found.cost == pytest.approx(0.012 * cached_s / 3600)  # the next larger size that was quoted
     assert estimate([POINT], CONDITIONS, None).cost is None
-    assert estimate([Wanted(4 * GB, 20 * GB)], CONDITIONS, PRICES).cost is None
+    assert estimate([Point(4 * GB, 20 * GB)], CONDITIONS, PRICES).cost is None

@@ -7,7 +7,7 @@ import pytest
 from elastio.units import GB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Entry, Header, Record
-from elastio_calibration.schedule import Wanted
+from elastio_calibration.schedule import Point
 from elastio_calibration.study import make_profile, solution_text, solve, study, study_text
 
 from .values import CONDITIONS, PRICES, cached, grid, measured
@@ -16,7 +16,7 @@ HEADER = Header(CONDITIONS, 50 * GB, "2026-11-20T08:00:00+00:00", "elastio 0.1.0
 
 
 def record(*made: object) -> Record:
-    return Record(HEADER, tuple(Entry(Wanted(4 * GB, 6 * GB), m, 1.0) for m in made))  # type: ignore[arg-type]
+    return Record(HEADER, tuple(Entry(Point(4 * GB, 6 * GB), m, 1.0) for m in made))  # type: ignore[arg-type]
 
 
 def test_averages_the_repeats_of_a_point() -> None:
@@ -28,7 +28,7 @@ def test_averages_the_repeats_of_a_point() -> None:
 
 def test_flags_what_was_measured_once_and_what_is_odd_and_what_failed() -> None:
     odd = record(measured(4, 6), measured(4, 6, 1.001), measured(4, 6, 0.8), measured(3, 6))
-    failed = Entry(Wanted(4 * GB, 6 * GB), None, 1.0, "no cache came about")
+    failed = Entry(Point(4 * GB, 6 * GB), None, 1.0, "no cache came about")
     flags = study(Record(HEADER, (*odd.entries, failed))).flags
     assert len(flags) == 4
     assert "measured once" in flags[0]

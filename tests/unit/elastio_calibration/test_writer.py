@@ -18,9 +18,9 @@ def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:
     files = sorted((tmp_path / "elastio-calibration").iterdir())
     assert [f.stat().st_size for f in files] == [5 * 4096, 5 * 4096]
     assert writer.written_bytes(10 * 4096 + 100) == 10 * 4096
-    writer.folder.clean()
+    writer.work_dir.clean()
     assert list(tmp_path.iterdir()) == []
-    writer.folder.clean()
+    writer.work_dir.clean()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path
     with pytest.raises(KeyboardInterrupt):
         writer.write(4096 * 50_000)
     assert 10 <= asked.blocks < 50_000
-    writer.folder.clean()
+    writer.work_dir.clean()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio_calibration.claim import claimed
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.folder import Folder
+from elastio_calibration.run_lock import run_lock
+from elastio_calibration.work_dir import WorkDir
 from elastio_calibration.writer import Writer
 
 
@@ -24,22 +24,22 @@ def left_behind(folder: Path, *names: str) -> Path:
 
 def test_does_not_write_where_there_is_no_room(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="does not fit"):
-        Folder(tmp_path).check(2**62)
+        WorkDir(tmp_path).check(2**62)
 
 
 def test_leaves_alone_what_no_calibration_wrote(tmp_path: Path) -> None:
     path = left_behind(tmp_path, "writer-0", "writer-0.txt")
     with pytest.raises(CalibrationError, match="is not empty"):
-        Folder(tmp_path).check(1)
-    with Folder(tmp_path).claimed():
+        WorkDir(tmp_path).check(1)
+    with WorkDir(tmp_path).locked():
         assert [p.name for p in path.iterdir()] == ["writer-0.txt"]
 
 
 def test_removes_what_a_calibration_that_was_killed_left(tmp_path: Path) -> None:
     path = left_behind(tmp_path, "writer-0", "writer-11", "dataset.0.0")
-    folder = Folder(tmp_path)
+    folder = WorkDir(tmp_path)
     folder.check(1)
-    with folder.claimed():
+    with folder.locked():
         assert not path.exists()
 
 
@@ -47,9 +47,9 @@ def test_room_that_such_files_take_is_free(tmp_path: Path, monkeypatch: pytest.M
     full = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     with pytest.raises(CalibrationError, match="does not fit"):
-        Folder(tmp_path).check(5000)
+        WorkDir(tmp_path).check(5000)
     left_behind(tmp_path, "writer-0")
-    Folder(tmp_path).check(5000)
+    WorkDir(tmp_path).check(5000)
 
 
 def test_removes_only_what_it_made(tmp_path: Path) -> None:
@@ -57,23 +57,26 @@ def test_removes_only_what_it_made(tmp_path: Path) -> None:
     first.write(4096)
     with pytest.raises(CalibrationError, match="File exists"):
         second.write(4096)
-    second.folder.clean()
-    assert [p.name for p in first.folder.path.iterdir()] == ["writer-0"]
-    first.folder.clean()
+    second.work_dir.clean()
+    assert [p.name for p in first.work_dir.path.iterdir()] == ["writer-0"]
+    first.work_dir.clean()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_belongs_to_one_calibration_at_a_time(tmp_path: Path) -> None:
     with (
-        Folder(tmp_path).claimed(),
+        WorkDir(tmp_path).locked(),
         pytest.raises(CalibrationError, match="another calibration uses"),
-        Folder(tmp_path).claimed(),
+        WorkDir(tmp_path).locked(),
     ):
         pass
-    with Folder(tmp_path).claimed():
+    with WorkDir(tmp_path).locked():
         pass
 
 
 def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="missing cannot be opened: No such file"), claimed(tmp_path / "missing"):
+    with (
+        pytest.raises(CalibrationError, match="missing cannot be opened: No such file"),
+        run_lock(tmp_path / "missing"),
+    ):
         pass

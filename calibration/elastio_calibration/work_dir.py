@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elastio.units import GB
-from elastio_calibration.claim import claimed
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.run_lock import run_lock
 
 FOLDER = "elastio-calibration"
 # The files of a writer, and those of fio. Left behind by a calibration that was killed, they are nobody's.
@@ -18,7 +18,7 @@ OURS = re.compile(r"writer-\d+|dataset\.\d+\.0")
 SPARE = 1.05
 
 
-class Folder:
+class WorkDir:
     """`<directory>/elastio-calibration`. Only what was `added` is ever removed, and what a killed run left."""
 
     def __init__(self, directory: Path) -> None:
@@ -26,9 +26,9 @@ class Folder:
         self._made: list[Path] = []
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """The directory is this calibration's alone. Raises CalibrationError where another one has it."""
-        with claimed(self.path.parent):
+        with run_lock(self.path.parent):
             self._made = [path for path in self._found() if OURS.fullmatch(path.name)]
             self.clean()
             yield

@@ -1,0 +1,45 @@
+"""Where a result is written: the whole file or nothing, and never over what must be kept."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from elastio_calibration.errors import CalibrationError
+
+
+def require_replaceable(path: Path, kept: Path | None = None) -> None:
+    """Raises CalibrationError where `path` is something else than a file, or the file `kept`."""
+    if kept is not None and os.path.realpath(path) == os.path.realpath(kept):
+        raise CalibrationError(f"{path} would replace {kept}, which must be kept: name another file")
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise CalibrationError(f"{path} is no regular file and is not replaced: name another")
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replaces what is there; a link is followed. On the disk when it returns. Raises CalibrationError."""
+    require_replaceable(path)
+    real = Path(os.path.realpath(path))
+    fresh = real.with_name(f".{real.name}.{os.getpid()}")
+    try:
+        real.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                fresh.replace(real)
+            except BaseException:
+                with contextlib.suppress(OSError):  # the first error is the one that matters
+                    fresh.unlink()
+                raise
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
