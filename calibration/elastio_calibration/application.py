@@ -40,12 +40,11 @@ class Application:
             value = getattr(self, spec.name)
             least = 0 if spec.name in ("initial_gb", "iteration_s") else 1e-9
             if not math.isfinite(value) or value < least:
-                raise ApplicationError(
-                    f"{spec.name} is {value:g}; it must be {'at least 0' if not least else 'above 0'}"
-                )
+                bound = "above 0" if least else "at least 0"
+                raise ApplicationError(f"{spec.name} is {value:g}; it must be {bound}", code=spec.name)
             most = MOST_CHECKPOINTS if spec.name == "checkpoints" else MOST
             if value > most:
-                raise ApplicationError(f"{spec.name} is {value:g}; it must be at most {most:g}")
+                raise ApplicationError(f"{spec.name} is {value:g}; it must be at most {most:g}", code=spec.name)
 
     @property
     def compute_s(self) -> float:
@@ -83,11 +82,12 @@ def from_values(values: Mapping[str, Any]) -> Application:
     known = {spec.name for spec in fields(Application)}
     for name in values:
         if name not in known:
-            raise ApplicationError(f"{name} is not known of an application; known are {', '.join(sorted(known))}")
+            raise ApplicationError(f"{name} is not a key of an application; use {', '.join(sorted(known))}", code=name)
     missing = [name for name in ("checkpoint_gb", "checkpoints", "iteration_s") if name not in values]
     if missing:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
-        raise ApplicationError(f"the application is not fully described: give {options}, or a file with --application")
+        text = f"the application is not fully described: give {options}, or a file with --application"
+        raise ApplicationError(text, code="missing")
     numbers: dict[str, Any] = {name: _number(name, name, value) for name, value in values.items()}
     return Application(**numbers)
 
@@ -96,11 +96,11 @@ def _number(name: str, said: str, value: Any) -> int | float:
     """The value of the field `name`, which the user calls `said`. Raises ApplicationError."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         shown = reprlib.repr(value) if isinstance(value, str | bool) else f"a {type(value).__name__}"
-        raise ApplicationError(f"{said} must be a number, not {shown}")
+        raise ApplicationError(f"{said} must be a number, not {shown}", code=name)
     if not abs(value) <= MOST:
-        raise ApplicationError(f"{said} must be a number, and at most {MOST:g}")
+        raise ApplicationError(f"{said} must be a number, and at most {MOST:g}", code=name)
     if name in WHOLE and value != int(value):
-        raise ApplicationError(f"{said} must be a whole number, not {value:g}")
+        raise ApplicationError(f"{said} must be a whole number, not {value:g}", code=name)
     return int(value) if name in WHOLE else float(value)
 
 
@@ -122,6 +122,6 @@ def varied(application: Application, symbol: str, value: float) -> Application:
     """The application with one quantity changed, named by symbol (`Sc`) or name (`checkpoint_gb`)."""
     name = SYMBOLS.get(symbol, symbol)
     if name not in {spec.name for spec in fields(Application)}:
-        raise ApplicationError(f"{symbol} cannot be varied; these can: {', '.join(SYMBOLS)} and M")
+        raise ApplicationError(f"{symbol} cannot be varied; these can: {', '.join(SYMBOLS)} and M", code=symbol)
     changes: dict[str, Any] = {name: _number(name, symbol, value)}
     return replace(application, **changes)

@@ -65,7 +65,7 @@ def from_ledger(path: Path, device: str = "") -> dict[str, Any]:
         sampled = read_samples(ledger.file, 0.0, EVER)
     known = [uuid for uuid in sampled if device in ("", uuid)]
     if len(known) != 1:
-        raise ApplicationError(_not_one_device(path, device, list(sampled)))
+        raise ApplicationError(_not_one_device(path, device, list(sampled)), code="device" if sampled else "empty")
     runs = sampled[known[0]]
     begun = runs[0].begun_wall
     return _described(
@@ -85,7 +85,8 @@ def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:
     if len(found) < 2:
         raise ApplicationError(
             f"{source} shows {len(found)} burst{'s' if len(found) != 1 else ''}: a benchmark run has an initial dump "
-            "and at least one checkpoint"
+            "and at least one checkpoint",
+            code="bursts",
         )
     first, *later = found
     gaps = [b.began_s - a.ended_s for a, b in zip(found, later, strict=False)]

@@ -107,7 +107,8 @@ class LiveTarget:
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
             raise CalibrationError(
                 f"{boosts} boosts are needed and the cap leaves {spend.max_boosts - spend.boosts} today: "
-                "raise caps.max_boosts_per_day, or choose a smaller plan"
+                "raise caps.max_boosts_per_day, or choose a smaller plan",
+                code="caps.max_boosts_per_day",
             )
 
     # --- the agent -------------------------------------------------------------------------------------------
@@ -150,13 +151,15 @@ class LiveTarget:
         while not _is_idle(status := self._status_soon(), policy.release_threshold):
             if status.hold is not None:
                 raise CalibrationError(
-                    f"the agent is held ({status.hold.reason}) for {format_duration(status.hold.left_s)} and begins no "
-                    "boost: wait, or end a snapshot's hold with `elastio unquiesce`"
+                    f"the agent begins no boost for {format_duration(status.hold.left_s)} ({status.hold.reason}): "
+                    "wait, or end the inhibition for a snapshot with `elastio unquiesce`",
+                    code="inhibited",
                 )
             if self.ports.now() > deadline:
                 raise ElastioError(
-                    f"the device is not at rest after {format_duration(limit_s)} (phase {status.phase}, utilization "
-                    f"{status.load.utilization:.0%}): nothing else may use it during a calibration"
+                    f"the device is not idle after {format_duration(limit_s)} (phase {status.phase}, utilization "
+                    f"{status.load.utilization:.0%}): nothing else may use it during a calibration",
+                    code="not_idle",
                 )
             self.ports.sleep(POLL_S)
         self.ports.sleep(policy.cool_down_s + SETTLE_S)
@@ -177,7 +180,9 @@ class LiveTarget:
         if point.pattern in KINDS:
             return self.ports.fio.run(point.pattern, point.dataset_bytes)
         if point.pattern != WRITE:
-            raise CalibrationError(f"{point.pattern} is no pattern that can be measured: {', '.join(PATTERNS)} are")
+            raise CalibrationError(
+                f"{point.pattern} is not a pattern; use one of {', '.join(PATTERNS)}", code="pattern"
+            )
         seconds = self.ports.writer.write(point.dataset_bytes)
         # Whole blocks are written: told as the time that exactly this dataset would have taken.
         return seconds * point.dataset_bytes / self.ports.writer.written_bytes(point.dataset_bytes)
@@ -195,9 +200,8 @@ class LiveTarget:
         wall = self.ports.wall()
         set_by_s = wall - position.wall_s - (self.ports.now() - position.monotonic_s)
         if abs(set_by_s) > CLOCK_S:
-            raise CalibrationError(
-                f"the clock was set by {set_by_s:+.1f} s meanwhile: how long the cache was held cannot be told"
-            )
+            text = f"the clock was set by {set_by_s:+.1f} s meanwhile: the time for which the cache was paid is unknown"
+            raise CalibrationError(text, code="clock.set")
         since = position.wall_s - CLOCK_S
         return tuple(_boost(row, wall) for row in self.ports.cycles(since, wall) if row.started_wall >= since)
 
@@ -242,15 +246,17 @@ def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
     found = in_child(lambda: candidates(sysfs), KERNEL_S)
     name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
     if name is None:
-        raise CalibrationError(f"the backing device {config.device.backing_uuid} does not run: see `elastio doctor`")
+        text = f"the backing device {config.device.backing_uuid} is not running: see `elastio doctor`"
+        raise CalibrationError(text, code="backing.stopped")
     if not directory.is_dir():
-        raise CalibrationError(f"{directory} is not a directory")
+        raise CalibrationError(f"{directory} is not a directory", code="directory.missing")
     device = directory.stat().st_dev
     numbers = sysfs.read_or(f"sys/class/block/{name}/dev", "") or sysfs.read_or(f"sys/block/{name}/dev", "")
     if numbers.strip() != f"{os.major(device)}:{os.minor(device)}":
         raise CalibrationError(
             f"{directory} is not on the filesystem of /dev/{name}, the adaptive device: nothing was written; "
-            "name a directory of that filesystem"
+            "name a directory of that filesystem",
+            code="directory.elsewhere",
         )
 
 

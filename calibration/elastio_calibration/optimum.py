@@ -95,7 +95,8 @@ def _within_cost(accepted: Sequence[Candidate], most: float) -> Candidate:
     if not priced:
         raise InfeasibleError(
             "no price is known for any of these caches beside such a backing volume: give the limit in AGBs with "
-            "--max-agbs"
+            "--max-agbs",
+            code="prices",
         )
     kept = [(cost, c) for cost, c in priced if cost <= most]
     if not kept:

@@ -13,7 +13,7 @@ from elastio_calibration.errors import CalibrationError
 def require_replaceable(path: Path, kept: Path | None = None) -> None:
     """Raises CalibrationError where `path` is something else than a file, or the file `kept`."""
     if kept is not None and os.path.realpath(path) == os.path.realpath(kept):
-        raise CalibrationError(f"{path} would replace {kept}, which must be kept: name another file")
+        raise CalibrationError(f"{path} would replace {kept}, which must be kept: name another file", code="kept")
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -21,7 +21,7 @@ def require_replaceable(path: Path, kept: Path | None = None) -> None:
     except OSError as error:
         raise CalibrationError(f"{path} cannot be written: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):
-        raise CalibrationError(f"{path} is no regular file and is not replaced: name another")
+        raise CalibrationError(f"{path} is not a regular file and is not replaced: name another", code="not_regular")
 
 
 def write_atomic(path: Path, text: str) -> None:

@@ -92,7 +92,8 @@ def merge(profiles: Sequence[Profile], backing_bytes: int | None = None) -> Prof
         differences = first.conditions.differences(other.conditions)
         if differences:
             raise CalibrationError(
-                f"profiles of different conditions cannot be merged: {', '.join(differences)}; use one at a time"
+                f"profiles of different conditions cannot be merged: {', '.join(differences)}; use one at a time",
+                code="conditions",
             )
     require_one_question(profiles, backing_bytes)
     # What two profiles share was measured once: it must not count as a repeat. Within one profile it was repeated.
@@ -127,10 +128,12 @@ def require_one_question(profiles: Sequence[Profile], backing_bytes: int | None)
     if backing_bytes is None and other is not None:
         raise CalibrationError(
             f"the profiles are of backing volumes of {sizes[0] / GB:.4g} and {other / GB:.4g} GB: "
-            "say with --backing-gb which is meant"
+            "give the size that is meant with --backing-gb",
+            code="backing_bytes",
         )
     currencies = sorted({p.prices.currency for p in profiles if p.prices is not None})
     if len(currencies) > 1:
         raise CalibrationError(
-            f"the profiles hold prices in {' and '.join(currencies)}, which cannot be compared: use one currency"
+            f"the profiles hold prices in {' and '.join(currencies)}, which cannot be compared: use one currency",
+            code="currency",
         )

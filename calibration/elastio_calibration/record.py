@@ -97,9 +97,8 @@ class RecordFile:
         if known is not None and told is not None and known.currency != told.currency:
             differences += (f"currency ({known.currency} and {told.currency})",)
         if differences:
-            raise CalibrationError(
-                f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
-            )
+            text = f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
+            raise CalibrationError(text, code="conditions")
         prices = known.updated(told) if known is not None and told is not None else told or known
         return replace(found, header=replace(found.header, prices=prices))
 

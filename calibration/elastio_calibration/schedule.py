@@ -67,7 +67,7 @@ PRESETS = {
 def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern: str = WRITE) -> Schedule:
     """Raises CalibrationError for sizes that are not above 0, or lists of unequal length where they are paired."""
     if not preset.datasets_gb or not preset.caches_gb or preset.repeats < 1:
-        raise CalibrationError("a calibration needs a dataset, a cache size and at least one repeat")
+        raise CalibrationError("a calibration needs a dataset, a cache size and at least one repeat", code="empty")
     if min(*preset.datasets_gb, *preset.caches_gb, scale) <= 0:
         raise CalibrationError("datasets, cache sizes and the scale must be above 0")
     if not max(*preset.datasets_gb, *preset.caches_gb) * scale <= MOST_GB:
@@ -75,7 +75,8 @@ def schedule(preset: Preset, *, static: bool = True, scale: float = 1.0, pattern
     if preset.paired and len(preset.datasets_gb) != len(preset.caches_gb):
         raise CalibrationError(
             f"the minimal plan pairs each dataset with one cache: {len(preset.datasets_gb)} datasets "
-            f"and {len(preset.caches_gb)} caches were given"
+            f"and {len(preset.caches_gb)} caches were given",
+            code="pairs",
         )
     datasets = [_bytes(gb, scale) for gb in preset.datasets_gb]
     caches = [_bytes(gb, scale) for gb in preset.caches_gb]

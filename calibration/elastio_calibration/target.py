@@ -137,9 +137,10 @@ def check_sizes(points: Sequence[Point], policy: Policy) -> None:
     least, most = policy.min_size_bytes, policy.caps.max_size_bytes
     for point in points:
         if point.cache_bytes and not least <= point.cache_bytes <= most:
-            raise CalibrationError(
+            text = (
                 f"{point}: the configuration allows caches of {least / GB:.3g} to {most / GB:.3g} GB (cache.*_size_gib)"
             )
+            raise CalibrationError(text, code="cache.max_size_gib")
 
 
 def _try(target: Target, point: Point, file: RecordFile, expected: float) -> Entry:
@@ -198,8 +199,8 @@ def _measured(point: Point, seconds: float, boosts: tuple[Boost, ...], learned: 
     if boost.failure or boost.boost_s is None:
         raise CalibrationError(f"no cache came about: {boost.failure or 'the boost ended before it was attached'}")
     if boost.boost_s >= seconds:
-        times = f"{seconds:.1f} s, before the cache was there ({boost.boost_s:.1f} s)"
-        raise CalibrationError(f"the dataset was written in {times}: it is too small")
+        times = f"{seconds:.1f} s, before the cache was attached ({boost.boost_s:.1f} s)"
+        raise CalibrationError(f"the dataset was written in {times}: it is too small", code="dataset.too_small")
     return Measurement(
         setup=Setup.ADAPTIVE,
         dataset_bytes=point.dataset_bytes,

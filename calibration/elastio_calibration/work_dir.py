@@ -37,12 +37,12 @@ class WorkDir:
         """Raises CalibrationError where the filesystem has no room for it, or the folder holds what is not ours."""
         found = self._found()
         if not all(OURS.fullmatch(path.name) for path in found):
-            raise CalibrationError(f"{self.path} is not empty: remove it if it is left over from a calibration")
+            text = f"{self.path} is not empty: remove it if it is left over from a calibration"
+            raise CalibrationError(text, code="not_empty")
         free = shutil.disk_usage(self.path.parent).free + sum(path.lstat().st_blocks * 512 for path in found)
         if free < dataset_bytes * SPARE:
-            raise CalibrationError(
-                f"{self.path.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
-            )
+            text = f"{self.path.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
+            raise CalibrationError(text, code="space")
 
     def make(self) -> None:
         """Raises OSError where the directory takes no folder."""

@@ -35,25 +35,21 @@ def test_learns_dumps_and_computing_from_a_trace(tmp_path: Path) -> None:
     assert found.compute_s == pytest.approx(600)
 
 
-@pytest.mark.parametrize(("stretches", "seen"), [(((20, 50.0), (20, 0.0)), 1), (((5, 0.0), (5, 0.0)), 0)])
-def test_a_trace_without_checkpoints_is_refused(
-    stretches: tuple[tuple[int, float], ...], seen: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stretches", [((20, 50.0), (20, 0.0)), ((5, 0.0), (5, 0.0))])
+def test_a_trace_without_checkpoints_is_refused(stretches: tuple[tuple[int, float], ...], tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(trace(*stretches))
-    with pytest.raises(ApplicationError, match=f"shows {seen} burst"):
+    with pytest.raises(ApplicationError) as caught:
         from_trace(path)
+    assert caught.value.code == "bursts"
 
 
 def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ApplicationError, match="there is no ledger"):
-        from_ledger(tmp_path / "ledger.sqlite")
-    Ledger(tmp_path / "ledger.sqlite").close()
-    with pytest.raises(ApplicationError, match="holds no samples"):
-        from_ledger(tmp_path / "ledger.sqlite")
+    Ledger(tmp_path / "new").close()
     (tmp_path / "empty").touch()
-    with pytest.raises(ApplicationError, match="is empty: no agent has written to it"):
-        from_ledger(tmp_path / "empty")
+    for name in ("missing", "new", "empty"):
+        with pytest.raises(ApplicationError):
+            from_ledger(tmp_path / name)
 
 
 def written(path: Path, device: str, rate_mb_s: float) -> None:
@@ -73,10 +69,10 @@ def test_one_of_several_devices_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     written(path, "a", 100.0)
     written(path, "b", 50.0)
-    with pytest.raises(ApplicationError, match=r"holds the samples of 2 devices: name one with --device \(a, b\)"):
-        from_ledger(path)
-    with pytest.raises(ApplicationError, match="holds no samples of c, but of a, b"):
-        from_ledger(path, "c")
+    for device in ("", "c"):
+        with pytest.raises(ApplicationError) as caught:
+            from_ledger(path, device)
+        assert caught.value.code == "device"
     assert from_values(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
 
 

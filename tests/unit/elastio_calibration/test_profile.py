@@ -85,7 +85,7 @@ def test_a_mark_of_byte_order_is_no_harm(tmp_path: Path) -> None:
 
 def test_does_not_write_what_it_would_not_read(tmp_path: Path) -> None:
     odd = profile(measurements=(measured(4, 6, peak_in_use_percent=150),))
-    with pytest.raises(CalibrationError, match="peak_in_use_percent: 150 is greater"):
+    with pytest.raises(CalibrationError):
         save(odd, tmp_path / "p.json")
     assert list(tmp_path.iterdir()) == []
 
@@ -99,15 +99,18 @@ def test_merges_what_was_measured_under_the_same_conditions() -> None:
 
 def test_refuses_to_merge_other_conditions_and_names_them() -> None:
     other = profile(conditions=replace(CONDITIONS, kernel="6.12", scale=0.5))
-    with pytest.raises(CalibrationError, match=r"kernel \(6.1.0-32-amd64 and 6.12\), scale \(1.0 and 0.5\)"):
+    assert len(CONDITIONS.differences(other.conditions)) == 2
+    with pytest.raises(CalibrationError) as caught:
         merge([profile(), other])
+    assert caught.value.code == "conditions"
 
 
 def test_profiles_of_other_backing_volumes_are_merged_only_for_a_size_that_is_said() -> None:
     small, large = profile(), profile(backing_bytes=500 * GB, prices=DEARER)
     for both in ([small, large], [large, small]):
-        with pytest.raises(CalibrationError, match=r"backing volumes of .* GB: say with --backing-gb"):
+        with pytest.raises(CalibrationError) as caught:
             merge(both)
+        assert caught.value.code == "backing_bytes"
         merged = merge(both, 500 * GB)
         assert (merged.backing_bytes, merged.prices) == (500 * GB, DEARER)
         assert merge(both, 50 * GB).prices == PRICES
@@ -124,8 +127,9 @@ def test_the_latest_prices_count_and_earlier_ones_add_what_those_do_not_tell() -
 
 def test_prices_in_two_currencies_are_refused() -> None:
     euros = profile(prices=replace(PRICES, currency="EUR"))
-    with pytest.raises(CalibrationError, match="prices in EUR and USD, which cannot be compared"):
+    with pytest.raises(CalibrationError) as caught:
         merge([profile(), euros])
+    assert caught.value.code == "currency"
 
 
 def test_a_measurement_in_two_profiles_is_no_repeat_but_two_equal_ones_in_one_are() -> None:

@@ -83,8 +83,9 @@ def test_what_the_agent_would_get_back_is_checked(before: str, file: RecordFile)
 def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
     file.begin(HEADER)
     other = replace(HEADER, conditions=replace(CONDITIONS, kernel="6.12"))
-    with pytest.raises(CalibrationError, match=r"begun under other conditions: kernel .*; name another --record"):
+    with pytest.raises(CalibrationError) as caught:
         file.begin(other)
+    assert caught.value.code == "conditions"
 
 
 @pytest.mark.parametrize(
@@ -161,8 +162,9 @@ def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: Rec
 
 def test_prices_in_another_currency_are_refused(file: RecordFile) -> None:
     file.begin(HEADER)
-    with pytest.raises(CalibrationError, match=r"other conditions: currency \(USD and EUR\); name another"):
+    with pytest.raises(CalibrationError) as caught:
         file.begin(replace(HEADER, prices=replace(PRICES, currency="EUR")))
+    assert caught.value.code == "conditions"
 
 
 # --- the schedule ------------------------------------------------------------------------------------------
@@ -185,29 +187,28 @@ def test_the_extended_plan_is_the_published_one() -> None:
 def test_the_minimal_plan_pairs_each_dataset_with_one_cache() -> None:
     points = schedule(PRESETS["minimal"], static=False).points
     assert [(p.dataset_bytes // GB, p.cache_bytes // GB) for p in points] == [(4, 6), (5, 10)]
-    with pytest.raises(CalibrationError, match="2 datasets and 1 caches were given"):
+    with pytest.raises(CalibrationError) as caught:
         schedule(Preset((3, 4), (6,), 1, paired=True))
+    assert caught.value.code == "pairs"
 
 
 def test_scale_shrinks_every_size() -> None:
     assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Point(GB * 4 // 10, GB * 6 // 10),)
 
 
-@pytest.mark.parametrize("preset", [Preset((), (6,), 1), Preset((4,), (), 1), Preset((4,), (6,), 0)])
-def test_refuses_a_plan_without_points(preset: Preset) -> None:
-    with pytest.raises(CalibrationError, match="needs a dataset, a cache size and at least one repeat"):
-        schedule(preset)
-
-
-def test_refuses_sizes_that_are_not_above_0() -> None:
-    with pytest.raises(CalibrationError, match="must be above 0"):
-        schedule(Preset((4, 0), (6,), 1))
-
-
-@pytest.mark.parametrize("scale", [1e300, 1e9])
-def test_refuses_sizes_that_no_volume_has(scale: float) -> None:
-    with pytest.raises(CalibrationError, match="must be at most"):
-        schedule(Preset((4,), (6,), 1), scale=scale)
+@pytest.mark.parametrize(
+    ("preset", "scale"),
+    [
+        (Preset((), (6,), 1), 1.0),
+        (Preset((4,), (), 1), 1.0),
+        (Preset((4,), (6,), 0), 1.0),
+        (Preset((4, 0), (6,), 1), 1.0),
+        (Preset((4,), (6,), 1), 1e9),
+    ],
+)
+def test_refuses_a_plan_that_measures_nothing_or_too_much(preset: Preset, scale: float) -> None:
+    with pytest.raises(CalibrationError):
+        schedule(preset, scale=scale)
 
 
 def test_says_time_agbs_and_money_beforehand() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Measurement, Setup
+from elastio_calibration.measurement import Setup
 from elastio_calibration.record import RecordFile, SavedState, read
 from elastio_calibration.schedule import Point, Preset, Schedule, schedule
 from elastio_calibration.simulated import SimulatedTarget, machine
@@ -51,8 +50,9 @@ def test_a_cache_that_is_too_small_is_slower(target: SimulatedTarget) -> None:
 
 
 def test_a_dataset_that_is_written_before_its_cache_is_there_is_refused(target: SimulatedTarget) -> None:
-    with pytest.raises(CalibrationError, match=r"before the cache was there .*: it is too small"):
+    with pytest.raises(CalibrationError) as caught:
         measure(target, Point(20 * 10**6, GIB), LIMIT_S)
+    assert caught.value.code == "dataset.too_small"
 
 
 def test_the_agent_gets_back_what_it_had_learned(target: SimulatedTarget, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_nothing_is_left_of_a_write_that_failed_without_a_cache() -> None:
 
 
 def test_refuses_sizes_that_the_agent_would_not_buy(target: SimulatedTarget) -> None:
-    with pytest.raises(CalibrationError, match=r"the configuration allows caches of 1.07 to 107 GB"):
+    with pytest.raises(CalibrationError):
         target.check([Point(GB, GB // 2)])
     target.check([Point(GB, 2 * GB)])
 
@@ -197,29 +197,23 @@ def test_what_the_agent_did_not_get_back_is_told_and_kept_in_the_record(tmp_path
 
 def test_two_runs_do_not_measure_at_once(target: SimulatedTarget, tmp_path: Path) -> None:
     file = RecordFile(tmp_path / "deep" / "r")
-    with file.locked(), pytest.raises(CalibrationError, match="another calibration uses"):
+    with file.locked(), pytest.raises(CalibrationError) as caught:
         calibrate(target, ADAPTIVE, RecordFile(file.path), lambda _: None)
+    assert caught.value.code == "locked"
     assert file.path.read_bytes() == b""
     calibrate(target, ADAPTIVE, file, lambda _: None)
     assert len(read(file.path).measurements()) == 1
 
 
 def test_a_run_that_was_killed_is_made_good_by_the_next_one(target: SimulatedTarget, tmp_path: Path) -> None:
-    file, said = RecordFile(tmp_path / "r"), list[str]()
+    file = RecordFile(tmp_path / "r")
     file.begin(target.header())
     file.keep(SavedState(3 * GIB, False))
     target.learn(2 * GIB)
     target.set_paused(True)
-    calibrate(target, ADAPTIVE, file, said.append)
-    assert said[0].startswith("an earlier run was cut off")
+    calibrate(target, ADAPTIVE, file, lambda _: None)
     assert (target.agent().learned_bytes, target.agent().paused) == (3 * GIB, False)
     assert read(file.path).saved is None
-
-
-def test_measurements_say_what_they_are() -> None:
-    made = Measurement(Setup.ADAPTIVE, 4 * GB, 40.0, cache_bytes=6 * GB, held_s=100.0)
-    assert str(made) == "adaptive, write of 4 GB with a cache of 6 GB"
-    assert replace(made, setup=Setup.STATIC_SLOW, cache_bytes=0).throughput_mb_s == 100.0
 
 
 def endless() -> Workload:

@@ -23,14 +23,16 @@ def left_behind(folder: Path, *names: str) -> Path:
 
 
 def test_does_not_write_where_there_is_no_room(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="does not fit"):
+    with pytest.raises(CalibrationError) as caught:
         WorkDir(tmp_path).check(2**62)
+    assert caught.value.code == "space"
 
 
 def test_leaves_alone_what_no_calibration_wrote(tmp_path: Path) -> None:
     path = left_behind(tmp_path, "writer-0", "writer-0.txt")
-    with pytest.raises(CalibrationError, match="is not empty"):
+    with pytest.raises(CalibrationError) as caught:
         WorkDir(tmp_path).check(1)
+    assert caught.value.code == "not_empty"
     with WorkDir(tmp_path).locked():
         assert [p.name for p in path.iterdir()] == ["writer-0.txt"]
 
@@ -46,8 +48,9 @@ def test_removes_what_a_calibration_that_was_killed_left(tmp_path: Path) -> None
 def test_room_that_such_files_take_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with pytest.raises(CalibrationError, match="does not fit"):
+    with pytest.raises(CalibrationError) as caught:
         WorkDir(tmp_path).check(5000)
+    assert caught.value.code == "space"
     left_behind(tmp_path, "writer-0")
     WorkDir(tmp_path).check(5000)
 
@@ -55,7 +58,7 @@ def test_room_that_such_files_take_is_free(tmp_path: Path, monkeypatch: pytest.M
 def test_removes_only_what_it_made(tmp_path: Path) -> None:
     first, second = Writer(tmp_path, 1, block_bytes=4096), Writer(tmp_path, 1, block_bytes=4096)
     first.write(4096)
-    with pytest.raises(CalibrationError, match="File exists"):
+    with pytest.raises(CalibrationError):
         second.write(4096)
     second.work_dir.clean()
     assert [p.name for p in first.work_dir.path.iterdir()] == ["writer-0"]
@@ -64,19 +67,13 @@ def test_removes_only_what_it_made(tmp_path: Path) -> None:
 
 
 def test_belongs_to_one_calibration_at_a_time(tmp_path: Path) -> None:
-    with (
-        WorkDir(tmp_path).locked(),
-        pytest.raises(CalibrationError, match="another calibration uses"),
-        WorkDir(tmp_path).locked(),
-    ):
+    with WorkDir(tmp_path).locked(), pytest.raises(CalibrationError) as caught, WorkDir(tmp_path).locked():
         pass
+    assert caught.value.code == "locked"
     with WorkDir(tmp_path).locked():
         pass
 
 
-def test_what_cannot_be_opened_is_one_sentence(tmp_path: Path) -> None:
-    with (
-        pytest.raises(CalibrationError, match="missing cannot be opened: No such file"),
-        run_lock(tmp_path / "missing"),
-    ):
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError), run_lock(tmp_path / "missing"):
         pass
