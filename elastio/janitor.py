@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from elastio.core.model import VolumeId, VolumeMark
 from elastio.errors import ElastioError
-from elastio.model import VolumeId, VolumeMark
 
 
 @dataclass(frozen=True, slots=True)

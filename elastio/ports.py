@@ -6,21 +6,28 @@ Every method is bounded in time by its adapter and raises only errors of `elasti
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from elastio.model import (
+from elastio.core.actions import Action, Outcome
+from elastio.core.model import (
     CacheSetUuid,
     Forecast,
     HostView,
     Identity,
     Notice,
     Quote,
+    Sample,
     Serial,
+    Spend,
     Volume,
     VolumeId,
     VolumeMark,
     VolumeSpec,
 )
+from elastio.core.state import AgentState, Cycle, Phase
+
+JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
+ResultOut_co = TypeVar("ResultOut_co", covariant=True)
 
 
 class VolumeProvider(Protocol):
@@ -192,7 +199,7 @@ class Clock(Protocol):
 
 
 class Forecaster(Protocol):
-    """Expects the next burst of one adaptive device, for example from `elastio.history`."""
+    """Expects the next burst of one adaptive device, for example from `elastio.accounting.history`."""
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """What is known at once; `now` is CLOCK_BOOTTIME. Asked by the loop every few seconds: never blocks.
@@ -209,3 +216,51 @@ class NoForecast:
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """See `Forecaster`."""
         return None
+
+
+class LanePort(Protocol[JobIn_contra, ResultOut_co]):
+    """What the loop needs of a lane: one job at a time, which does not delay the loop."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def trouble(self) -> str:
+        """Why a child could not warm up, or an empty string; known before the first job."""
+        ...
+
+    def submit(self, job: JobIn_contra, timeout_s: float) -> None: ...
+
+    def poll(self) -> ResultOut_co | None: ...
+
+    def next_event_at(self) -> float | None: ...
+
+
+class Journal(Protocol):
+    """What is written down before and after each effect. Raises JournalError; then no effect may start."""
+
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None: ...
+
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None: ...
+
+    def note(self, state: AgentState, *, now: float, wall: float) -> None: ...
+
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
+
+
+class Books(Protocol):
+    """Where cycles are accounted; the ledger implements it."""
+
+    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None: ...
+
+    def learned(self, size_bytes: int) -> None: ...
+
+    def listed(self, tokens: frozenset[str], *, wall: float) -> None:
+        """The cloud shows only these volumes: every other bill of this device is over."""
+        ...
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        """One sample of throughput, and what was decided on it. Comes last: no boost waits for it."""
+        ...
+
+    def spend(self, *, wall: float) -> Spend: ...

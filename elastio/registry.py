@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 from elastio.errors import ConfigError
 
 if TYPE_CHECKING:
+    from elastio.core.model import VolumeSpec
     from elastio.janitor import Fleet
-    from elastio.model import VolumeSpec
     from elastio.ports import VolumeProvider
 
 GROUP = "elastio.providers"

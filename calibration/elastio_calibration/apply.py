@@ -6,8 +6,8 @@ import math
 import tomllib
 from pathlib import Path
 
-from elastio.config import Config, drop_ins
-from elastio.setup.config_text import write
+from elastio.config.schema import Config, drop_ins
+from elastio.config.text import write
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions

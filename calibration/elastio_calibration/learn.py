@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from elastio.history_store import read_samples
-from elastio.ledger import Ledger
+from elastio.accounting.history_store import read_samples
+from elastio.accounting.ledger import Ledger
 from elastio.sim.traces import Rate, read_csv
 from elastio.units import GB, MB
 from elastio_calibration.application import ApplicationError

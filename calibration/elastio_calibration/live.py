@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elastio import registry
-from elastio.config import Config
-from elastio.control_client import ControlClient
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.rows import CycleRow
+from elastio.config.schema import Config
+from elastio.control.client import ControlClient
+from elastio.control.protocol import UnreachableError
+from elastio.control.status import Status
+from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
-from elastio.ledger import Ledger
-from elastio.model import Quote, VolumeSpec
-from elastio.protocol import UnreachableError
-from elastio.report import CycleRow
 from elastio.setup.candidates import candidates
 from elastio.setup.guarded import in_child
-from elastio.status import Status
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio

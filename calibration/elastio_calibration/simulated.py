@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from elastio.core.model import RequestKind
+from elastio.core.policy import Caps, Policy
+from elastio.core.state import Cycle
 from elastio.errors import ElastioError
-from elastio.model import RequestKind
-from elastio.policy import Caps, Policy
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryBooks
 from elastio.sim.run import SAMPLE_S, Simulation
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.state import Cycle
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Header, SavedState

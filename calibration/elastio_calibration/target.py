@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from elastio import __version__
+from elastio.core.model import Quote, VolumeSpec
+from elastio.core.policy import Policy
 from elastio.errors import ElastioError
-from elastio.model import Quote, VolumeSpec
-from elastio.policy import Policy
 from elastio.units import GB, format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions, Measurement, Price, Prices, Setup

@@ -1,1 +1,4 @@
-"""The command `elastio`: one file per noun. Commands ask, show and wait; they decide nothing."""
+"""The command `elastio`: one file per noun. Commands ask, show and wait; they decide nothing.
+
+Imports everything; nothing imports it.
+"""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
-from elastio.control_client import ControlClient
+from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
+from elastio.control.client import ControlClient
+from elastio.control.exit_codes import TimedOutError
+from elastio.control.status import Status
 from elastio.errors import ConfigError
-from elastio.exits import TimedOutError
 from elastio.host import commands
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.setup.blank import Run
-from elastio.status import Status
 from elastio.units import format_duration
 
 POLL_S = 0.5

@@ -8,7 +8,7 @@ import click
 
 from elastio import registry
 from elastio.cli.app import App
-from elastio.config import drop_ins, load
+from elastio.config.schema import drop_ins, load
 
 
 @click.group(name="config")

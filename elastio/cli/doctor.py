@@ -9,9 +9,9 @@ from dataclasses import asdict
 import click
 
 from elastio.cli.app import App
-from elastio.config import Config
+from elastio.config.schema import Config
+from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
-from elastio.exits import Exit
 from elastio.setup import agent_checks, device_checks, kernel_checks
 from elastio.setup.findings import Finding, Machine, Verdict, fail, ok
 from elastio.setup.guarded import in_child

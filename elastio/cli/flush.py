@@ -8,8 +8,8 @@ import click
 
 from elastio.cli.app import App, standing
 from elastio.cli.waiting import wait_options
+from elastio.control.status import Status
 from elastio.errors import ElastioError
-from elastio.status import Status
 from elastio.units import format_size
 
 WAIT_S = 3600.0

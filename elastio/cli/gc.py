@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from elastio.cli.app import App
+from elastio.control.status import Status, VolumePart
+from elastio.core.model import VolumeMark
 from elastio.errors import ElastioError
-from elastio.model import VolumeMark
-from elastio.status import Status, VolumePart
 from elastio.units import format_size
 
 WAIT_S = 300.0

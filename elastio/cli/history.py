@@ -8,11 +8,12 @@ from datetime import datetime
 
 import click
 
+from elastio.accounting.history import History, phases
+from elastio.accounting.history_render import to_csv, to_dict, to_text
+from elastio.accounting.history_store import read_loads, read_samples
+from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
-from elastio.cli.ledger import begin_of, local_zone, open_ledger, since_option
-from elastio.history import History, phases
-from elastio.history_store import read_loads, read_samples
-from elastio.history_views import to_csv, to_dict, to_text
+from elastio.cli.ledger import begin_of, open_ledger, since_option
 
 
 @click.command()

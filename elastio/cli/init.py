@@ -8,11 +8,11 @@ import click
 
 from elastio import registry
 from elastio.cli.app import App
-from elastio.config import parse
+from elastio.config.schema import parse
+from elastio.config.text import render, write
+from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
-from elastio.model import Identity
 from elastio.setup.candidates import Candidate, candidates, choose
-from elastio.setup.config_text import render, write
 from elastio.setup.guarded import in_child
 from elastio.units import format_size
 

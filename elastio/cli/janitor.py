@@ -8,8 +8,8 @@ import time
 import click
 
 from elastio import registry
+from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError
-from elastio.exits import Exit
 from elastio.janitor import Verdict, sweep
 from elastio.units import format_size
 

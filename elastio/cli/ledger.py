@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import click
 
+from elastio.accounting.ledger import Ledger
 from elastio.cli.app import App
-from elastio.config import DEFAULT_STATE_DIR
+from elastio.config.paths import LEDGER
+from elastio.config.schema import DEFAULT_STATE_DIR
 from elastio.errors import ConfigError, ElastioError
-from elastio.ledger import Ledger
-
-LEDGER = "ledger.sqlite"
 
 since_option = click.option(
     "--since", type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Local time  [default: everything]"
@@ -48,12 +46,3 @@ def _state_dir(app: App) -> Path:
         return app.config().agent.state_dir
     except ConfigError:
         return DEFAULT_STATE_DIR
-
-
-def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
-    """The machine's time zone with its rules for summer time; UTC where it names none."""
-    try:
-        with localtime.open("rb") as file:
-            return ZoneInfo.from_file(file, key=str(localtime))
-    except (OSError, ValueError):
-        return UTC

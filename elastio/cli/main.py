@@ -10,9 +10,9 @@ import click
 
 from elastio import __version__
 from elastio.cli.app import App
-from elastio.config import DEFAULT_PATH
+from elastio.config.schema import DEFAULT_PATH
+from elastio.control.exit_codes import exit_of, sentence
 from elastio.errors import ElastioError
-from elastio.exits import exit_of, sentence
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -11,10 +11,10 @@ from types import FrameType
 import click
 
 from elastio.cli.app import App, standing
+from elastio.control.exit_codes import TimedOutError
+from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
+from elastio.core.state import HoldReason
 from elastio.errors import ElastioError
-from elastio.exits import TimedOutError
-from elastio.protocol import MAX_HOLD_S, RefusedByAgentError
-from elastio.state import HoldReason
 from elastio.units import format_duration, format_size
 
 WAIT_S = 3600.0

@@ -8,9 +8,9 @@ import time
 import click
 
 from elastio.cli.app import App, standing
+from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
 from elastio.host.sysfs import Sysfs
-from elastio.status import MissingPart, Status
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0

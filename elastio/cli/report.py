@@ -8,10 +8,11 @@ from datetime import datetime
 
 import click
 
+from elastio.accounting.report import build
+from elastio.accounting.report_render import to_csv, to_dict, to_text
+from elastio.accounting.zone import local_zone
 from elastio.cli.app import App
-from elastio.cli.ledger import begin_of, local_zone, open_ledger, since_option
-from elastio.report import build
-from elastio.report_views import to_csv, to_dict, to_text
+from elastio.cli.ledger import begin_of, open_ledger, since_option
 
 
 @click.command()

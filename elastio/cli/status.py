@@ -7,7 +7,7 @@ import json
 import click
 
 from elastio.cli.app import App
-from elastio.status import CyclePart, HoldPart, Status, VolumePart
+from elastio.control.status import CyclePart, HoldPart, Status, VolumePart
 from elastio.units import format_duration, format_size
 
 PHASES = {

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from elastio.cli.app import App
-from elastio.protocol import MAX_DECISIONS
+from elastio.control.protocol import MAX_DECISIONS
 
 
 @click.command()

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
     blockdev,
@@ -29,7 +30,6 @@ from elastio.host import (
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, parse_size, wait_for
 from elastio.host.view import SETS, Backing, Seen, find_backing, look
-from elastio.model import CacheMode, CacheSetUuid, CacheState, HostView, Serial
 from elastio.units import MB
 
 _log = logging.getLogger(__name__)

@@ -10,11 +10,11 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, superblock
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.model import Serial
 from elastio.units import KIB, MIB
 
 SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is

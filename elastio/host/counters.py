@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from elastio.model import HostView
+from elastio.core.model import HostView
 
 
 class DiskCounters:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
+from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host import blockdev, overflow, superblock, throttle, tuning
 from elastio.host.sysfs import Sysfs, parse_size
-from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 
 SETS = "sys/fs/bcache"
 # A view is put together from several files; when the kernel changes in between, it is read again.

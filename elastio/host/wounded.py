@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, superblock
 from elastio.host.sysfs import Sysfs
 from elastio.host.view import Backing, find_backing
-from elastio.model import CacheState
 
 REGISTER_S = 10.0
 START_S = 10.0

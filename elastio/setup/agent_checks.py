@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from elastio import __version__, registry
-from elastio.config import Config
-from elastio.control_client import ControlClient
+from elastio.config.paths import GUARDS
+from elastio.config.schema import Config
+from elastio.control.client import ControlClient
+from elastio.control.protocol import UnreachableError
+from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError, HostError
 from elastio.host.view import find_backing
-from elastio.marker import DIRECTORY
-from elastio.model import VolumeSpec
-from elastio.protocol import UnreachableError
 from elastio.setup.findings import Finding, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
 
@@ -106,7 +106,7 @@ def state_place(machine: Machine, config: Config) -> Finding:
 
 def guard(machine: Machine, config: Config) -> list[Finding]:
     """udev must find the marker of a boot before anything is mounted. Nothing where the rule is not installed."""
-    name, folder = "guard", config.agent.state_dir / DIRECTORY
+    name, folder = "guard", config.agent.state_dir / GUARDS
     rule = next((f"{f}/{GUARD}" for f in RULES if machine.sysfs.exists(f"{f}/{GUARD}")), None)
     if rule is None:
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elastio.config import Config
+from elastio.config.schema import Config
 from elastio.errors import HostError
 from elastio.host.blockdev import serial_of
 from elastio.host.sysfs import parse_size

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elastio.host import commands
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
-from elastio.setup.blank import Run
 
 
 class Verdict(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from elastio.model import CacheMode, CacheSetUuid, CacheState
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
 from elastio.sim.superblock import Superblock
 from elastio.units import MB, MIB

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.errors import DeviceBusyError
-from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.sim.disk import SimDisk
 from elastio.sim.kernel import SimKernel
 from elastio.units import agbs

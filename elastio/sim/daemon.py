@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from elastio.config import Config, load, parse
-from elastio.control import ControlServer, Pending
-from elastio.protocol import Message, accepted
-from elastio.requests import Requests, decisions_in
+from elastio.agent.request_handler import Requests, decisions_in
+from elastio.config.schema import Config, load, parse
+from elastio.control.protocol import Message, accepted
+from elastio.control.server import ControlServer, Pending
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace, Workload

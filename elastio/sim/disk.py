@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, NotOursError
-from elastio.model import CacheSetUuid, Serial
 from elastio.sim.content import CacheContent
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from elastio.policy import Caps, Policy
+from elastio.core.policy import Caps, Policy
+from elastio.core.state import Cycle
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryBooks
 from elastio.sim.run import Moment, Simulation
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
-from elastio.state import Cycle
 from elastio.units import GB, GIB, agbs
 
 # A few minutes of an application that dumps often: quick to run, quick to understand.

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from elastio.model import CacheMode
+from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Pace, Route
 from elastio.sim.content import CacheContent
 from elastio.units import MB

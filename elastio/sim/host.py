@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.sim.bcache import Bcache, Pace
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk

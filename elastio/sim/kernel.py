@@ -6,8 +6,8 @@ import itertools
 import string
 import sys
 
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError
-from elastio.model import CacheSetUuid, Serial
 from elastio.sim.bcache import Pace
 from elastio.sim.content import CacheContent
 from elastio.sim.disk import SimDisk

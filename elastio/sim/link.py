@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 from random import Random
 
+from elastio.core.model import CacheMode, CacheSetUuid, Serial
 from elastio.errors import HostError
-from elastio.model import CacheMode, CacheSetUuid, Serial
 from elastio.sim.bcache import Bcache
 from elastio.sim.clock import SimClock
 from elastio.sim.disk import SimDisk

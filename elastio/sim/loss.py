@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elastio.model import CacheSetUuid, Serial
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.sim.bcache import Bcache
 from elastio.sim.content import BackingContent, CacheContent
 from elastio.sim.disk import SimDisk

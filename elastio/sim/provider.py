@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf

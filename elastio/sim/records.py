@@ -8,10 +8,10 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.journal import Journal, Memory, Owner, recall
-from elastio.model import Sample, Spend
-from elastio.report import day_start
-from elastio.state import AgentState, Cycle, Trigger
+from elastio.accounting.report import day_start
+from elastio.agent.journal import Journal, Memory, Owner, recall
+from elastio.core.model import Sample, Spend
+from elastio.core.state import AgentState, Cycle, Trigger
 from elastio.units import agbs
 
 IN_MEMORY = Path("the simulated journal")
@@ -48,25 +48,25 @@ class MemoryJournal(Journal):
 
 
 class MemoryBooks:
-    """`loop.Books` without a file: the newest row of every cycle, and the size that was learned."""
+    """`ports.Books` without a file: the newest row of every cycle, and the size that was learned."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Cycle] = {}
         self.learned_bytes: int | None = None
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        """See `loop.Books`."""
+        """See `ports.Books`."""
         self.rows[cycle.token] = cycle
 
     def learned(self, size_bytes: int) -> None:
-        """See `loop.Books`."""
+        """See `ports.Books`."""
         self.learned_bytes = size_bytes
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """See `loop.Books`. Nothing disappears here without the cycle being told."""
+        """See `ports.Books`. Nothing disappears here without the cycle being told."""
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """See `loop.Books`. The history is not kept here: `Simulation.timeline` is."""
+        """See `ports.Books`. The history is not kept here: `Simulation.timeline` is."""
 
     def learned_size(self) -> int | None:
         """Bytes that past cycles taught to buy; None: nothing yet."""

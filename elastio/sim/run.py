@@ -6,21 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from elastio.actions import Action, Outcome
+from elastio.agent.executor import Executor, lost
+from elastio.agent.journal import Owner
+from elastio.agent.loop import Agent, Lanes, Look
+from elastio.core.actions import Action, Outcome
+from elastio.core.detection import orphans
+from elastio.core.model import HostView, Request, RequestKind
+from elastio.core.observation import Answer
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
-from elastio.events import orphans
-from elastio.executor import Executor, lost
-from elastio.journal import Owner
-from elastio.loop import Agent, Books, Journal, Lanes, Look
-from elastio.model import HostView, Request, RequestKind
-from elastio.observation import Answer
-from elastio.policy import Policy
-from elastio.ports import Forecaster, NoForecast
+from elastio.ports import Books, Forecaster, Journal, NoForecast
 from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.lane import SimLane
 from elastio.sim.records import MemoryBooks, MemoryJournal
 from elastio.sim.world import SimWorld
-from elastio.state import AgentState, Phase
 from elastio.units import MB
 
 # No two steps are closer: an agent that asks to be woken at once for ever would stop the clock.

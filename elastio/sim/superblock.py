@@ -11,7 +11,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from elastio.model import CacheMode, CacheSetUuid
+from elastio.core.model import CacheMode, CacheSetUuid
 
 # A version is on the disk so many seconds after it was asked for, drawn between them.
 LATE_S = (0.5, 10.0)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from elastio.config import parse
+from elastio.config.schema import parse
+from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
-from elastio.policy import Caps, Policy
 from elastio.sim.experiment import phase_of
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elastio.model import Serial, VolumeId
+from elastio.core.model import Serial, VolumeId
 from elastio.sim.calls import Meter
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots

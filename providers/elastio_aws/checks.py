@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from elastio.core.model import VolumeMark, VolumeSpec
 from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, RefusedError
-from elastio.model import VolumeMark, VolumeSpec
 from elastio.units import GIB, MIB
 from elastio_aws import codes, devices, volumes
 from elastio_aws.keys import AWS_KEY, GRANTS

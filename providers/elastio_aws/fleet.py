@@ -12,9 +12,9 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.model import VolumeId
 from elastio.errors import ConfigError, ProviderError, TransientError
 from elastio.janitor import FleetVolume
-from elastio.model import VolumeId
 from elastio_aws import codes, volumes
 from elastio_aws.settings import Settings, parse
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import RefusedError
-from elastio.model import VolumeSpec
 from elastio_aws.settings import Scale
 
 MIN_GIB, MAX_GIB = 1, 65536

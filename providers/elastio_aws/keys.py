@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from elastio.core.model import Volume, VolumeId, VolumeState
 from elastio.errors import RefusedError
-from elastio.model import Volume, VolumeId, VolumeState
 
 AWS_KEY = "alias/aws/ebs"  # which every principal of the account may use through EC2
 GRANTS = "kms:CreateGrant, kms:Decrypt and kms:GenerateDataKeyWithoutPlaintext"

@@ -16,8 +16,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from elastio.core.model import Notice
 from elastio.errors import TransientError
-from elastio.model import Notice
 from elastio_aws.metadata import TOKEN_TTL_S, Rejected, Session
 
 PATH = "/latest/meta-data/spot/instance-action"

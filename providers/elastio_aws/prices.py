@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from elastio.model import Quote
+from elastio.core.model import Quote
 from elastio_aws.gp3 import FREE_IOPS, FREE_MIB_S, Purchase
 from elastio_aws.settings import Settings
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.errors import (
     AuthError,
     ConfigError,
@@ -24,7 +25,6 @@ from elastio.errors import (
     RefusedError,
     TransientError,
 )
-from elastio.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.units import MIB
 from elastio_aws import codes, gp3, identity, prices, refusals, volumes
 from elastio_aws.devices import DeviceNames

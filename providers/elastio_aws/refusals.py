@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from elastio.core.model import VolumeId, VolumeMark
 from elastio.errors import NotOursError, ProviderError, RefusedError, TransientError
-from elastio.model import VolumeId, VolumeMark
 from elastio_aws import codes, volumes
 
 

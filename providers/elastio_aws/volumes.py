@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
 from elastio.errors import TransientError
-from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
 from elastio_aws.settings import Scale
 
 OWNER_TAG = "elastio:owner"  # the instance's ARN, which the IAM policy compares with the caller's

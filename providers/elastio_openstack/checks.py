@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError
-from elastio.model import VolumeSpec
 from elastio.units import GIB
 from elastio_openstack.provider import OpenstackProvider
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
+from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
-from elastio.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio_openstack import identity, speeds, volumes
 from elastio_openstack.answers import read_as, rows, table
 from elastio_openstack.catalog import CINDER, Catalog

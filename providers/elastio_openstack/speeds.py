@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import RefusedError
-from elastio.model import Quote, VolumeSpec
 from elastio.units import GIB
 from elastio_openstack.settings import Declared, Settings
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from elastio.model import Volume, VolumeId, VolumeState
+from elastio.core.model import Volume, VolumeId, VolumeState
 
 
 class Detaches:

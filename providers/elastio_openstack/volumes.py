@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
+from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
 from elastio.units import GIB
 
 OWNER_KEY = "elastio:owner"  # the server's id

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elastio.policy import Caps, Policy
+from elastio.core.policy import Caps, Policy
 from elastio.sim.cloud import CloudTimes
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation

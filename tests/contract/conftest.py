@@ -14,7 +14,7 @@ from elastio_shelf.shelf import Shelf
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
-from elastio.model import Serial, VolumeId, VolumeSpec
+from elastio.core.model import Serial, VolumeId, VolumeSpec
 from elastio.ports import MarksVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeMark, VolumeState
 from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.model import VolumeMark, VolumeState
 from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.devices import NAMES

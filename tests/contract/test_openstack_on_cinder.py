@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeSpec, VolumeState
 from elastio.errors import AuthError, QuotaError, RefusedError, TransientError
-from elastio.model import VolumeSpec, VolumeState
 from elastio.units import GIB
 from elastio_openstack import checks
 from elastio_testbed.openstack.hands import TYPES

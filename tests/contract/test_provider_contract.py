@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.errors import AuthError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.model import Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
 from elastio.ports import MarksVolumes, TellsNotices
 from elastio.units import GIB
 

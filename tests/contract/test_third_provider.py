@@ -9,8 +9,8 @@ import pytest
 from elastio_shelf import identity
 
 from elastio import registry
+from elastio.core.model import VolumeSpec
 from elastio.errors import ConfigError
-from elastio.model import VolumeSpec
 from elastio.units import GIB
 
 HOW_TO = Path(__file__).parents[2] / "docs/how-to/write-a-provider.md"

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from elastio.books import LedgerBooks
-from elastio.ledger import Ledger
-from elastio.model import CacheMode, RequestKind, VolumeSpec, VolumeState
-from elastio.policy import Policy
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import LedgerBooks
+from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
+from elastio.core.policy import Policy
+from elastio.core.state import Phase
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.state import Phase
 from elastio.units import GIB, MIB, agbs
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)

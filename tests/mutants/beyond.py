@@ -26,7 +26,7 @@ BEYOND = (
         "only dirty is kept",
         "what is not clean is kept",
         Patch(
-            "elastio/events.py",
+            "elastio/core/detection.py",
             "return volume.mark is not VolumeMark.CLEAN or",
             "return volume.mark is VolumeMark.DIRTY or",
         ),
@@ -72,14 +72,14 @@ BEYOND = (
     by_test(
         "machine not compared",
         "a journal of another machine is not believed",
-        Patch("elastio/journal.py", "if not _is_same(written.machine, owner.machine):", "if False:"),
+        Patch("elastio/agent/journal.py", "if not _is_same(written.machine, owner.machine):", "if False:"),
         "tests/unit/elastio/test_journal.py::test_a_journal_of_another_machine_is_not_believed",
         ONE_MACHINE,
     ),
     by_test(
         "backing UUID not compared",
         "a cycle of another backing device is not ended",
-        Patch("elastio/journal.py", "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
+        Patch("elastio/agent/journal.py", "if not _is_same(written.backing_uuid, owner.backing_uuid):", "if False:"),
         "tests/unit/elastio/test_salvage_simulated.py"
         "::test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first",
         "no schedule edits the configuration",
@@ -87,14 +87,14 @@ BEYOND = (
     by_test(
         "journal without fdatasync",
         "a record is on the disk before it counts",
-        Patch("elastio/journal.py", "            if durable:\n                os.fdatasync(self._file)\n", ""),
+        Patch("elastio/agent/journal.py", "            if durable:\n                os.fdatasync(self._file)\n", ""),
         "tests/unit/elastio/test_journal.py::test_what_an_effect_waits_for_is_on_the_disk",
         "the simulator keeps its journal in memory",
     ),
     by_test(
         "marker not written",
         "a cache that is out is told before anything is mounted",
-        Patch("elastio/marker.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
+        Patch("elastio/agent/mount_guard.py", "if isinstance(action, CreateVolume | InstallCache):", "if False:"),
         "tests/unit/elastio/test_marker.py::test_no_cache_is_attached_without_it",
         "the simulator mounts nothing",
     ),
@@ -159,14 +159,14 @@ BEYOND = (
     by_test(
         "the executor does not look again",
         "a volume leaves only on a look of now",
-        Patch("elastio/executor.py", "        if reason:\n", "        if False:\n"),
+        Patch("elastio/agent/executor.py", "        if reason:\n", "        if False:\n"),
         "tests/unit/elastio/test_executor.py::test_a_volume_that_is_an_attached_cache_is_kept",
         "what a decision was made on would have to change within the same instant",
     ),
     by_test(
         "sold beyond the cap",
         "no volume is larger than its cap",
-        Patch("elastio/executor.py", "if quote.spec.size_bytes > action.max_size_bytes:", "if False:"),
+        Patch("elastio/agent/executor.py", "if quote.spec.size_bytes > action.max_size_bytes:", "if False:"),
         "tests/unit/elastio/test_executor.py::test_what_is_sold_may_not_be_larger_than_the_cap",
         "the simulated cloud sells what it is asked for, in small steps",
     ),

@@ -9,9 +9,19 @@ from __future__ import annotations
 from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 
-STEPS, EVENTS, INVARIANTS, STATE = "elastio/steps.py", "elastio/events.py", "elastio/invariants.py", "elastio/state.py"
-FACTS, RECOVERY, MACHINE, LOOP = "elastio/facts.py", "elastio/recovery.py", "elastio/machine.py", "elastio/loop.py"
-JOURNAL, ACTIONS = "elastio/journal.py", "elastio/actions.py"
+STEPS, EVENTS, INVARIANTS, STATE = (
+    "elastio/core/planner.py",
+    "elastio/core/detection.py",
+    "elastio/core/invariants.py",
+    "elastio/core/state.py",
+)
+FACTS, RECOVERY, MACHINE, LOOP = (
+    "elastio/core/update.py",
+    "elastio/core/recovery.py",
+    "elastio/core/machine.py",
+    "elastio/agent/loop.py",
+)
+JOURNAL, ACTIONS = "elastio/agent/journal.py", "elastio/core/actions.py"
 HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
 
 EARLY = Patch(STEPS, "LAST_S, LOOK_S = 0.5,", "LAST_S, LOOK_S = 1e9,")
@@ -144,7 +154,7 @@ LETTING_GO = (
         "danger is overlooked",
         "a missing or foreign cache is for people",
         MACHINE,
-        "danger = None if state.phase is Phase.FAULTED else events.danger(state, obs)",
+        "danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)",
         "danger = None",
     ),
     Mutant("started without its cache", "nothing is started without what it needs", (OUTLIVED_ANYWAY,)),
@@ -227,14 +237,14 @@ WRITING_DOWN = (
     one(
         "the mark is not sent",
         "what is dirty is marked so in the cloud",
-        "elastio/executor.py",
+        "elastio/agent/executor.py",
         "provider.mark(action.volume_id, action.mark)",
         "pass",
     ),
     one(
         "a detach deletes",
         "a volume leaves before it is deleted",
-        "elastio/executor.py",
+        "elastio/agent/executor.py",
         "provider.detach(action.volume_id)",
         "provider.delete(action.volume_id)",
     ),

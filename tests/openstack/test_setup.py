@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from elastio import config
+from elastio.config import schema
 from elastio_testbed.openstack.faults import Runner
 
 pytestmark = pytest.mark.guest
@@ -20,7 +20,7 @@ CALL_S = 180.0
 def test_init_recognises_cloud_server_and_backing_device(runner: Runner) -> None:
     guest = runner.subject().guest
     text = guest.check(list(INIT), timeout_s=CALL_S)
-    found = config.parse(tomllib.loads(text))
+    found = schema.parse(tomllib.loads(text))
     assert (found.provider.name, found.device.backing_uuid) == ("openstack", guest.backing_uuid)
     assert f"Instance: {guest.instance_id} (lab.guest) in nova, openstack." in text
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, seed, settings
 
-from elastio.books import LedgerBooks
-from elastio.ledger import Ledger
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import LedgerBooks
 from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
 from tests.crash.crashes import FAST

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from elastio.model import RequestKind
+from elastio.core.model import RequestKind
 from elastio.sim.faults import Accident, Kind
 from elastio.sim.workload import constant
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elastio import codec, protocol, status
-from elastio.config import Config, load, parse
+from elastio import codec
+from elastio.agent.journal import Memory, read, recall
+from elastio.config.schema import Config, load, parse
+from elastio.control import protocol, status
+from elastio.core.model import Serial, VolumeId, VolumeSpec
+from elastio.core.state import Cycle, Trigger
 from elastio.errors import ConfigError, ControlError, JournalError
-from elastio.journal import Memory, read, recall
-from elastio.model import Serial, VolumeId, VolumeSpec
-from elastio.state import Cycle, Trigger
 from tests.property.hostile import DEEP, JSON, altered, lines
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from elastio.core.model import HostView, VolumeId
 from elastio.errors import ElastioError, HostError, TransientError
 from elastio.host import overflow, superblock
 from elastio.host.bcache import BcacheHost
 from elastio.host.sysfs import parse_size
-from elastio.model import HostView, VolumeId
 from elastio_aws import metadata
 from elastio_aws.provider import AwsProvider
 from elastio_aws.settings import Scale, parse

@@ -9,8 +9,8 @@ import click
 
 from elastio.cli.app import App
 from elastio.cli.numbers import ABOVE_0
-from elastio.config import load
-from elastio.protocol import UnreachableError
+from elastio.config.schema import load
+from elastio.control.protocol import UnreachableError
 from elastio.units import GB, GIB
 from elastio_calibration.apply import write_drop_in
 from elastio_calibration.cli.options import (

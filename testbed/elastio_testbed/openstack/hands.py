@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from elastio.model import Serial, VolumeId, VolumeSpec
+from elastio.core.model import Serial, VolumeId, VolumeSpec
 from elastio.units import GIB
 from elastio_openstack.identity import Places
 from elastio_openstack.provider import OpenstackProvider

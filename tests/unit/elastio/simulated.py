@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from elastio.policy import Policy
+from elastio.core.policy import Policy
+from elastio.core.state import Phase
 from elastio.ports import Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
@@ -13,7 +14,6 @@ from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptBooks, Point, Simulation, ignore
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.state import Phase
 from elastio.units import GIB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=20, block_bytes=4 * MIB)

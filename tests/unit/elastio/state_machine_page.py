@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elastio.events import Event
-from elastio.machine import FAILED_COOL_DOWN_MOST_S, FAILED_COOL_DOWN_S, TRANSITIONS
-from elastio.state import Phase
+from elastio.core.detection import Event
+from elastio.core.machine import FAILED_COOL_DOWN_MOST_S, FAILED_COOL_DOWN_S, TRANSITIONS
+from elastio.core.state import Phase
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "state-machine.md"
 

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.books import TOUCH_EVERY_S, LedgerBooks, local_zone, open_books
-from elastio.config import load
-from elastio.history_store import HistoryLimits, read_loads
-from elastio.ledger import Ledger
-from elastio.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.policy import Caps, Policy, refusal
-from elastio.sim.run import Simulation
-from elastio.sim.world import SimWorld
-from elastio.state import Cycle, Marks, Phase, Trigger
+from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import TOUCH_EVERY_S, LedgerBooks, open_books
+from elastio.accounting.zone import local_zone
+from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.policy import Caps, Policy, refusal
+from elastio.core.state import Cycle, Marks, Phase, Trigger
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
 
@@ -122,23 +120,12 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     ]
 
 
-def test_the_device_is_noted_once_a_minute(books: LedgerBooks, path: Path, tmp_path: Path) -> None:
-    config_path = tmp_path / "elastio.toml"
-    config_path.write_text(
-        '[device]\nbacking_uuid = "58c00623-0529-4a44-9474-dabb02496928"\nbandwidth_mb_s = 60\n'
-        '[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n'
-    )
-    config = load(config_path)
-    agent = Simulation(SimWorld(), Policy(60.0, 128.0)).agent
-    assert agent is not None
-    books.touch_device(agent, config, wall=WALL)  # nothing has been seen yet
-    agent.view = SimWorld().host.look(())
-    assert agent.view.backing is not None
+def test_the_device_is_noted_once_a_minute(books: LedgerBooks, path: Path) -> None:
     for second in (0.0, 1.0, TOUCH_EVERY_S - 0.5, TOUCH_EVERY_S, TOUCH_EVERY_S + 1):
-        books.touch_device(agent, config, wall=WALL + second)
+        books.touch_device(GB, 60.0, 128.0, wall=WALL + second)
     with Ledger(path, read_only=True) as ledger:
         (span,) = ledger.spans(WALL - 1, WALL + 1000)
-    assert (span.size_bytes, span.first_wall, span.last_wall) == (agent.view.backing.size_bytes, WALL, WALL + 60)
+    assert (span.size_bytes, span.first_wall, span.last_wall) == (GB, WALL, WALL + 60)
 
 
 def test_a_machine_without_a_time_zone_is_in_utc(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.actions import CreateVolume
 from elastio.codec import decode, encode
-from elastio.model import Bought, VolumeSpec
-from elastio.state import Cycle, Pace, Trigger
+from elastio.core.actions import CreateVolume
+from elastio.core.model import Bought, VolumeSpec
+from elastio.core.state import Cycle, Pace, Trigger
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),

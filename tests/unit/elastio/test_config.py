@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from elastio.config import SECTIONS, Config, keys_of, load, parse
+from elastio.config.schema import SECTIONS, Config, keys_of, load, parse
+from elastio.config.text import toml
+from elastio.core.policy import Parting, Policy
 from elastio.errors import ConfigError
-from elastio.policy import Parting, Policy
-from elastio.setup.config_text import toml
 from elastio.units import GIB
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"

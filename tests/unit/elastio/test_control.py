@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from elastio.control import DECIDE_S, MAX_CLIENTS, TRANSFER_S, ControlServer, Pending
+from elastio.control.protocol import MAX_LINE_BYTES, Message, accepted
+from elastio.control.server import DECIDE_S, MAX_CLIENTS, TRANSFER_S, ControlServer, Pending
 from elastio.errors import ElastioError, HostError, LockedError
-from elastio.protocol import MAX_LINE_BYTES, Message, accepted
 
 
 class Bench:

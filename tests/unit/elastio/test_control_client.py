@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.control_client import ControlClient
+from elastio.control.client import ControlClient
+from elastio.control.protocol import RefusedByAgentError, UnreachableError
 from elastio.errors import ControlError
-from elastio.protocol import RefusedByAgentError, UnreachableError
 
 
 def asked_of(path: Path, serve: Callable[[socket.socket], object], padding: str = "") -> None:

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio import daemon
-from elastio.actions import (
+from elastio.agent.daemon import CloudDoor, CloudRest, lost_on
+from elastio.agent.executor import Executor, lost
+from elastio.agent.worker import ForkLane
+from elastio.cli import elastiod
+from elastio.config.schema import Config, parse
+from elastio.control.exit_codes import Exit
+from elastio.core.actions import (
     Action,
     BypassCache,
     DetachCacheSet,
@@ -22,15 +27,10 @@ from elastio.actions import (
     TuneBacking,
     Verdict,
 )
-from elastio.config import Config, parse
-from elastio.daemon import CloudDoor, CloudRest, lost_on
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import ConfigError
-from elastio.executor import Executor, lost
-from elastio.exits import Exit
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
-from elastio.lane import ForkLane
-from elastio.model import CacheSetUuid, Serial
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.world import SimWorld
 
@@ -92,10 +92,10 @@ def held_back(tmp_path: Path) -> Path:
 def test_whatever_keeps_the_agent_from_starting_applications_are_let_go(
     held_back: Path, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "Sysfs", lambda: Sysfs(tmp_path))
+    monkeypatch.setattr(elastiod, "Sysfs", lambda: Sysfs(tmp_path))
     path = tmp_path / "elastio.toml"
     path.write_text(written)
-    assert CliRunner().invoke(daemon.main, ["--config", str(path)]).exit_code == Exit.CONFIG
+    assert CliRunner().invoke(elastiod.main, ["--config", str(path)]).exit_code == Exit.CONFIG
     assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
 
 

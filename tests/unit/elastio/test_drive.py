@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from elastio.drive import Driver
+from elastio.agent.event_loop import Driver
+from elastio.core.policy import Parting
+from elastio.core.state import Phase
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
-from elastio.policy import Parting
 from elastio.sim.run import Simulation
-from elastio.state import Phase
 
 from .simulated import STEADY, in_phase, machine
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.actions import (
+from elastio.agent.executor import Executor, lost, timeout_of
+from elastio.core.actions import (
     Action,
     AttachVolume,
     BypassCache,
@@ -25,9 +26,8 @@ from elastio.actions import (
     TuneBacking,
     Verdict,
 )
+from elastio.core.model import Bought, CacheMode, CacheSetUuid, HostView, Quote, Serial, Volume, VolumeSpec, VolumeState
 from elastio.errors import ConfigError
-from elastio.executor import Executor, lost, timeout_of
-from elastio.model import Bought, CacheMode, CacheSetUuid, HostView, Quote, Serial, Volume, VolumeSpec, VolumeState
 from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import Shelf

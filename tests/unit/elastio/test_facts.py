@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.actions import DeleteVolume, DescribeVolume, Outcome, Verdict
-from elastio.facts import adopt, fold
-from elastio.governor import NOTHING
-from elastio.model import BackingView, CacheState, Rates, Sample, VolumeState
-from elastio.observation import Observation
-from elastio.pacing import CLOSE_LOOK_S, LATE_SHARE, SOON_S
-from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase
+from elastio.core.actions import DeleteVolume, DescribeVolume, Outcome, Verdict
+from elastio.core.governor import NOTHING
+from elastio.core.model import BackingView, CacheState, Rates, Sample, VolumeState
+from elastio.core.observation import Observation
+from elastio.core.polling import CLOSE_LOOK_S, LATE_SHARE, SOON_S
+from elastio.core.state import AgentState, Cycle, LoadWatch, Marks, Phase
+from elastio.core.update import adopt, fold
 
 from .values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, volume
 

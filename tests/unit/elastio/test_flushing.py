@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites, WakeWriteback
-from elastio.machine import decide
-from elastio.model import BackingView, CacheMode, CacheState, Request, RequestKind
-from elastio.state import AgentState, Hold, HoldReason, Marks, Phase
-from elastio.steps import LAST_S, LIMITED, LOOK_S, OVERDUE, SLACK_S
+from elastio.core.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites, WakeWriteback
+from elastio.core.machine import decide
+from elastio.core.model import BackingView, CacheMode, CacheState, Request, RequestKind
+from elastio.core.planner import LAST_S, LIMITED, LOOK_S, OVERDUE, SLACK_S
+from elastio.core.state import AgentState, Hold, HoldReason, Marks, Phase
 from elastio.units import MB
 
 from .values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, seen, state

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from elastio.books import LedgerBooks
+from elastio.accounting.history import phases, samples
+from elastio.accounting.history_store import read_loads, read_samples
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import LedgerBooks
+from elastio.agent.journal import shift
+from elastio.agent.loop import FORECAST_EVERY_S
+from elastio.core.machine import decide
+from elastio.core.model import Forecast, RequestKind
+from elastio.core.observation import Decision
+from elastio.core.policy import Caps, Policy, chance_until, forecast_size, is_boost_wanted
+from elastio.core.state import LoadWatch, Phase, Trigger
 from elastio.errors import LedgerError
-from elastio.history import phases, samples
-from elastio.history_store import read_loads, read_samples
-from elastio.journal import shift
-from elastio.ledger import Ledger
-from elastio.loop import FORECAST_EVERY_S
-from elastio.machine import decide
-from elastio.model import Forecast, RequestKind
-from elastio.observation import Decision
-from elastio.policy import Caps, Policy, chance_until, forecast_size, is_boost_wanted
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import LoadWatch, Phase, Trigger
 from elastio.units import GB, GIB, MB
 
 from . import values

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastio import governor
-from elastio.model import Rates, Sample
+from elastio.core import governor
+from elastio.core.model import Rates, Sample
 
 from .values import POLICY, cached
 

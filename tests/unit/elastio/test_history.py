@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.history import (
+from elastio.accounting.history import (
     LONGEST_RUN_S,
     QUIET_UTILIZATION,
     SEAM_S,
@@ -19,8 +19,8 @@ from elastio.history import (
     run_of,
     samples,
 )
-from elastio.model import Rates, Sample
-from elastio.report import CycleRow
+from elastio.accounting.rows import CycleRow
+from elastio.core.model import Rates, Sample
 
 GB = 10**9
 MB = 10**6

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.errors import LedgerError
-from elastio.history import CycleLoad, SampleRun
-from elastio.history_store import (
+from elastio.accounting.database import MIGRATIONS, LedgerFile
+from elastio.accounting.history import CycleLoad, SampleRun
+from elastio.accounting.history_store import (
     DAY_S,
     MOST_DELETED,
     MOST_WAITING,
@@ -21,10 +21,10 @@ from elastio.history_store import (
     read_loads,
     read_samples,
 )
-from elastio.ledger import Ledger
-from elastio.ledger_file import MIGRATIONS, LedgerFile
-from elastio.model import Rates, Sample
-from elastio.state import AgentState, LoadWatch, Phase
+from elastio.accounting.ledger import Ledger
+from elastio.core.model import Rates, Sample
+from elastio.core.state import AgentState, LoadWatch, Phase
+from elastio.errors import LedgerError
 
 from .values import cycle, state
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from elastio import holds
-from elastio.departure import Departure
-from elastio.machine import decide
-from elastio.model import CacheState, Notice, Request, RequestKind
-from elastio.policy import Parting
+from elastio.agent.graceful_shutdown import Departure
+from elastio.core import inhibition
+from elastio.core.machine import decide
+from elastio.core.model import CacheState, Notice, Request, RequestKind
+from elastio.core.policy import Parting
+from elastio.core.state import Hold, HoldReason, Marks, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import Hold, HoldReason, Marks, Phase
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
@@ -29,7 +29,7 @@ def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
 
 
 def is_safe(sim: Simulation) -> bool:
-    return holds.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
+    return inhibition.is_safe_to_copy(sim.state.cycle, sim.agent.view if sim.agent else None)
 
 
 # --- the rules, one by one ------------------------------------------------------------------------------
@@ -49,47 +49,47 @@ def is_safe(sim: Simulation) -> bool:
     ],
 )
 def test_only_a_volume_that_durably_needs_no_cache_is_safe_to_copy(view: object, of: object, safe: bool) -> None:
-    assert holds.is_safe_to_copy(of, host(view)) is safe  # type: ignore[arg-type]
-    assert not holds.is_safe_to_copy(of, None)  # type: ignore[arg-type]
+    assert inhibition.is_safe_to_copy(of, host(view)) is safe  # type: ignore[arg-type]
+    assert not inhibition.is_safe_to_copy(of, None)  # type: ignore[arg-type]
 
 
 def test_a_hold_ends_when_its_time_is_over_and_not_before() -> None:
     held = state(Phase.IDLE, hold=SNAPSHOT)
-    assert holds.update(held, seen(), POLICY) == (held, "")
-    ended, why = holds.update(held, seen(now=NOW + 60), POLICY)
+    assert inhibition.update(held, seen(), POLICY) == (held, "")
+    ended, why = inhibition.update(held, seen(now=NOW + 60), POLICY)
     assert ended.hold is None
     assert "over" in why
 
 
 def test_a_notice_holds_beyond_its_moment_and_is_withdrawn_with_it() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("terminate", WALL + 120))
-    held, why = holds.update(noticed, seen(), POLICY)
+    held, why = inhibition.update(noticed, seen(), POLICY)
     assert held.hold is not None
     assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
     assert held.hold.until > NOW + 120
     assert "terminate" in why
-    assert holds.update(held, seen(now=NOW + 1), POLICY) == (held, "")
-    assert holds.update(replace(held, notice=None), seen(), POLICY)[0].hold is None
+    assert inhibition.update(held, seen(now=NOW + 1), POLICY) == (held, "")
+    assert inhibition.update(replace(held, notice=None), seen(), POLICY)[0].hold is None
 
 
 def test_a_notice_may_leave_the_cache_where_it_is() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("stop", WALL + 120))
-    held, _ = holds.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    held, _ = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
     assert held.hold is not None
-    assert not holds.wants_flush(held)
+    assert not inhibition.wants_flush(held)
 
 
 @pytest.mark.parametrize("reason", [HoldReason.SNAPSHOT, HoldReason.STOP, HoldReason.SHUTDOWN])
 def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after_it(reason: HoldReason) -> None:
     before = Hold(reason, NOW + 60)
     noticed = state(Phase.FLUSHING, cycle(), hold=before, notice=Notice("stop", WALL + 120))
-    held, why = holds.update(noticed, seen(), replace(POLICY, notice_flush=False))
+    held, why = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
     assert held.hold is not None
     assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
     assert "flushing" in why
     withdrawn = replace(held, notice=None)
-    assert holds.update(withdrawn, seen(), POLICY)[0].hold == before
-    assert holds.update(withdrawn, seen(now=NOW + 60), POLICY)[0].hold is None
+    assert inhibition.update(withdrawn, seen(), POLICY)[0].hold == before
+    assert inhibition.update(withdrawn, seen(now=NOW + 60), POLICY)[0].hold is None
 
 
 @pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.SHUTDOWN])
@@ -97,33 +97,33 @@ def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happ
     snapshot = replace(SNAPSHOT, until=NOW + 9000)
     held = state(Phase.IDLE, hold=snapshot)
     for _ in range(3):  # asked for again and again: nothing piles up
-        held, answer = holds.answer(held, Request(kind), seen(), POLICY)
+        held, answer = inhibition.answer(held, Request(kind), seen(), POLICY)
         assert answer.accepted
         assert held.hold is not None
         assert held.hold.under == snapshot
-    assert holds.update(held, seen(now=NOW + 8000), POLICY)[0].hold == snapshot
+    assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].hold == snapshot
 
 
 def test_a_script_can_end_its_hold_under_another_one() -> None:
     stop = Hold(HoldReason.STOP, NOW + 60, under=SNAPSHOT)
     notice = Hold(HoldReason.NOTICE, NOW + 600, under=stop)
-    after, answer = holds.answer(state(Phase.IDLE, hold=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    after, answer = inhibition.answer(state(Phase.IDLE, hold=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
     assert after.hold == replace(notice, under=replace(stop, under=None))
     assert "notice" in answer.text
 
 
 def test_a_script_learns_that_its_hold_was_over() -> None:
-    _, answer = holds.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    _, answer = inhibition.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted
-    _, answer = holds.answer(state(Phase.IDLE, hold=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    _, answer = inhibition.answer(state(Phase.IDLE, hold=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
 
 
 @pytest.mark.parametrize("reason", [HoldReason.STOP, HoldReason.SHUTDOWN, HoldReason.NOTICE])
 def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
     before = state(Phase.BOOSTING, cycle(), hold=Hold(reason, NOW + 60))
-    after, answer = holds.answer(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted
     assert after == before
 
@@ -131,13 +131,15 @@ def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
 @pytest.mark.parametrize(("seconds", "until"), [(5.0, SNAPSHOT.until), (1e6, NOW + 1e6)])
 def test_a_second_quiesce_never_shortens_the_first(seconds: float, until: float) -> None:
     before = state(Phase.IDLE, hold=SNAPSHOT)
-    after, answer = holds.answer(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
+    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
     assert answer.accepted
     assert after.hold == Hold(HoldReason.SNAPSHOT, until)
 
 
 def test_a_faulted_agent_quiesces_nothing() -> None:
-    _, answer = holds.answer(state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+    _, answer = inhibition.answer(
+        state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY
+    )
     assert not answer.accepted
 
 
@@ -162,7 +164,7 @@ def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[R
     ],
 )
 def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
-    assert bool(holds.has_parted(state(Phase.FLUSHING, **changes), NOW)) is over
+    assert bool(inhibition.has_parted(state(Phase.FLUSHING, **changes), NOW)) is over
 
 
 # --- on the simulator -----------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def test_a_shutdown_flushes_where_it_is_told_to() -> None:
     sim = machine(STEADY, on_shutdown=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     sim.ask(RequestKind.SHUTDOWN)
-    sim.run_until(lambda: bool(holds.has_parted(sim.state, sim.world.clock.now())), 120)
+    sim.run_until(lambda: bool(inhibition.has_parted(sim.state, sim.world.clock.now())), 120)
     assert sim.world.volumes_left() == 0
 
 

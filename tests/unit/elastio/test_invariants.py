@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.actions import (
+from elastio.core.actions import (
     Action,
     AttachVolume,
     BypassCache,
@@ -24,11 +24,11 @@ from elastio.actions import (
     StartWithoutCache,
     WakeWriteback,
 )
+from elastio.core.invariants import check, why_not_let_go
+from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
+from elastio.core.observation import Decision
+from elastio.core.state import Cycle, Marks, Phase, Trigger
 from elastio.errors import InvariantError
-from elastio.invariants import check, why_not_let_go
-from elastio.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
-from elastio.observation import Decision
-from elastio.state import Cycle, Marks, Phase, Trigger
 from elastio.units import GIB, MB
 
 from .values import (

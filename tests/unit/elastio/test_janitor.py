@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from elastio.core.model import VolumeId, VolumeMark
 from elastio.errors import AuthError
 from elastio.janitor import FleetVolume, sweep, why_keep
-from elastio.model import VolumeId, VolumeMark
 
 WALL = 1000.0
 LITTER = FleetVolume(VolumeId("vol-1"), "available", True, 2**30, "arn", "uuid", VolumeMark.CLEAN, WALL)

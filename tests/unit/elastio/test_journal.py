@@ -14,13 +14,23 @@ from typing import Any
 
 import pytest
 
-from elastio import journal as module
-from elastio.actions import AttachVolume, CreateVolume, Outcome, Verdict
+from elastio.agent import journal as module
+from elastio.agent.journal import Journal, Memory, Owner, read, remember, shift
 from elastio.codec import encode
+from elastio.core.actions import AttachVolume, CreateVolume, Outcome, Verdict
+from elastio.core.model import (
+    Bought,
+    CacheSetUuid,
+    Quote,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeMark,
+    VolumeSpec,
+    VolumeState,
+)
+from elastio.core.state import AgentState, Cycle, Hold, HoldReason, Lesson, Look, Marks, Pace, Phase, Thrift, Trigger
 from elastio.errors import ConfigError, JournalError
-from elastio.journal import Journal, Memory, Owner, read, remember, shift
-from elastio.model import Bought, CacheSetUuid, Quote, Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
-from elastio.state import AgentState, Cycle, Hold, HoldReason, Lesson, Look, Marks, Pace, Phase, Thrift, Trigger
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.drive import Driver
+from elastio.agent.event_loop import Driver
+from elastio.agent.worker import ForkLane, Result
+from elastio.core.model import Request
+from elastio.core.observation import Answer
+from elastio.core.state import AgentState
 from elastio.errors import ConfigError
 from elastio.host.sdnotify import Notifier
-from elastio.lane import ForkLane, Result
-from elastio.model import Request
-from elastio.observation import Answer
-from elastio.state import AgentState
 
 LONG_S = 30.0
 TextLane = ForkLane[str, str]
@@ -196,11 +196,11 @@ def test_a_child_that_dies_just_before_it_takes_the_job_loses_it(
 
 def test_a_bug_in_a_job_loses_the_job_and_is_logged(lane: TextLane, capfd: pytest.CaptureFixture[str]) -> None:
     handler = logging.StreamHandler(sys.__stderr__)
-    logging.getLogger("elastio.lane").addHandler(handler)
+    logging.getLogger("elastio.agent.worker").addHandler(handler)
     try:
         assert do(lane, "bug") == "lost bug"
     finally:
-        logging.getLogger("elastio.lane").removeHandler(handler)
+        logging.getLogger("elastio.agent.worker").removeHandler(handler)
     let_die(lane)
     assert do(lane, "two") == "TWO"
     said = capfd.readouterr().err
@@ -247,7 +247,7 @@ def test_the_time_of_a_job_counts_from_the_end_of_the_warm_up(make: Callable[...
 def test_a_warm_up_that_never_ends_is_given_up_and_the_next_one_has_longer(
     make: Callable[..., TextLane], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elastio.lane.WARM_UP_S", 0.02)
+    monkeypatch.setattr("elastio.agent.worker.WARM_UP_S", 0.02)
     lane = make("never", signal.pause)
     assert do(lane, "one") == "lost one"
     assert "was not ready in time" in lane.trouble
@@ -308,7 +308,7 @@ def test_a_hanging_child_does_not_outlive_the_lane(lane: TextLane) -> None:
 
 PARENT = """
 import os, signal, sys
-from elastio.lane import ForkLane
+from elastio.agent.worker import ForkLane
 def work(job):
     print(os.getpid(), flush=True)
     signal.pause()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.ledger import GAP_S, Ledger
-from elastio.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.report import CycleRow
-from elastio.state import Cycle, Marks, Trigger
+from elastio.accounting.ledger import GAP_S, Ledger
+from elastio.accounting.rows import CycleRow
+from elastio.core.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.state import Cycle, Marks, Trigger
 
 GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import elastio.ledger_file
+import elastio.accounting.database
+from elastio.accounting.database import MIGRATIONS
+from elastio.accounting.ledger import Ledger
+from elastio.core.state import Marks
 from elastio.errors import LedgerError
-from elastio.ledger import Ledger
-from elastio.ledger_file import MIGRATIONS
-from elastio.state import Marks
 
 from .test_ledger import BOOT, BOUGHT, CLOSED, GB, QUOTE, only, rows
 
@@ -46,7 +46,7 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path, *, exists: bool, rea
 READER = """
 import sys
 from pathlib import Path
-from elastio.ledger import Ledger
+from elastio.accounting.ledger import Ledger
 with Ledger(Path(sys.argv[1]), read_only=True) as ledger:
     print(*(c.token for c in ledger.cycles(0, 1e12)))
 """
@@ -132,7 +132,7 @@ def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: py
     with Ledger(path) as ledger:
         ledger.record(CLOSED, QUOTE, BOOT)
         ledger.set_learned_size("dev", GB)
-    monkeypatch.setattr(elastio.ledger_file, "MIGRATIONS", NEXT)
+    monkeypatch.setattr(elastio.accounting.database, "MIGRATIONS", NEXT)
     with pytest.raises(LedgerError, match="older elastio"):
         Ledger(path, read_only=True)
     with Ledger(path) as ledger:
@@ -148,7 +148,7 @@ def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.Mo
         ledger.set_learned_size("dev", GB)
     broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
     with monkeypatch.context() as patch:
-        patch.setattr(elastio.ledger_file, "MIGRATIONS", broken)
+        patch.setattr(elastio.accounting.database, "MIGRATIONS", broken)
         with pytest.raises(LedgerError, match="nowhere"):
             Ledger(path)
     with Ledger(path) as ledger:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.lessons import ALIKE, KEPT, learned_bytes, lesson_of, with_lesson
-from elastio.policy import Policy
-from elastio.state import Lesson
+from elastio.core.learning import ALIKE, KEPT, learned_bytes, lesson_of, with_lesson
+from elastio.core.policy import Policy
+from elastio.core.state import Lesson
 from elastio.units import GB, GIB, MIB
 
 from .values import POLICY, cycle

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from elastio.model import RequestKind
-from elastio.policy import Caps
+from elastio.core.model import RequestKind
+from elastio.core.policy import Caps
+from elastio.core.state import Phase
 from elastio.sim.workload import Stretch
-from elastio.state import Phase
 from elastio.units import GIB
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
+from elastio.core.model import RequestKind, VolumeSpec, VolumeState
+from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.model import RequestKind, VolumeSpec, VolumeState
 from elastio.sim.records import MemoryBooks
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import Phase
 from elastio.units import GIB
 
 from .simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.actions import (
+from elastio.core.actions import (
     Action,
     AttachVolume,
     CreateVolume,
@@ -23,14 +23,14 @@ from elastio.actions import (
     Value,
     Verdict,
 )
+from elastio.core.detection import DETECTORS, Event, Seen, orphans
+from elastio.core.machine import TRANSITIONS, decide
+from elastio.core.model import CacheState, Request, RequestKind, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.observation import Decision, Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Marks, Pace, Phase, Trigger
 from elastio.errors import InvariantError
-from elastio.events import DETECTORS, Event, Seen, orphans
-from elastio.machine import TRANSITIONS, decide
-from elastio.model import CacheState, Request, RequestKind, VolumeMark, VolumeSpec, VolumeState
-from elastio.observation import Decision, Observation
-from elastio.policy import Policy
 from elastio.sim.run import Simulation
-from elastio.state import AgentState, Marks, Pace, Phase, Trigger
 from elastio.units import GIB
 
 from . import state_machine_page

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.actions import CreateVolume, InstallCache, Outcome, Verdict
+from elastio.agent.journal import NOBODY
+from elastio.agent.mount_guard import MarkedJournal, Marker, is_out
+from elastio.core.actions import CreateVolume, InstallCache, Outcome, Verdict
+from elastio.core.model import VolumeSpec
+from elastio.core.state import AgentState, Marks, Phase
 from elastio.errors import JournalError
-from elastio.journal import NOBODY
-from elastio.marker import MarkedJournal, Marker, is_out
-from elastio.model import VolumeSpec
 from elastio.sim.records import MemoryJournal
-from elastio.state import AgentState, Marks, Phase
 
 from .values import NOW, SERIAL, WALL, cycle, state
 

@@ -7,21 +7,29 @@ from typing import Any
 
 import pytest
 
-from elastio import holds
-from elastio.actions import AttachVolume, EnterPhase1, LimitWrites, MakeDurable, Outcome, StartWithoutCache, Verdict
+from elastio.agent.status_builder import Surroundings, status_of
+from elastio.core import inhibition
+from elastio.core.actions import (
+    AttachVolume,
+    EnterPhase1,
+    LimitWrites,
+    MakeDurable,
+    Outcome,
+    StartWithoutCache,
+    Verdict,
+)
+from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
+from elastio.core.invariants import check
+from elastio.core.machine import decide
+from elastio.core.model import CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
+from elastio.core.observation import Decision
+from elastio.core.planner import must_end, next_step
+from elastio.core.recovery import recover
+from elastio.core.state import Marks, Phase
+from elastio.core.update import fold
 from elastio.errors import InvariantError
-from elastio.events import Event, danger, in_attaching, in_boosting, in_flushing
-from elastio.facts import fold
-from elastio.invariants import check
-from elastio.machine import decide
-from elastio.model import CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
-from elastio.observation import Decision
-from elastio.recovery import recover
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import Marks, Phase
-from elastio.status import Status, Surroundings
-from elastio.steps import must_end, next_step
 from elastio.units import GIB
 
 from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
@@ -230,14 +238,14 @@ def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
 
 def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
     of = state(Phase.IDLE, outlived=SET)
-    _, answer = holds.answer(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)), POLICY)
+    _, answer = inhibition.answer(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)), POLICY)
     assert not answer.accepted
-    assert not holds.is_safe_to_copy(None, host(OUTLIVED))
+    assert not inhibition.is_safe_to_copy(None, host(OUTLIVED))
 
 
 def test_nothing_is_shown_as_missing_while_it_starts() -> None:
     shown = [
-        Status.of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
+        status_of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
         for of in (state(Phase.IDLE, outlived=SET), state(Phase.IDLE))
     ]
     assert [status.missing is None for status in shown] == [True, False]
@@ -388,7 +396,7 @@ def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
 ) -> None:
     faulted = state(Phase.FAULTED, boosted(volume=volume(VolumeState.AVAILABLE)))
     view = seen(host(backing(state=shown, running=False, named_set=SET)))
-    missing = Status.of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
+    missing = status_of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
     assert missing is not None
     assert missing.may_be_older is is_in_doubt
     assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt

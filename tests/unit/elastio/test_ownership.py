@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import load
+from elastio.agent.journal import Journal
+from elastio.config.schema import load
 from elastio.errors import ConfigError, HostError, JournalError
 from elastio.host.lock import lock_device
-from elastio.journal import Journal
 
 CONFIG = """[device]
 backing_uuid = "58c00623-0529-4a44-9474-dabb02496928"

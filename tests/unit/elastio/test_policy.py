@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.model import Rates, Sample, Spend
-from elastio.policy import (
+from elastio.core.model import Rates, Sample, Spend
+from elastio.core.policy import (
     Caps,
     is_load_high,
     is_quiet,
@@ -16,7 +16,7 @@ from elastio.policy import (
     utilization,
     watch_load,
 )
-from elastio.state import LoadWatch
+from elastio.core.state import LoadWatch
 from elastio.units import GIB, agbs
 
 from .values import POLICY

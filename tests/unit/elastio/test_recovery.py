@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.journal import shift
-from elastio.machine import decide
-from elastio.model import CacheMode, CacheState, HostView
-from elastio.recovery import cycle_of, phase_of, recover
-from elastio.state import AgentState, Marks, Pace, Phase, Trigger
+from elastio.agent.journal import shift
+from elastio.core.machine import decide
+from elastio.core.model import CacheMode, CacheState, HostView
+from elastio.core.recovery import cycle_of, phase_of, recover
+from elastio.core.state import AgentState, Marks, Pace, Phase, Trigger
 
 from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, state, volume
 

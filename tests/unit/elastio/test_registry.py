@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from elastio import registry
+from elastio.core.model import VolumeSpec
 from elastio.errors import ConfigError
-from elastio.model import VolumeSpec
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 

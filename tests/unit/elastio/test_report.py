@@ -13,17 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.report import (
-    CycleRow,
-    DeviceSpan,
-    Report,
-    build,
-    coverage,
-    day_start,
-    local_day,
-    split_days,
-)
-from elastio.report_views import to_csv, to_dict, to_text
+from elastio.accounting.report import Report, build, coverage, day_start, local_day, split_days
+from elastio.accounting.report_render import to_csv, to_dict, to_text
+from elastio.accounting.rows import CycleRow, DeviceSpan
 
 GB = 10**9
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp()

@@ -6,8 +6,8 @@ import csv
 import io
 from dataclasses import replace
 
-from elastio.report import Steps
-from elastio.report_views import to_csv, to_dict, to_text
+from elastio.accounting.report_render import to_csv, to_dict, to_text
+from elastio.accounting.rows import Steps
 
 from .test_report import NOON, cycle, refused, report_of, span
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import AttachVolume, CreateVolume
-from elastio.control import Pending
-from elastio.journal import Journal
-from elastio.model import VolumeId, VolumeSpec
-from elastio.policy import Parting, Policy
-from elastio.protocol import Message
-from elastio.requests import Requests, decisions
+from elastio.agent.journal import Journal
+from elastio.agent.request_handler import Requests, decisions
+from elastio.control.protocol import Message
+from elastio.control.server import Pending
+from elastio.core.actions import AttachVolume, CreateVolume
+from elastio.core.model import VolumeId, VolumeSpec
+from elastio.core.policy import Parting, Policy
+from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import FaultPlan
 from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
-from elastio.state import AgentState, Phase
 
 SPEC = VolumeSpec(10 * 2**30, 128.0)
 
@@ -161,7 +161,7 @@ def test_without_a_journal_there_is_nothing_to_tell(tmp_path: Path) -> None:
 
 
 def test_decisions_before_a_rotation_are_told_too(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elastio.journal.ROTATE_BYTES", 2000)
+    monkeypatch.setattr("elastio.agent.journal.ROTATE_BYTES", 2000)
     for number in range(10):
         decide(journal, str(number))
         if journal.path.with_suffix(".old").exists():

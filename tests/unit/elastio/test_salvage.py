@@ -7,18 +7,27 @@ from typing import Any
 
 import pytest
 
-from elastio import salvage
-from elastio.actions import RegisterBacking, RegisterCache, StartWithoutCache
+from elastio.agent.status_builder import Surroundings, status_of
+from elastio.core import missing_cache
+from elastio.core.actions import RegisterBacking, RegisterCache, StartWithoutCache
+from elastio.core.detection import danger, in_faulted, is_kept, orphans
+from elastio.core.invariants import check
+from elastio.core.machine import decide
+from elastio.core.model import (
+    BackingView,
+    CacheState,
+    HostView,
+    Request,
+    RequestKind,
+    VolumeId,
+    VolumeMark,
+    VolumeState,
+)
+from elastio.core.observation import Answer, Decision
+from elastio.core.planner import next_step
+from elastio.core.recovery import recover
+from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
 from elastio.errors import InvariantError
-from elastio.events import danger, in_faulted, is_kept, orphans
-from elastio.invariants import check
-from elastio.machine import decide
-from elastio.model import BackingView, CacheState, HostView, Request, RequestKind, VolumeId, VolumeMark, VolumeState
-from elastio.observation import Answer, Decision
-from elastio.recovery import recover
-from elastio.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
-from elastio.status import Status, Surroundings
-from elastio.steps import next_step
 
 from .simulated import STEADY, in_phase, intents, machine
 from .values import (
@@ -51,7 +60,7 @@ def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
 
 
 def ask(of: AgentState, request: Request, view: HostView = WAITING) -> tuple[AgentState, Answer]:
-    return salvage.answer(of, request, seen(view))
+    return missing_cache.answer(of, request, seen(view))
 
 
 # --- what an operator is told and may decide ------------------------------------------------------------
@@ -83,7 +92,7 @@ def test_without_a_missing_cache_nothing_is_recovered_or_given_up(of: AgentState
 @pytest.mark.parametrize(("view", "told"), [(None, "dmesg"), (host(None), "not registered")])
 def test_a_device_that_is_not_seen_is_told_from_one_that_is_not_there(view: HostView | None, told: str) -> None:
     of = state(Phase.FLUSHING, boosted())
-    after, answer = salvage.answer(of, RECOVER, seen(view))
+    after, answer = missing_cache.answer(of, RECOVER, seen(view))
     assert (answer.accepted, after) == (False, of)
     assert told in answer.text
 
@@ -103,10 +112,10 @@ def test_what_a_start_by_force_left_behind_is_given_up_by_its_name_alone() -> No
 @pytest.mark.parametrize("view", [host(None), None])
 def test_a_device_that_is_not_registered_yet_is_brought_back_and_not_given_up(view: HostView | None) -> None:
     """Right after the umount the kernel has let go of it, and the agent is about to register it again."""
-    after, answer = salvage.answer(wounded(boosted()), RECOVER, seen(view))
+    after, answer = missing_cache.answer(wounded(boosted()), RECOVER, seen(view))
     assert answer.accepted
     assert VOLUME_ID in answer.text
-    after, answer = salvage.answer(wounded(boosted()), BY_NAME, seen(view))
+    after, answer = missing_cache.answer(wounded(boosted()), BY_NAME, seen(view))
     assert (answer.accepted, after.accepted) == (False, "")
     assert "ask again in a moment" in answer.text
 
@@ -174,7 +183,7 @@ def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phas
     assert after.phase is Phase.FAULTED
     assert VOLUME_ID in after.fault
     assert "unmounted" in after.waiting_for
-    missing = Status.of(after, seen(wounded_host), POLICY, Surroundings("0.1.0", 0.0)).missing
+    missing = status_of(after, seen(wounded_host), POLICY, Surroundings("0.1.0", 0.0)).missing
     assert missing is not None
     assert (missing.volume_id, missing.adaptive, missing.waits_for_umount) == (VOLUME_ID, "bcache0", True)
 
@@ -286,11 +295,11 @@ def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> No
     after = decide(wounded(boosted(), accepted=VOLUME_ID), view, POLICY).state
     assert (after.phase, after.accepted, after.given_up, after.owned) == (Phase.IDLE, "", (VOLUME_ID,), None)
     assert danger(after, view) is None
-    assert salvage.settle(after, view) == after
-    listed = salvage.settle(replace(after, owned=(volume(VolumeState.AVAILABLE),)), seen(host(backing())))
+    assert missing_cache.settle(after, view) == after
+    listed = missing_cache.settle(replace(after, owned=(volume(VolumeState.AVAILABLE),)), seen(host(backing())))
     assert (listed.given_up, orphans(listed)) == ((VOLUME_ID,), ())
     assert danger(listed, view) is not None, "the mark was gone: this is another one"
-    assert salvage.settle(replace(after, owned=()), view).given_up == ()
+    assert missing_cache.settle(replace(after, owned=()), view).given_up == ()
 
 
 @pytest.mark.parametrize("rebooted", [False, True])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from elastio.actions import HelpDetach, MarkVolume
+from elastio.core.actions import HelpDetach, MarkVolume
+from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeMark, VolumeState
+from elastio.core.planner import next_step
+from elastio.core.state import Pace, Phase
 from elastio.errors import ConfigError, RefusedError
-from elastio.model import CacheState, RequestKind, VolumeId, VolumeMark, VolumeState
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import Pace, Phase
-from elastio.steps import next_step
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, decisions, in_phase, intents, machine, only_the_port
 from .values import (

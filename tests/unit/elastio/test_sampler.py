@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elastio.model import HostView, Rates, Sample
-from elastio.sampler import Sampler
+from elastio.agent.sampler import Sampler
+from elastio.core.model import HostView, Rates, Sample
 
 MB = 10**6
 

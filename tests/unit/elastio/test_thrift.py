@@ -7,11 +7,23 @@ from typing import Any
 
 import pytest
 
-from elastio import thrift
-from elastio.machine import decide
-from elastio.model import Rates, Request, RequestKind, Sample, VolumeState
-from elastio.policy import watch_load
-from elastio.state import AgentState, Cycle, Hold, HoldReason, Lesson, LoadWatch, Look, Marks, Phase, Thrift, Trigger
+from elastio.core import waste
+from elastio.core.machine import decide
+from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
+from elastio.core.policy import watch_load
+from elastio.core.state import (
+    AgentState,
+    Cycle,
+    Hold,
+    HoldReason,
+    Lesson,
+    LoadWatch,
+    Look,
+    Marks,
+    Phase,
+    Thrift,
+    Trigger,
+)
 from elastio.units import GIB, MB
 
 from .values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
@@ -27,7 +39,7 @@ def load(peak: float, seconds: float) -> LoadWatch:
 
 
 def waits(remembered: Thrift, peak: float, seconds: float, wall: float = WALL) -> bool:
-    return thrift.must_wait(remembered, load(peak, seconds), NOW, wall)
+    return waste.must_wait(remembered, load(peak, seconds), NOW, wall)
 
 
 def many(count: int, look: Look = BLIP) -> Thrift:
@@ -39,8 +51,8 @@ def many(count: int, look: Look = BLIP) -> Thrift:
 
 def test_the_first_boosts_never_wait() -> None:
     assert not waits(Thrift(), 0.4, 1)
-    assert not waits(many(thrift.FREE - 1), 0.4, 1)
-    assert waits(many(thrift.FREE), 0.4, 1)
+    assert not waits(many(waste.FREE - 1), 0.4, 1)
+    assert waits(many(waste.FREE), 0.4, 1)
 
 
 @pytest.mark.parametrize(("peak", "seconds"), [(1.0, 1), (0.51, 1), (0.4, 4)])
@@ -58,10 +70,10 @@ def test_each_useless_load_is_its_own_measure() -> None:
 
 
 def test_pauses_double_up_to_some_hours() -> None:
-    pauses = [thrift.pause_s(useless) for useless in range(thrift.FREE - 1, thrift.FREE + 9)]
+    pauses = [waste.pause_s(useless) for useless in range(waste.FREE - 1, waste.FREE + 9)]
     assert pauses == [0, 300, 600, 1200, 2400, 4800, 9600, 4 * HOUR, 4 * HOUR, 4 * HOUR]
-    assert waits(many(thrift.FREE), 0.4, 1, WALL - 60 + 299)
-    assert not waits(many(thrift.FREE), 0.4, 1, WALL - 60 + 300)
+    assert waits(many(waste.FREE), 0.4, 1, WALL - 60 + 299)
+    assert not waits(many(waste.FREE), 0.4, 1, WALL - 60 + 300)
 
 
 @pytest.mark.parametrize("wall", [WALL + 24 * HOUR, WALL - HOUR])
@@ -78,7 +90,7 @@ def watched(*rates: float, boosted: float | None) -> Cycle:
     for second, rate in enumerate(rates, start=1):
         sample = Sample(float(second), 1.0, Rates(write_mb_s=rate))
         seen_load = watch_load(seen_load, sample, POLICY)
-        of = thrift.watch(of, seen_load, sample, POLICY)
+        of = waste.watch(of, seen_load, sample, POLICY)
     return of
 
 
@@ -86,7 +98,7 @@ def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
     of = replace(watched(8, 10, boosted=None), marks=Marks(decided=0.0, boosted=2.5))
     assert of.bare == 0.5
     for second in (3, 4):  # the first of them began before the cache was there
-        of = thrift.watch(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
+        of = waste.watch(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
     assert (of.moved_bytes, of.gained_bytes) == (15 * MB, 5 * MB)
 
 
@@ -103,7 +115,7 @@ def test_the_longest_stretch_of_load_is_told_and_not_their_sum() -> None:
 
 def over(of: Cycle, **changes: Any) -> Thrift:
     """What is remembered once this cycle is over."""
-    return thrift.judged(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
+    return waste.judged(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
 
 
 def served(**changes: Any) -> Cycle:
@@ -112,7 +124,7 @@ def served(**changes: Any) -> Cycle:
 
 
 def test_a_boost_that_gained_less_than_some_seconds_is_remembered() -> None:
-    useless = served(gained_bytes=int(thrift.EARNED_S * SECOND) - 1)
+    useless = served(gained_bytes=int(waste.EARNED_S * SECOND) - 1)
     assert over(useless).useless == (Look(0.4, 2.0, WALL),)
     assert over(replace(useless, gained_bytes=useless.gained_bytes + 1)).useless == ()
 
@@ -145,7 +157,7 @@ def test_a_boost_that_earned_takes_only_what_it_contradicts_out_of_the_memory() 
 
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:
-    assert len(over(served(), thrift=many(thrift.KEPT)).useless) == thrift.KEPT
+    assert len(over(served(), thrift=many(waste.KEPT)).useless) == waste.KEPT
 
 
 # --- the agent ------------------------------------------------------------------------------------------------
@@ -174,11 +186,11 @@ def wasted(of: AgentState, number: int) -> AgentState:
 
 def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_operator_resumes() -> None:
     of = state(Phase.IDLE)
-    for number in range(1, thrift.MOST_WASTED + 1):
+    for number in range(1, waste.MOST_WASTED + 1):
         assert of.thrift.stopped == ""
         of = wasted(of, number)
-    assert f"refused {thrift.MOST_WASTED}" in of.thrift.stopped
-    assert of.thrift.stopped in thrift.told(of.thrift, WALL)
+    assert f"refused {waste.MOST_WASTED}" in of.thrift.stopped
+    assert of.thrift.stopped in waste.told(of.thrift, WALL)
     later = replace(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state

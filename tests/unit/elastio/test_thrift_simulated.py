@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from elastio.config import parse
-from elastio.policy import Policy
+from elastio.config.schema import parse
+from elastio.core.policy import Policy
+from elastio.core.state import Cycle
 from elastio.sim.experiment import Experiment
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryBooks
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Workload
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.state import Cycle
 from elastio.units import GB, GIB, MB, MIB
 
 KERNEL = KernelSettings(backing_mb_s=33, block_bytes=4 * MIB)

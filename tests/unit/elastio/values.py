@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from elastio.model import (
+from elastio.core.model import (
     BackingView,
     CacheMode,
     CacheSetUuid,
@@ -22,9 +22,9 @@ from elastio.model import (
     VolumeSpec,
     VolumeState,
 )
-from elastio.observation import Observation
-from elastio.policy import Policy
-from elastio.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
 from elastio.units import GIB
 
 SET = CacheSetUuid("11111111-0000-4000-8000-000000000001")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from elastio.model import VolumeSpec
+from elastio.core.model import VolumeSpec
 from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.devices import NAMES

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeId, VolumeMark, VolumeSpec
 from elastio.errors import ConfigError, TransientError
 from elastio.janitor import sweep
-from elastio.model import VolumeId, VolumeMark, VolumeSpec
 from elastio.units import GIB
 from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
 from elastio_aws.volumes import mark_of

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import RefusedError
-from elastio.model import VolumeSpec
 from elastio.units import GIB, MIB
 from elastio_aws.gp3 import Purchase, plan
 from elastio_aws.settings import Scale

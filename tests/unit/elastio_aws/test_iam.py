@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from elastio.model import VolumeMark
+from elastio.core.model import VolumeMark
 from elastio_aws.slim import OPERATIONS
 from elastio_aws.volumes import STATE_TAG
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState
 from elastio.errors import RefusedError
-from elastio.model import Serial, Volume, VolumeId, VolumeState
 from elastio_aws.keys import UNSEEN_S, Encrypted
 
 ID = VolumeId("vol-1")

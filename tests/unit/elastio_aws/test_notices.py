@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from elastio.core.model import Notice
 from elastio.errors import RefusedError, TransientError
-from elastio.model import Notice
 from elastio_aws.notices import MAINTENANCE_LEAD_S, RENEW_S, NoticeReader, parse, parse_scheduled
 
 from .conftest import Metadata

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import VolumeId, VolumeSpec, VolumeState
 from elastio.errors import AuthError, ConfigError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.model import VolumeId, VolumeSpec, VolumeState
 from elastio.units import GIB, MIB
 from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.settings import parse

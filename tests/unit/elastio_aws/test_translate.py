@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore import exceptions as sdk
 
+from elastio.core.model import VolumeId, VolumeSpec
 from elastio.errors import AuthError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.model import VolumeId, VolumeSpec
 from elastio.units import GIB
 from elastio_aws.codes import code_of
 from elastio_aws.translate import translate

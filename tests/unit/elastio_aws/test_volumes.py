@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from elastio.model import VolumeState
+from elastio.core.model import VolumeState
 from elastio_aws.devices import NAMES, DeviceNames
 from elastio_aws.settings import Scale
 from elastio_aws.volumes import expires, state_of, tag_list, volume_of

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import load
-from elastio.exits import Exit
+from elastio.config.schema import load
+from elastio.control.exit_codes import Exit
 from elastio.units import GB, GIB
 
 from .test_live import Machine

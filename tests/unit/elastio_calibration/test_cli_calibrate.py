@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.exits import Exit
+from elastio.control.exit_codes import Exit
 from elastio.sim.experiment import Experiment, compare
 from elastio.sim.workload import Profile as Load
 from elastio.units import GB, GIB

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from elastio.exits import Exit
+from elastio.control.exit_codes import Exit
 from elastio.units import GB
 from elastio_calibration.cli import options
 from elastio_calibration.profile import save

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.history_store import HistoryLimits, HistoryWriter
-from elastio.ledger import Ledger
-from elastio.model import Rates, Sample
-from elastio.state import AgentState, LoadWatch
+from elastio.accounting.history_store import HistoryLimits, HistoryWriter
+from elastio.accounting.ledger import Ledger
+from elastio.core.model import Rates, Sample
+from elastio.core.state import AgentState, LoadWatch
 from elastio_calibration.application import ApplicationError, from_values
 from elastio_calibration.learn import from_ledger, from_trace
 

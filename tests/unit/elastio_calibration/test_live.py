@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import parse
-from elastio.control_client import ControlClient
+from elastio.accounting.rows import CycleRow, Steps
+from elastio.config.schema import parse
+from elastio.control.client import ControlClient
+from elastio.control.protocol import UnreachableError
+from elastio.control.status import Status
+from elastio.core.model import VolumeMark, VolumeSpec
 from elastio.errors import ElastioError
-from elastio.model import VolumeMark, VolumeSpec
-from elastio.protocol import UnreachableError
-from elastio.report import CycleRow, Steps
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.workload import Checkpointing, Profile, Workload
-from elastio.status import Status
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio

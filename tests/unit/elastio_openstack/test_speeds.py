@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import RefusedError
-from elastio.model import VolumeSpec
 from elastio.units import GIB
 from elastio_openstack.settings import Declared, Settings
 from elastio_openstack.speeds import Speed, choose, quote, speed_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.model import Serial, Volume, VolumeId, VolumeState
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState
 from elastio_openstack.stuck import Detaches
 
 VOLUME = Volume(VolumeId("v-1"), Serial("v-1"), VolumeState.DETACHING, 1 << 30, 64.0, "token-1", "backing", 0.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elastio.model import VolumeState
+from elastio.core.model import VolumeState
 from elastio_openstack.volumes import expires, serial_of, state_of, volume_of
 
 ME = "11111111-1111-1111-1111-111111111111"

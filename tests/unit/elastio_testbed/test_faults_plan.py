@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from click.testing import CliRunner
 
-from elastio.actions import Action
-from elastio.state import Phase
+from elastio.core.actions import Action
+from elastio.core.state import Phase
 from elastio_testbed.cli import main
 from elastio_testbed.ec2 import FaultKind
 from elastio_testbed.ec2.faults import Faults

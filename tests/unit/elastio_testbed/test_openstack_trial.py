@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from elastio import config
-from elastio.model import VolumeSpec
+from elastio.config import schema
+from elastio.core.model import VolumeSpec
 from elastio.units import GIB
 from elastio_openstack import settings, speeds
 from elastio_testbed.cli import main
@@ -50,7 +50,7 @@ def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_is_made(
 
 def test_agent_of_the_guest_understands_its_configuration_and_the_fast_type_carries_what_it_buys() -> None:
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), {}))
-    policy = config.parse(document).policy()
+    policy = schema.parse(document).policy()
     assert policy.initial_size_bytes == policy.min_size_bytes == GIB
     assert policy.caps.max_size_bytes == 4 * GIB
     table = settings.parse(document["provider"]["openstack"])
@@ -61,7 +61,7 @@ def test_agent_of_the_guest_understands_its_configuration_and_the_fast_type_carr
 
 
 def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() -> None:
-    policy = config.parse(tomllib.loads(demo.config_text(UUID, replace(PLAN, scale=1.0).scaled(), {}))).policy()
+    policy = schema.parse(tomllib.loads(demo.config_text(UUID, replace(PLAN, scale=1.0).scaled(), {}))).policy()
     assert policy.initial_size_bytes == 5 * GIB
     assert policy.caps.max_size_bytes == 20 * GIB
 
@@ -69,7 +69,7 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
 def test_changed_settings_replace_and_complete_the_others() -> None:
     changes = {"policy": {"attach_deadline_s": 45}, "cache": {"max_size_gib": 8}}
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
-    policy = config.parse(document).policy()
+    policy = schema.parse(document).policy()
     assert policy.attach_deadline_s == 45
     assert (policy.caps.max_size_bytes, policy.cool_down_s) == (8 * GIB, 1)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError
-from elastio.model import VolumeSpec
 from elastio_shelf.provider import ShelfProvider
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from elastio.core.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.errors import (
     AuthError,
     ConfigError,
@@ -17,7 +18,6 @@ from elastio.errors import (
     RefusedError,
     TransientError,
 )
-from elastio.model import Identity, Quote, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.units import GIB
 from elastio_shelf.shelf import Shelf, ShelfError
 

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from elastio.agent.status_builder import Surroundings, status_of
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.control import ControlServer
+from elastio.control.protocol import Message, accepted, refused
+from elastio.control.server import ControlServer
+from elastio.control.status import Status
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
+from elastio.core.observation import Observation
+from elastio.core.policy import Caps, Policy
+from elastio.core.state import AgentState, Phase
 from elastio.errors import HostError
-from elastio.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
-from elastio.observation import Observation
-from elastio.policy import Caps, Policy
-from elastio.protocol import Message, accepted, refused
-from elastio.state import AgentState, Phase
-from elastio.status import Status, Surroundings
 from elastio.units import GIB
 
 POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
@@ -52,7 +53,7 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
         spend=Spend(2, 1234.5, 0.12),
     )
     known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
-    return Status.of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
+    return status_of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, **changes: Any) -> AgentState:
@@ -142,7 +143,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "toy-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
     (site / "toy-1.0.dist-info" / "entry_points.txt").write_text("[elastio.providers]\ntoy = toycloud:open_provider\n")
     (site / "toycloud.py").write_text(
-        "from elastio.model import Identity\n"
+        "from elastio.core.model import Identity\n"
         "class Toy:\n"
         "    def identify(self):\n"
         "        return Identity('toy', 'i-1', 'z', 'r', 't.small', 100.0)\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.setup.config_text import render
+from elastio.config.text import render
 
 from .conftest import Shell
 from .machine import GIVEN, UUID, backing, lay

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elastio import __version__
-from elastio.state import Phase
+from elastio.core.state import Phase
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Shell, published, standing

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from elastio.history import SampleRun
-from elastio.history_store import HistoryLimits, HistoryWriter
-from elastio.ledger import Ledger
-from elastio.model import Rates, Sample
+from elastio.accounting.history import SampleRun
+from elastio.accounting.history_store import HistoryLimits, HistoryWriter
+from elastio.accounting.ledger import Ledger
+from elastio.core.model import Rates, Sample
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld
-from elastio.state import AgentState, LoadWatch, Phase
 from elastio.units import MIB
 
 from .conftest import Shell

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import load
-from elastio.setup.config_text import render
+from elastio.config.schema import load
+from elastio.config.text import render
 
 from .conftest import Shell
 from .machine import GIVEN, UUID, backing

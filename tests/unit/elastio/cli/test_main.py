@@ -11,8 +11,8 @@ import pytest
 from elastio import errors
 from elastio.cli import extensions
 from elastio.cli.main import main
-from elastio.exits import Exit, TimedOutError, exit_of, sentence
-from elastio.protocol import RefusedByAgentError, UnreachableError
+from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
+from elastio.control.protocol import RefusedByAgentError, UnreachableError
 
 from .conftest import Shell
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from elastio.control.exit_codes import Exit
+from elastio.control.protocol import accepted, refused
+from elastio.control.status import Status
+from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.state import Cycle, Hold, HoldReason, Marks, Phase, Trigger
 from elastio.errors import HostError
-from elastio.exits import Exit
-from elastio.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
-from elastio.protocol import accepted, refused
-from elastio.state import Cycle, Hold, HoldReason, Marks, Phase, Trigger
-from elastio.status import Status
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Shell, published, standing
@@ -355,7 +355,7 @@ def fleet(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "fleet.py").write_text(
         "from elastio.errors import AuthError\n"
         "from elastio.janitor import FleetVolume\n"
-        "from elastio.model import VolumeMark\n"
+        "from elastio.core.model import VolumeMark\n"
         "from pathlib import Path\n"
         "ALL = [FleetVolume(f'vol-{m}', 'available', True, 2**30, 'arn', 'uuid', m, 1.0) for m in VolumeMark]\n"
         "class Fleet:\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.cli.ledger import local_zone
-from elastio.ledger import Ledger
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.zone import local_zone
 
 from .conftest import Shell
 from .test_status import CYCLE

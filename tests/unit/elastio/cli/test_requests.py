@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.protocol import accepted, refused
-from elastio.state import Phase
-from elastio.status import Status
+from elastio.control.protocol import accepted, refused
+from elastio.control.status import Status
+from elastio.core.state import Phase
 from elastio.units import GIB, MIB
 
 from .conftest import FakeAgent, Shell, published, standing

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from elastio.agent.status_builder import Surroundings, status_of
 from elastio.cli.status import rows
-from elastio.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.observation import Observation
-from elastio.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
-from elastio.status import Status, Surroundings
+from elastio.control.status import Status
+from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.observation import Observation
+from elastio.core.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
 from elastio.units import GIB, MIB
 
 from .conftest import POLICY, FakeAgent, Shell, backing, published, standing
@@ -108,7 +109,7 @@ def test_between_two_looks_the_last_views_are_shown() -> None:
     around = Surroundings(
         "0.1.0", 0.0, host=HostView(1.0, "boot", backing(GIB)), sample=Sample(1.0, 1.0, Rates(3.0, 4.0))
     )
-    seen = Status.of(AgentState(), Observation(now=2.0, wall=3.0), POLICY, around)
+    seen = status_of(AgentState(), Observation(now=2.0, wall=3.0), POLICY, around)
     assert seen.backing is not None
     assert seen.backing.dirty_bytes == GIB
     assert (seen.load.read_mb_s, seen.load.write_mb_s) == (3.0, 4.0)

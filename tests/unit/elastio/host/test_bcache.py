@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.model import CacheMode, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import Role, read
 from elastio.host.sysfs import wait_for
-from elastio.model import CacheMode, Serial
 from tests.fixtures.caches import make_cache
 from tests.fixtures.sysfs_tree import (
     BACKING_UUID,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import MAGIC, read
-from elastio.model import Serial
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_on
 
 from . import refusals

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev
 from elastio.host.blockdev import (
@@ -22,7 +23,6 @@ from elastio.host.blockdev import (
     serial_of,
     signatures,
 )
-from elastio.model import Serial
 from elastio.units import KIB, MIB
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import psutil
 
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView
 from elastio.host.bcache import BcacheHost
 from elastio.host.counters import DiskCounters
-from elastio.model import BackingView, CacheMode, CacheState, HostView
 from tests.fixtures.sysfs_tree import Tree
 
 

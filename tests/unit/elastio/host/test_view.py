@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, Serial
 from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.tuning import tune
 from elastio.host.view import SEARCH_EVERY, find_backing, look
-from elastio.model import BackingView, CacheMode, CacheState, DiskView, Serial
 from tests.fixtures.sysfs_tree import (
     BACKING_BYTES,
     BACKING_UUID,

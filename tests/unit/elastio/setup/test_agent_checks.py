@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import parse
+from elastio.config.schema import parse
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.agent_checks import NOT_BEFORE_WALL, clock, metadata, nearest

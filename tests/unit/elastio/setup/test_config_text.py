@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from elastio.config.text import toml, write
 from elastio.errors import ConfigError
-from elastio.setup.config_text import toml, write
 
 
 def test_replaces_a_file_only_when_told_to(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio.config import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
-from elastio.exits import Exit
-from elastio.marker import DIRECTORY
+from elastio.config.paths import GUARDS
+from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, DEFAULT_STATE_DIR, AgentSection
+from elastio.control.exit_codes import Exit
 from elastio.setup.agent_checks import METADATA, METADATA_RULES
 from elastio.setup.kernel_checks import CUTOFFS
 
@@ -37,7 +37,7 @@ def test_udev_makes_a_bcache_device_safe_when_it_appears() -> None:
     assert len(rule) == 1
     assert 'KERNEL=="bcache*"' in rule[0]
     assert rule[0].endswith('ATTR{bcache/sequential_cutoff}="0"')
-    marker = f"{DEFAULT_STATE_DIR / DIRECTORY}/$attr{{bcache/backing_dev_uuid}}"
+    marker = f"{DEFAULT_STATE_DIR / GUARDS}/$attr{{bcache/backing_dev_uuid}}"
     assert f'TEST=="{marker}"' in rule[0], "a device of somebody else is left as it is"
 
 
@@ -110,7 +110,7 @@ def test_udev_hides_a_device_only_while_the_marker_is_there_and_never_one_that_w
     shown = [n for n, rule in enumerate(guard()) if rule.startswith('ENV{ELASTIO_SHOWN}=="1", GOTO=')]
     assert len(hiding) == len(shown) == 1
     assert shown[0] < hiding[0]
-    folder = DEFAULT_STATE_DIR / DIRECTORY
+    folder = DEFAULT_STATE_DIR / GUARDS
     assert f'TEST=="{folder}/$attr{{bcache/backing_dev_uuid}}"' in guard()[hiding[0]]
     assert 'ATTRS{bcache/state}=="no cache"' in guard()[hiding[0]], "ATTRS: a partition is hidden by its disk's state"
     assert not any("DEVTYPE" in rule and "GOTO" in rule for rule in guard())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elastio.model import CacheSetUuid, Serial
+from elastio.core.model import CacheSetUuid, Serial
 from elastio.sim.clock import SimClock
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import FaultPlan

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.model import CacheState
+from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.model import CacheState
 from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
-from elastio.state import Phase
 from tests.unit.elastio.simulated import QUIET, in_phase, machine
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.model import CacheMode, CacheSetUuid, CacheState
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.bcache import Bcache, Pace, Route
 from elastio.sim.content import CacheContent
 from elastio.units import MIB

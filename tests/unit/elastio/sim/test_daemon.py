@@ -10,10 +10,10 @@ from typing import TypeVar
 
 import pytest
 
-from elastio.control_client import ControlClient
-from elastio.protocol import RefusedByAgentError
+from elastio.control.client import ControlClient
+from elastio.control.protocol import RefusedByAgentError
+from elastio.core.state import Phase
 from elastio.sim.daemon import SimDaemon, default_config, default_socket
-from elastio.state import Phase
 
 T = TypeVar("T")
 

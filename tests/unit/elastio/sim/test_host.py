@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
-from elastio.model import CacheMode, CacheSetUuid, CacheState, Serial
 from elastio.sim.disk import SimDisk
 from elastio.units import MIB
 from tests.fixtures.caches import make_cache

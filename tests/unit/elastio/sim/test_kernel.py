@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from elastio.core.model import CacheMode, CacheState, Serial
 from elastio.errors import DeviceBusyError, HostError
-from elastio.model import CacheMode, CacheState, Serial
 from elastio.sim.bcache import Pace
 from elastio.sim.kernel import KernelSettings
 from elastio.units import KIB, MB, MIB

@@ -14,8 +14,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from elastio.core.model import CacheMode, CacheState, Serial
 from elastio.errors import DeviceBusyError
-from elastio.model import CacheMode, CacheState, Serial
 from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from elastio.core.model import Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.errors import AuthError, ConfigError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.model import Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.ports import VolumeProvider
 from elastio.sim.cloud import CloudTimes
 from elastio.sim.faults import FaultPlan

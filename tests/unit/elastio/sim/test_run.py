@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.model import RequestKind
-from elastio.policy import Policy
+from elastio.core.model import RequestKind
+from elastio.core.policy import Policy
+from elastio.core.state import Phase
 from elastio.sim.experiment import DEMO, Experiment, compare
 from elastio.sim.faults import Accident, FaultPlan, Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Stretch, Trace
 from elastio.sim.world import SimWorld
-from elastio.state import Phase
 from elastio.units import GB, GIB
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elastio.core.policy import next_size
 from elastio.errors import ConfigError
-from elastio.policy import next_size
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.replay import Demand, Replay, demands
 from elastio.sim.traces import Rate, TraceError

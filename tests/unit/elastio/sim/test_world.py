@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.model import VolumeSpec
-from elastio.policy import Policy
+from elastio.core.model import VolumeSpec
+from elastio.core.policy import Policy
 from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings

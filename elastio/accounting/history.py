@@ -1,0 +1,204 @@
+"""What a forecast is made from: past phases, and throughput at the grain of the policy. Pure.
+
+Times are seconds since the epoch. A *phase* is one boost with the load that it met; the throughput is that of the
+adaptive device, hence what applications did. Where two runs do not touch, nothing was observed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from elastio.accounting.rows import CycleRow
+from elastio.core.model import Sample
+from elastio.core.state import Trigger
+from elastio.units import MB
+
+# A sample below this share of the backing device's bandwidth is quiet: no shape in it is worth a row of its own.
+QUIET_UTILIZATION = 0.03
+# A quiet run ends after so long, so that a period can be cut out of the history to the hour.
+LONGEST_RUN_S = 3600.0
+# Samples further apart than this do not touch: one was missed, or the wall clock was set.
+SEAM_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRun:
+    """Throughput of the adaptive device over a stretch of time: one sample, or quiet ones taken together."""
+
+    begun_wall: float
+    seconds: float
+    read_bytes: int
+    written_bytes: int
+    quiet: bool = False
+
+    @property
+    def ended_wall(self) -> float:
+        return self.begun_wall + self.seconds
+
+    @property
+    def read_mb_s(self) -> float:
+        return self.read_bytes / self.seconds / MB
+
+    @property
+    def write_mb_s(self) -> float:
+        return self.written_bytes / self.seconds / MB
+
+
+def run_of(sample: Sample, ended_wall: float, utilization: float) -> SampleRun:
+    """One sample as a run; `utilization` is the policy's figure for it."""
+    rates, seconds = sample.adaptive, sample.seconds
+    return SampleRun(
+        ended_wall - seconds,
+        seconds,
+        round(rates.read_mb_s * MB * seconds),
+        round(rates.write_mb_s * MB * seconds),
+        utilization < QUIET_UTILIZATION,
+    )
+
+
+def joined(run: SampleRun, later: SampleRun) -> SampleRun | None:
+    """Both as one run, no byte and no second lost; None where each has to keep its own.
+
+    Only quiet neighbours that touch are joined: a load keeps every sample.
+    """
+    touch = abs(later.begun_wall - run.ended_wall) <= SEAM_S
+    if not (run.quiet and later.quiet and touch) or run.seconds + later.seconds > LONGEST_RUN_S:
+        return None
+    return replace(
+        run,
+        seconds=run.seconds + later.seconds,
+        read_bytes=run.read_bytes + later.read_bytes,
+        written_bytes=run.written_bytes + later.written_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CycleLoad:
+    """What applications did during one cycle, from the sample that began it to the end of its volume.
+
+    `begun_wall` and `ended_wall` bound the time at or above the utilization threshold; None: there was no load, for
+    example because a forecast or an operator was wrong. A load may have begun before the cycle.
+    """
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    begun_wall: float | None = None
+    ended_wall: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the load lasted, pauses within included."""
+        if self.begun_wall is None or self.ended_wall is None:
+            return None
+        return max(0.0, self.ended_wall - self.begun_wall)
+
+    def plus(self, run: SampleRun, load_begun_wall: float | None) -> CycleLoad:
+        """With one more sample; `load_begun_wall`: since when the load is there, None while it is not."""
+        begun, ended = self.begun_wall, self.ended_wall
+        if load_begun_wall is not None:
+            begun, ended = load_begun_wall if begun is None else begun, run.ended_wall
+        return CycleLoad(self.read_bytes + run.read_bytes, self.written_bytes + run.written_bytes, begun, ended)
+
+
+@dataclass(frozen=True, slots=True)
+class PastPhase:
+    """One boost and its load. None: not known, or there was none.
+
+    `begun_wall` is when the load began, or without one when the boost was decided. `period_s` leads from the
+    beginning of the phase before to that of this one, `gap_s` from the end of the load before; both None for the first.
+    """
+
+    token: str
+    device_uuid: str
+    trigger: str
+    begun_wall: float
+    load_s: float | None
+    period_s: float | None
+    gap_s: float | None
+    bought_bytes: int
+    bandwidth_mb_s: float
+    read_bytes: int | None
+    written_bytes: int | None
+    peak_dirty_bytes: int
+    evicted_bytes: int
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that is kept for forecasts: phases in their order, and the runs of each device in theirs."""
+
+    phases: tuple[PastPhase, ...]
+    samples: Mapping[str, tuple[SampleRun, ...]]
+
+
+def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastPhase, ...]:
+    """The phases of every device in their order. Volumes that no cycle knew were no phase of anything.
+
+    A cycle that was refused its volume does not say for which device: it is that of the others, if they have one.
+    """
+    devices = {c.device_uuid for c in cycles if c.device_uuid}
+    if len(devices) == 1:
+        (only,) = devices
+        cycles = [replace(c, device_uuid=only) for c in cycles]
+    found: list[PastPhase] = []
+    last: dict[str, tuple[float, float | None]] = {}
+    begun_at = {c.token: _begun(c, loads.get(c.token)) for c in cycles if c.trigger != Trigger.ORPHAN}
+    rows = [c for c in cycles if c.token in begun_at]
+    for row in sorted(rows, key=lambda c: (begun_at[c.token], c.token)):
+        load, begun = loads.get(row.token), begun_at[row.token]
+        before, before_ended = last.get(row.device_uuid, (None, None))
+        found.append(_phase(row, load, begun, before, before_ended))
+        if load is None or load.begun_wall is not None:  # a boost that met no load is no burst to count from
+            last[row.device_uuid] = (begun, load.ended_wall if load else None)
+    return tuple(found)
+
+
+def _begun(row: CycleRow, load: CycleLoad | None) -> float:
+    return row.started_wall if load is None or load.begun_wall is None else load.begun_wall
+
+
+def _phase(
+    row: CycleRow, load: CycleLoad | None, begun: float, before: float | None, before_ended: float | None
+) -> PastPhase:
+    return PastPhase(
+        token=row.token,
+        device_uuid=row.device_uuid,
+        trigger=row.trigger,
+        begun_wall=begun,
+        load_s=load.seconds if load else None,
+        period_s=None if before is None else begun - before,
+        gap_s=None if before_ended is None else max(0.0, begun - before_ended),
+        bought_bytes=row.sold_size_bytes if row.opened_wall is not None else 0,
+        bandwidth_mb_s=row.bandwidth_mb_s,
+        read_bytes=load.read_bytes if load else None,
+        written_bytes=load.written_bytes if load else None,
+        peak_dirty_bytes=row.peak_dirty_bytes,
+        evicted_bytes=row.evicted_bytes,
+        failure=row.failure,
+    )
+
+
+def samples(runs: Iterable[SampleRun]) -> tuple[SampleRun, ...]:
+    """The runs of one device in their order, no second twice: where the clock was set back, the later sight counts.
+
+    A run that another begins within is cut there, its bytes in proportion.
+    """
+    found: list[SampleRun] = []
+    for run in sorted(runs, key=lambda r: r.begun_wall):
+        if found and found[-1].ended_wall > run.begun_wall + SEAM_S:
+            found[-1] = _cut(found[-1], run.begun_wall)
+        found.append(run)
+    return tuple(r for r in found if r.seconds > 0)
+
+
+def _cut(run: SampleRun, at_wall: float) -> SampleRun:
+    seconds = max(0.0, at_wall - run.begun_wall)
+    share = seconds / run.seconds
+    return replace(
+        run,
+        seconds=seconds,
+        read_bytes=round(run.read_bytes * share),
+        written_bytes=round(run.written_bytes * share),
+    )

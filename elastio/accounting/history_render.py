@@ -1,0 +1,79 @@
+"""The history as text for one screen, as JSON and as CSV. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime, tzinfo
+from textwrap import shorten
+from typing import Any
+
+from elastio.accounting.history import History, PastPhase, SampleRun
+from elastio.accounting.report_render import iso, table
+from elastio.units import GB, GIB, format_duration
+
+SHOWN_PHASES = 20
+_HEADS = ("load begun", "asked by", "load", "period", "gap", "GiB", "MB/s", "read GB", "written GB", "note")
+_SAMPLE_HEADS = ("device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s")
+
+
+def to_dict(history: History, tz: tzinfo) -> dict[str, Any]:
+    """A JSON-able value with stable keys: `phases` and `samples`."""
+    return {
+        "phases": [{**asdict(p), "begun": iso(p.begun_wall, tz)} for p in history.phases],
+        "samples": [dict(zip(_SAMPLE_HEADS, row, strict=True)) for row in _sample_rows(history, tz)],
+    }
+
+
+def to_csv(history: History, tz: tzinfo) -> str:
+    """The samples as one table with a head. A row lasts `seconds`; between rows nothing was observed."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_SAMPLE_HEADS)
+    writer.writerows(_sample_rows(history, tz))
+    return out.getvalue()
+
+
+def to_text(history: History, tz: tzinfo) -> str:
+    """The last phases as a table, and one line for the samples of each device."""
+    shown = history.phases[-SHOWN_PHASES:]
+    if not shown and not history.samples:
+        return "No history yet: the agent has not sampled a device in this period.\n"
+    lines = table(_HEADS, [_cells(p, tz) for p in shown], len(history.phases) - len(shown)) if shown else []
+    lines += [_summary(uuid, runs, tz) for uuid, runs in history.samples.items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _sample_rows(history: History, tz: tzinfo) -> Iterator[tuple[Any, ...]]:
+    for uuid, runs in history.samples.items():
+        for r in runs:
+            yield uuid, iso(r.begun_wall, tz), r.begun_wall, r.seconds, r.read_mb_s, r.write_mb_s
+
+
+def _cells(phase: PastPhase, tz: tzinfo) -> tuple[str, ...]:
+    begun = datetime.fromtimestamp(phase.begun_wall, tz).strftime("%m-%d %H:%M:%S")
+    times = (phase.load_s, phase.period_s, phase.gap_s)
+    moved = (phase.read_bytes, phase.written_bytes)
+    return (
+        begun,
+        phase.trigger,
+        *("-" if t is None else format_duration(t) for t in times),
+        f"{phase.bought_bytes / GIB:.1f}" if phase.bought_bytes else "-",
+        f"{phase.bandwidth_mb_s:.0f}",
+        *("-" if b is None else f"{b / GB:.2f}" for b in moved),
+        shorten(phase.failure, 30, placeholder="…"),
+    )
+
+
+def _summary(uuid: str, runs: tuple[SampleRun, ...], tz: tzinfo) -> str:
+    first, last = (
+        datetime.fromtimestamp(w, tz).strftime("%Y-%m-%d %H:%M") for w in (runs[0].begun_wall, runs[-1].ended_wall)
+    )
+    observed = format_duration(sum(r.seconds for r in runs))
+    read, written = (sum(b) / GB for b in zip(*((r.read_bytes, r.written_bytes) for r in runs), strict=True))
+    return (
+        f"{uuid}: {len(runs):,} rows from {first} to {last}, {observed} observed, "
+        f"{read:.2f} GB read, {written:.2f} GB written"
+    )

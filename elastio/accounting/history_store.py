@@ -1,0 +1,135 @@
+"""The history in the ledger's file: written in batches by the agent, read by forecasters and reports.
+
+A kill loses at most the batch that is not written yet: `WRITE_EVERY_S` of samples, and what they add to their cycle.
+Nothing is counted twice, because a batch is one transaction. An idle machine costs one row an hour and one small
+write a minute; a load costs one row a sample. How much is kept is bounded by days and by rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from elastio.accounting.database import LedgerFile
+from elastio.accounting.history import CycleLoad, SampleRun, joined, run_of, samples
+from elastio.core.model import Sample
+from elastio.core.state import AgentState
+
+WRITE_EVERY_S = 60.0
+DAY_S = 86400.0
+# A ledger that cannot be written for longer than so many samples loses the oldest of them.
+MOST_WAITING = 3600
+# A lowered limit is reached over several batches: one transaction stays short.
+MOST_DELETED = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How long, and how many rows of samples, a device's history is kept. Phases are kept with their cycles."""
+
+    days: float = 30.0
+    rows: int = 500_000
+
+
+class HistoryWriter:
+    """Takes the samples of one device and writes them now and then. Raises LedgerError when a batch cannot be."""
+
+    def __init__(self, file: LedgerFile, device_uuid: str, limits: HistoryLimits) -> None:
+        self._file, self._uuid, self._limits = file, device_uuid, limits
+        self._runs: list[SampleRun] = []  # the last one may still grow
+        self._loads: dict[str, CycleLoad] = {}  # what the batch adds to each cycle
+        self._growing: float | None = None  # the beginning of the first run, where the file has it already
+        self._token: str | None = None
+        self._written_at: float | None = None
+        with file.rows() as db:
+            query = "SELECT count(*) FROM samples WHERE device_uuid = ?"
+            self._rows = int(db.execute(query, (device_uuid,)).fetchone()[0])
+
+    def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
+        """Take one sample in; `state` is what was decided on it. Writes when a batch or a phase is complete."""
+        offset = wall - now
+        run = run_of(sample, offset + sample.at, state.load.utilization)
+        self._add(run)
+        token = state.cycle.token if state.cycle else None
+        if token is not None:
+            since = state.load.above_since
+            load = self._loads.get(token, CycleLoad())
+            self._loads[token] = load.plus(run, None if since is None else offset + since)
+        ended = self._token is not None and token != self._token
+        self._token = token
+        if self._written_at is None:
+            self._written_at = now
+        if ended or now - self._written_at >= WRITE_EVERY_S:
+            self._written_at = now
+            self.flush(wall)
+
+    def _add(self, run: SampleRun) -> None:
+        one = joined(self._runs[-1], run) if self._runs else None
+        if one is None:
+            self._runs.append(run)
+        else:
+            self._runs[-1] = one
+        del self._runs[:-MOST_WAITING]
+
+    def flush(self, wall: float) -> None:
+        """Write what is waiting, and let go of what is too old or too much. A failure keeps it waiting."""
+        if not self._runs:
+            return
+        new = sum(1 for run in self._runs if run.begun_wall != self._growing)
+        with self._file.write() as db:
+            db.executemany(_PUT_RUN, [(self._uuid, *_figures(run)) for run in self._runs])
+            db.executemany(_ADD_LOAD, [(token, *_amounts(load)) for token, load in self._loads.items()])
+            gone = self._prune(db, self._rows + new, wall)
+        self._rows += new - gone
+        self._loads = {}
+        self._runs = self._runs[-1:]
+        self._growing = self._runs[0].begun_wall
+
+    def _prune(self, db: sqlite3.Connection, rows: int, wall: float) -> int:
+        """The oldest go first. Returns how many rows went."""
+        oldest = wall - self._limits.days * DAY_S
+        aged = db.execute(_DELETE_OLD, (self._uuid, self._uuid, oldest, MOST_DELETED)).rowcount
+        excess = min(rows - aged - self._limits.rows, MOST_DELETED)
+        if excess <= 0:
+            return aged
+        return aged + db.execute(_DELETE_OLD, (self._uuid, self._uuid, wall + DAY_S, excess)).rowcount
+
+
+_PUT_RUN = """INSERT INTO samples VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    seconds = excluded.seconds, read_bytes = excluded.read_bytes, written_bytes = excluded.written_bytes"""
+
+_ADD_LOAD = """INSERT INTO loads VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+    read_bytes = read_bytes + excluded.read_bytes, written_bytes = written_bytes + excluded.written_bytes,
+    begun_wall = coalesce(begun_wall, excluded.begun_wall), ended_wall = coalesce(excluded.ended_wall, ended_wall)"""
+
+_DELETE_OLD = """DELETE FROM samples WHERE device_uuid = ? AND begun_wall IN (
+    SELECT begun_wall FROM samples WHERE device_uuid = ? AND begun_wall < ? ORDER BY begun_wall LIMIT ?)"""
+
+
+def _figures(run: SampleRun) -> tuple[float, float, int, int]:
+    return run.begun_wall, run.seconds, run.read_bytes, run.written_bytes
+
+
+def _amounts(load: CycleLoad) -> tuple[int, int, float | None, float | None]:
+    return load.read_bytes, load.written_bytes, load.begun_wall, load.ended_wall
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def read_loads(file: LedgerFile) -> dict[str, CycleLoad]:
+    """What applications did during each cycle, by its token. Cycles from before this was recorded have none."""
+    with file.rows() as db:
+        rows = db.execute("SELECT token, read_bytes, written_bytes, begun_wall, ended_wall FROM loads").fetchall()
+        return {row["token"]: CycleLoad(*row[1:]) for row in rows}
+
+
+def read_samples(file: LedgerFile, since: float, until: float) -> dict[str, tuple[SampleRun, ...]]:
+    """The runs that touch the period, by device, as `history.samples` orders them."""
+    query = """SELECT device_uuid, begun_wall, seconds, read_bytes, written_bytes FROM samples
+               WHERE begun_wall < ? AND begun_wall + seconds > ?"""
+    found: dict[str, list[SampleRun]] = {}
+    with file.rows() as db:
+        for uuid, *figures in db.execute(query, (until, since)):
+            found.setdefault(uuid, []).append(SampleRun(*figures))
+    return {uuid: samples(runs) for uuid, runs in sorted(found.items())}

@@ -1,0 +1,207 @@
+"""What the adaptive device cost, and what a static one would have cost over the same time. Pure.
+
+`C(t) = Bb*N*t + Bc * integral of M(x) dx` in AGBs: bandwidth in MB/s, sizes in GB (10^9), M = 0 while nothing is
+bought. Over the same time static-slow is `Bb*N*t` and static-fast `Bc*N*t`; a static-slow machine would also have
+needed longer for the same work, which no ledger can know. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta, tzinfo
+from itertools import pairwise
+from operator import attrgetter
+
+from elastio.accounting.rows import CycleRow, DeviceSpan
+from elastio.units import agbs
+
+Rows = Sequence[CycleRow]
+Spans = Sequence[DeviceSpan]
+_first = attrgetter("first_wall")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`cost` sums the priced volumes; None: none is priced, or currencies differ. A ratio to nothing is None."""
+
+    seconds: float
+    backing_agbs: float
+    cache_agbs: float
+    static_fast_agbs: float
+    currency: str
+    cost: float | None
+    unpriced_phases: int
+
+    @property
+    def total_agbs(self) -> float:
+        return self.backing_agbs + self.cache_agbs
+
+    @property
+    def static_slow_agbs(self) -> float:
+        return self.backing_agbs  # over the same time it is the backing device alone
+
+    @property
+    def of_static_slow_percent(self) -> float | None:
+        return 100 * self.total_agbs / self.static_slow_agbs if self.static_slow_agbs else None
+
+    @property
+    def of_static_fast_percent(self) -> float | None:
+        return 100 * self.total_agbs / self.static_fast_agbs if self.static_fast_agbs else None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLine:
+    """One I/O phase; `cost` and `billed_s` as far as it lies in the period."""
+
+    row: CycleRow
+    billed_s: float
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class DayLine:
+    """One local day; `boosts` counts the phases begun on it."""
+
+    day: date
+    boosts: int
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`unobserved_s`: time between the first and the last sight of a device for which nothing is accounted."""
+
+    since: float
+    until: float
+    tz: tzinfo
+    phases: tuple[PhaseLine, ...]
+    days: tuple[DayLine, ...]
+    vm: Cost
+    unobserved_s: float
+
+
+def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) -> Report:
+    """The report of one VM from `since` to `until`; what lies outside is cut off, `until` ends an open bill.
+
+    Accounted is the time during which the agent saw the device, and the time during which a cache volume was paid
+    for even if it did not: then the agent was down and the bill ran on. Other gaps are left out of both sides of
+    every comparison and told as `unobserved_s`.
+    """
+    devices = {s.device_uuid for s in spans}
+    if len(devices) == 1:  # leaves no doubt, and a refused cycle has no volume whose tag would tell
+        cycles = [replace(c, device_uuid=spans[0].device_uuid) for c in cycles]
+    cycles = sorted(cycles, key=lambda c: (c.started_wall, c.token))
+    seen = coverage(cycles, spans, since, until)
+    of_device = {uuid: [s for s in seen if s.device_uuid == uuid] for uuid in devices}
+    phases = []
+    for row in cycles:
+        own = _cut(_touching(of_device.get(row.device_uuid, []), *row.span(until)), *row.span(until))
+        phases.append(PhaseLine(row, row.billed_s(since, until), account([row], own, since, until)))
+    days = _day_lines(cycles, seen, since, until, tz)
+    gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
+    return Report(since, until, tz, tuple(phases), days, account(cycles, seen, since, until), gaps)
+
+
+def account(cycles: Iterable[CycleRow], seen: Iterable[DeviceSpan], since: float, until: float) -> Cost:
+    """The cost of a period. `seen` must not count any time of one device twice (`coverage` sees to that)."""
+    seconds = backing = fast = 0.0
+    for span in _cut(seen, since, until):
+        seconds += span.seconds
+        backing += agbs(span.backing_mb_s, span.size_bytes, span.seconds)
+        fast += agbs(span.cache_mb_s, span.size_bytes, span.seconds)
+    bought = [c for c in cycles if c.billed_s(since, until) > 0 or c.cost(since, until)]
+    priced = [(c.currency, owed) for c in bought if (owed := c.cost(since, until)) is not None]
+    currencies = sorted({currency for currency, _ in priced})
+    cache = sum(c.agbs(since, until) for c in bought)
+    owed_in_all = sum(owed for _, owed in priced) if len(currencies) == 1 else None
+    return Cost(seconds, backing, cache, fast, " and ".join(currencies), owed_in_all, len(bought) - len(priced))
+
+
+def local_day(wall: float, tz: tzinfo) -> date:
+    """The day that `wall` falls on. Where clocks go back at midnight, the first midnight begins the day."""
+    day = datetime.fromtimestamp(wall, tz).date()
+    return day if wall < _bounds(day, tz)[1] else day + timedelta(days=1)
+
+
+def day_start(wall: float, tz: tzinfo) -> float:
+    """The local midnight at or before `wall`: where daily caps begin anew."""
+    return _bounds(local_day(wall, tz), tz)[0]
+
+
+def split_days(since: float, until: float, tz: tzinfo) -> dict[date, tuple[float, float]]:
+    """The period cut at every local midnight, without gaps; days may have 23 or 25 hours."""
+    pieces = {}
+    day, begin = local_day(since, tz), since
+    while begin < until:
+        end = min(until, _bounds(day, tz)[1])
+        if end > begin:  # a day that a time zone skipped has no length
+            pieces[day] = (begin, end)
+        day, begin = day + timedelta(days=1), end
+    return pieces
+
+
+def coverage(cycles: Rows, spans: Spans, since: float, until: float) -> tuple[DeviceSpan, ...]:
+    """The accounted time of every device, cut to the period, ordered, no second of a device twice.
+
+    Spans can overlap where the clock was set back; phases fill gaps with the figures of the span before.
+    """
+    pieces: list[DeviceSpan] = []
+    for uuid in sorted({s.device_uuid for s in spans}):
+        known = sorted((s for s in spans if s.device_uuid == uuid), key=_first)
+        own: list[DeviceSpan] = []
+        for span in known:
+            _fill(own, span, span.first_wall, span.last_wall)
+        for row in (c for c in cycles if c.opened_wall is not None and c.device_uuid == uuid):
+            begin, end = row.span(until)
+            _fill(own, known[max(0, bisect_right(known, begin, key=_first) - 1)], begin, end)
+        pieces += own
+    return tuple(_cut(pieces, since, until))
+
+
+def _fill(own: list[DeviceSpan], like: DeviceSpan, begin: float, end: float) -> None:
+    """Adds spans with the figures of `like` for those parts of the period that no span has taken yet."""
+    for other in (*_touching(own, begin, end), replace(like, first_wall=end, last_wall=end)):
+        if other.first_wall > begin:
+            insort(own, replace(like, first_wall=begin, last_wall=other.first_wall), key=_first)
+        begin = other.last_wall
+
+
+def _touching(own: Spans, begin: float, end: float) -> Spans:
+    """Of one device's spans, ordered and without overlap, those that lie in the period in part."""
+    return own[bisect_right(own, begin, key=lambda s: s.last_wall) : bisect_left(own, end, key=_first)]
+
+
+def _cut(spans: Iterable[DeviceSpan], since: float, until: float) -> list[DeviceSpan]:
+    """The parts of the spans that lie in the period."""
+    near = (s for s in spans if s.first_wall < until and s.last_wall > since)
+    return [replace(s, first_wall=max(s.first_wall, since), last_wall=min(s.last_wall, until)) for s in near]
+
+
+def _day_lines(cycles: Rows, seen: Spans, since: float, until: float, tz: tzinfo) -> tuple[DayLine, ...]:
+    by_day: dict[date, tuple[list[CycleRow], list[DeviceSpan]]] = defaultdict(lambda: ([], []))
+    for row in cycles:
+        begin, end = _clip(row.span(until), since, until)
+        for day in {local_day(begin, tz), *split_days(begin, end, tz)}:
+            by_day[day][0].append(row)
+    for span in seen:
+        for day in split_days(span.first_wall, span.last_wall, tz):
+            by_day[day][1].append(span)
+    lines = []
+    for day, (rows, spans) in sorted(by_day.items()):
+        begin, end = _clip(_bounds(day, tz), since, until)
+        boosts = sum(1 for c in rows if begin <= c.started_wall < end and not c.is_refused)
+        lines.append(DayLine(day, boosts, account(rows, spans, begin, end)))
+    return tuple(lines)
+
+
+def _clip(period: tuple[float, float], since: float, until: float) -> tuple[float, float]:
+    begin = min(max(period[0], since), until)
+    return begin, min(max(period[1], begin), until)
+
+
+def _bounds(day: date, tz: tzinfo) -> tuple[float, float]:
+    first, last = (datetime(d.year, d.month, d.day, tzinfo=tz) for d in (day, day + timedelta(days=1)))
+    return first.timestamp(), last.timestamp()

@@ -1,0 +1,115 @@
+"""What the ledger holds: one row for each cycle, and the stretches of time over which a device was seen.
+
+Times are seconds since the epoch, sizes bytes, bandwidths MB/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from elastio.units import agbs
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight.
+
+    The first seven follow each other. Three of them are the cloud's: create, attach volume, appear. `own_s` is the
+    others' sum: what the agent and the kernel took.
+    """
+
+    decide_s: float | None = None  # end of the sample that crossed the threshold to the decision
+    create_s: float | None = None  # to the purchase accepted
+    attach_volume_s: float | None = None  # to the attachment accepted: the volume had to become available before
+    appear_s: float | None = None  # to the disk in the kernel
+    format_s: float | None = None
+    register_s: float | None = None
+    attach_set_s: float | None = None  # to writeback mode
+    boost_s: float | None = None  # all of them; from the decision on where no sample crossed the threshold
+    own_s: float | None = None
+    flush_s: float | None = None  # phase 2, the last one
+    attached_s: float | None = None  # cache set in front of the backing device
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRow:
+    """One cycle. The bill runs from `opened_wall` (None: nothing was bought) to `closed_wall` (None: open)."""
+
+    token: str
+    device_uuid: str
+    trigger: str
+    volume_id: str | None
+    wanted_size_bytes: int
+    sold_size_bytes: int
+    bandwidth_mb_s: float
+    started_wall: float
+    opened_wall: float | None = None
+    closed_wall: float | None = None
+    currency: str = ""
+    price_per_hour: float | None = None
+    minimum_s: float = 0.0
+    steps: Steps = field(default_factory=Steps)
+    peak_dirty_bytes: int = 0
+    peak_in_use_percent: int = 0
+    evicted_bytes: int = 0
+    failure: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Something was bought and the bill still runs."""
+        return self.opened_wall is not None and self.closed_wall is None
+
+    @property
+    def is_refused(self) -> bool:
+        """It failed before anything was bought."""
+        return self.opened_wall is None and bool(self.failure)
+
+    def billed_s(self, since: float, until: float) -> float:
+        """Seconds within the period during which the volume was paid for."""
+        if self.opened_wall is None:
+            return 0.0
+        closed = until if self.closed_wall is None else self.closed_wall
+        return max(0.0, min(closed, until) - max(self.opened_wall, since))
+
+    def agbs(self, since: float, until: float) -> float:
+        """AGBs of the volume within the period."""
+        return agbs(self.bandwidth_mb_s, self.sold_size_bytes, self.billed_s(since, until))
+
+    def cost(self, since: float, until: float) -> float | None:
+        """Currency owed within the period; None: no price is known.
+
+        The shortest time billed is owed from the moment of purchase, so it falls into the period of the purchase
+        and costs of adjoining periods add up.
+        """
+        if self.price_per_hour is None:
+            return None
+        return (self._owed_s(until) - self._owed_s(since)) * self.price_per_hour / 3600
+
+    def _owed_s(self, wall: float) -> float:
+        if self.opened_wall is None or wall <= self.opened_wall:
+            return 0.0
+        return max(self.billed_s(self.opened_wall, wall), self.minimum_s)
+
+    def span(self, until: float) -> tuple[float, float]:
+        """The I/O phase, from the decision to the end of the bill; empty if nothing was bought."""
+        if self.opened_wall is None:
+            return self.started_wall, self.started_wall
+        # The two differ by the skew between the cloud's clock and ours: neither need be the earlier.
+        begin = min(self.started_wall, self.opened_wall)
+        return begin, max(begin, until if self.closed_wall is None else self.closed_wall)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
+    """A stretch of time over which the agent saw one adaptive device unchanged."""
+
+    device_uuid: str
+    size_bytes: int
+    backing_mb_s: float
+    cache_mb_s: float
+    first_wall: float
+    last_wall: float
+
+    @property
+    def seconds(self) -> float:
+        return self.last_wall - self.first_wall

@@ -1,0 +1,287 @@
+"""`elastiod`: wires the real adapters to the loop and runs it.
+
+Lets applications go first, which a killed predecessor may have held back: whatever fails later leaves nobody held back.
+Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, lanes
+(forked before there is a socket that a child should not have), control socket, udev, READY.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio import __version__, registry
+from elastio.accounting.history_store import HistoryLimits
+from elastio.accounting.recorder import LedgerBooks, NoBooks, open_books
+from elastio.agent.event_loop import Driver
+from elastio.agent.executor import Executor, lost
+from elastio.agent.journal import Journal, Owner, remember
+from elastio.agent.loop import Agent, Lanes, Look
+from elastio.agent.mount_guard import MarkedJournal, Marker
+from elastio.agent.request_handler import Requests
+from elastio.agent.worker import ForkLane, die_with_parent
+from elastio.config.paths import JOURNAL, LEDGER
+from elastio.config.schema import Config, load
+from elastio.control.server import ControlServer
+from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
+from elastio.core.model import HostView
+from elastio.core.policy import utilization
+from elastio.errors import ConfigError, ElastioError, HostError
+from elastio.host import throttle
+from elastio.host.bcache import BcacheHost
+from elastio.host.clock import SystemClock
+from elastio.host.counters import DiskCounters
+from elastio.host.identity import machine_id
+from elastio.host.lock import lock_device, lock_state
+from elastio.host.memory import stay_in_memory
+from elastio.host.sdnotify import Notifier
+from elastio.host.sysfs import Sysfs
+from elastio.host.udev import BlockEvents, show_to_systemd
+from elastio.ports import VolumeProvider
+
+_log = logging.getLogger("elastio")
+
+# How long a stop waits for a host action that is under way; a cloud call is looked up at the next start.
+STOP_WAIT_S = 20.0
+# Without a job; and after a boost, which others may follow.
+REST_S, REST_AFTER_BOOST_S = 60.0, 1800.0
+
+
+@dataclass(slots=True)
+class CloudDoor:
+    """Opens the provider once, in the process that uses it: its SDK is slow to load and large."""
+
+    config: Config
+    _opened: VolumeProvider | None = None
+
+    def __call__(self) -> VolumeProvider:
+        if self._opened is None:
+            provider = self.config.provider
+            self._opened = registry.open_provider(provider.name, provider.settings, self.config.device.backing_uuid)
+        return self._opened
+
+    def warm_up(self) -> None:
+        """Load the SDK ahead of the first boost. Raises errors of `elastio.errors`; they show again in each call."""
+        warm = getattr(self(), "warm_up", None)
+        if warm is not None:
+            warm()
+
+
+def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
+    """A look that answers its error as text: a lane carries values only."""
+
+    def look(serials: Look) -> HostView | str:
+        try:
+            return host.look(serials)
+        except ElastioError as error:
+            return str(error)
+
+    return look
+
+
+def free_applications(sysfs: Sysfs) -> None:
+    """Who was killed while it held applications back, or ends while a flush slows them down, has left them so."""
+    try:
+        for group in throttle.release(sysfs):
+            _log.warning("applications in %s were still held back or slowed down; they are not any more", group)
+    except HostError as error:
+        _log.warning("%s", error)
+
+
+HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach)
+
+
+def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
+    """`executor.lost` of the host lane: what was lost leaves nobody held back. Beside the loop, which never waits."""
+
+    def free() -> None:
+        die_with_parent()
+        free_applications(sysfs)
+
+    def lost_and_freed(action: Action, seconds: float) -> Outcome:
+        if isinstance(action, HOLDS_BACK):
+            multiprocessing.get_context("fork").Process(target=free, name="elastio-free", daemon=True).start()
+        return lost(action, seconds)
+
+    return lost_and_freed
+
+
+@dataclass(slots=True)
+class CloudRest:
+    """Ends the cloud lane's child while nothing is bought: the SDK takes more memory than the rest of the agent.
+
+    Starting it again takes some tenths of a second: it is done when a load begins, and not spared while bursts follow
+    one another.
+    """
+
+    lane: ForkLane[Action, Outcome]
+    until: float
+
+    def tend(self, now: float, *, is_near: bool, is_boosting: bool) -> None:
+        """`is_near`: utilization is half way to a boost."""
+        if is_near:
+            self.lane.wake()
+        if is_near or self.lane.busy:
+            self.until = max(self.until, now + REST_S)
+        if is_boosting:
+            self.until = max(self.until, now + REST_AFTER_BOOST_S)
+        if now > self.until:
+            self.lane.rest()
+
+
+def is_near_boost(agent: Agent) -> bool:
+    sample, policy = agent.last_sample, agent.policy
+    return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
+
+
+def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[Action, Outcome], ...]]:
+    """The three lanes, their children started."""
+    door = CloudDoor(config)
+    executor = Executor(host, door)
+    late = "the kernel did not show its state within {:.0f} s: bcache may hang"
+    look: ForkLane[Look, HostView | str] = ForkLane("look", look_with(host), lambda _, s: late.format(s))
+    on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost_on(host.sysfs))
+    on_cloud: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
+    forked = (look, on_host, on_cloud)
+    # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
+    gc.collect()
+    gc.freeze()
+    for lane in forked:
+        lane.start()
+    return Lanes(look=look, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
+
+
+class Daemon:
+    """One run of the agent, from start to stop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.config = load(path)
+        self._sysfs, self._clock = Sysfs(), SystemClock()
+        device = self.config.device
+        self._host = BcacheHost(device.backing_uuid, self._sysfs, backing_mb_s=device.bandwidth_mb_s)
+        self._lock = lock_device(Path("/run/elastio"), self.config.device.backing_uuid)
+        self._state_lock = lock_state(self.config.agent.state_dir)
+        self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
+        self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
+        self._notifier = Notifier()
+
+    def run(self) -> None:
+        config = self.config
+        self._journal.open()
+        trouble = stay_in_memory()
+        if trouble is not None:
+            _log.warning("the agent's memory can be paged out: %s", trouble)
+        limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
+        with open_books(config.agent.state_dir / LEDGER, config.device.backing_uuid, limits) as books:
+            lanes, forked = open_lanes(config, self._host)
+            try:
+                self._run(books, lanes, forked)
+            finally:
+                books.flush(wall=self._clock.wall())
+                for lane in forked:
+                    lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
+                self._journal.close()
+                free_applications(self._sysfs)  # nobody watches over a slowed flush any more
+
+    def _marked_journal(self) -> MarkedJournal:
+        marker = Marker(self.config.agent.state_dir, self.config.device.backing_uuid)
+
+        def uncover() -> None:
+            show_to_systemd(self._sysfs)
+
+        return MarkedJournal(self._journal, marker, uncover)
+
+    def _run(self, books: LedgerBooks | NoBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
+        agent = self._agent(books, lanes)
+        driver = Driver(agent, forked, self._notifier)
+        requests = Requests(agent, self._journal.path, self._clock.now())
+        socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
+        requests.answer_with(socket.resolve)
+        socket.register(driver.selector)
+        events = BlockEvents()
+        driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
+        self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
+        _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
+        teller = Teller(self._notifier)
+
+        cloud_rest = CloudRest(next(lane for lane in forked if lane.name == "cloud"), self._clock.now() + REST_S)
+
+        def after_step() -> None:
+            self._host.lease.pulse.beat()
+            socket.sweep()
+            teller.tell(agent)
+            is_boosting = agent.state.cycle is not None
+            cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
+            self._touch(books, agent)
+
+        try:
+            driver.run(lambda: self._reload(agent), after_step)
+        finally:
+            self._notifier.send("STOPPING=1")
+            socket.close()
+
+    def _touch(self, books: LedgerBooks | NoBooks, agent: Agent) -> None:
+        backing = agent.view.backing if agent.view else None
+        if backing is not None:
+            speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
+            books.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
+
+    def _agent(self, books: LedgerBooks | NoBooks, lanes: Lanes) -> Agent:
+        now, wall = self._clock.now(), self._clock.wall()
+        memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
+        if memory.foreign:
+            _log.warning("%s", memory.foreign)
+        return Agent(
+            self.config.policy(),
+            memory.state(learned_size_bytes=books.learned_size()),
+            lanes=lanes,
+            journal=self._marked_journal(),
+            books=books,
+            clock=self._clock,
+            counters=DiskCounters(),
+            sample_interval_s=self.config.agent.sample_interval_s,
+        )
+
+    def _reload(self, agent: Agent) -> None:
+        """Swap the policy for the file's, or keep the old one. Device, provider and paths need a restart."""
+        try:
+            config = load(self._path)
+            if (config.device, config.provider, config.agent) != (
+                self.config.device,
+                self.config.provider,
+                self.config.agent,
+            ):
+                raise ConfigError("[device], [provider] and [agent] change only with a restart of elastiod")
+        except ConfigError as error:
+            _log.error("the configuration was not reloaded: %s", error)
+            return
+        self.config = config
+        agent.policy = config.policy()
+        _log.info("the configuration was reloaded")
+
+
+class Teller:
+    """Tells the log and systemd about every change of phase, fault and error, once."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self._notifier = notifier
+        self._told: tuple[str, str, str] = ("", "", "")
+
+    def tell(self, agent: Agent) -> None:
+        state = agent.state
+        now = (state.phase.value, state.fault, agent.last_error)
+        if now == self._told:
+            return
+        if now[0] != self._told[0]:
+            _log.info("%s", state.phase)
+            self._notifier.send(f"STATUS={state.phase}")
+        if now[1] and now[1] != self._told[1]:
+            _log.error("faulted: %s", state.fault)
+        if now[2] and now[2] != self._told[2]:
+            _log.warning("%s", agent.last_error)
+        self._told = now

@@ -1,0 +1,206 @@
+"""The one owner of effects: carries out one action through the ports and says what came of it.
+
+Before anything leaves for good it looks at the live system once more: the decision was made on an older look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from elastio.core.actions import (
+    Action,
+    AttachVolume,
+    BypassCache,
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    HelpDetach,
+    Identify,
+    InstallCache,
+    Lane,
+    LimitWrites,
+    ListVolumes,
+    LookForNotice,
+    MakeDurable,
+    MarkVolume,
+    Outcome,
+    RegisterBacking,
+    RegisterCache,
+    ReleaseCacheDisk,
+    SetFlush,
+    StartWithoutCache,
+    TuneBacking,
+    Value,
+    Verdict,
+    WakeWriteback,
+    lane_of,
+)
+from elastio.core.invariants import why_not_let_go
+from elastio.core.model import Bought, NoticeView, Quote, Serial
+from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
+from elastio.ports import CacheHost, MarksVolumes, TellsNotices, VolumeProvider
+from elastio.units import format_size
+
+# Asking again will not help within this boost.
+FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
+
+
+OfWounded: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWounded
+PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
+
+
+def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
+    if action.needs_price and not quote.price_known:
+        raise RefusedError(f"caps.max_cost_per_day cannot be kept: {quote.price_source}")
+    if quote.spec.size_bytes > action.max_size_bytes:
+        sold, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
+        raise RefusedError(f"the smallest volume that serves is {sold}, above the cap of {cap} (cache.max_size_gib)")
+
+
+class Executor:
+    """Runs inside a lane. `provider` is opened on first use: its SDK is slow to load."""
+
+    def __init__(
+        self,
+        host: CacheHost,
+        provider: Callable[[], VolumeProvider],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._host, self._provider, self._seconds = host, provider, seconds
+
+    def run(self, action: Action) -> Outcome:
+        """Never raises an error of ours: a failure is an outcome."""
+        began = self._seconds()
+        try:
+            value = self._carry_out(action)
+        except ElastioError as error:
+            verdict = Verdict.REFUSED if isinstance(error, FINAL) else Verdict.RETRY
+            return Outcome(action, verdict, error=str(error), seconds=self._seconds() - began)
+        return Outcome(action, Verdict.DONE, value, seconds=self._seconds() - began)
+
+    def _carry_out(self, action: Action) -> Value:
+        match action:
+            case CreateVolume():
+                provider = self._provider()
+                quote = provider.quote(action.spec)
+                _require_within_caps(quote, action)
+                return Bought(provider.create(action.token, quote.spec, {}), quote)
+            case DescribeVolume():
+                return self._provider().describe(action.volume_id)
+            case Identify():
+                return self._provider().identify()
+            case ListVolumes():
+                return self._provider().list_owned()
+            case InstallCache():
+                return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
+            case LookForNotice():
+                return self._notice()
+            case MarkVolume():
+                self._mark(action)
+            case AttachVolume() | DetachVolume() | DeleteVolume():
+                self._move_volume(action)
+            case _:
+                self._on_host(action)
+        return None
+
+    def _notice(self) -> NoticeView:
+        provider = self._provider()
+        if not isinstance(provider, TellsNotices):
+            return NoticeView(supported=False)
+        return NoticeView(supported=True, notice=provider.notice())
+
+    def _mark(self, action: MarkVolume) -> None:
+        """A cloud without tags has no janitor that reads them."""
+        provider = self._provider()
+        if isinstance(provider, MarksVolumes):
+            provider.mark(action.volume_id, action.mark)
+
+    def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
+        provider = self._provider()
+        match action:
+            case AttachVolume():
+                provider.attach(action.volume_id)
+            case DetachVolume():
+                self._require_letting_go(action.serial)
+                provider.detach(action.volume_id)
+            case DeleteVolume():
+                self._require_letting_go(action.serial)
+                provider.delete(action.volume_id)
+
+    def _require_letting_go(self, serial: Serial) -> None:
+        reason = why_not_let_go(serial, self._host.look((serial,)))
+        if reason:
+            raise NotOursError(f"the volume with serial {serial} was kept: {reason}")
+
+    def _on_host(self, action: PlainHostAction) -> None:
+        host = self._host
+        match action:
+            case TuneBacking():
+                host.tune_backing()
+            case EnterPhase1():
+                host.enter_phase1(flush_mb_s=action.flush_mb_s)
+            case EnterPhase2():
+                host.enter_phase2()
+            case LimitWrites():
+                host.limit_writes(action.mb_s)
+            case BypassCache():
+                host.bypass_cache()
+            case SetFlush():
+                host.set_flush(action.mb_s)
+            case _:
+                self._take_away(action)
+
+    def _take_away(self, action: Leaving) -> None:
+        host = self._host
+        match action:
+            case WakeWriteback():
+                host.wake_writeback()
+            case DetachCacheSet():
+                host.detach_cache_set(action.cache_set)
+            case ReleaseCacheDisk():
+                host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
+            case _:
+                self._on_a_wounded_host(action)
+
+    def _on_a_wounded_host(self, action: OfWounded) -> None:
+        host = self._host
+        match action:
+            case MakeDurable():
+                host.make_durable()
+            case HelpDetach():
+                host.help_detach()
+            case RegisterBacking():
+                host.register_backing()
+            case RegisterCache():
+                host.register_cache(action.serial, action.cache_set)
+            case StartWithoutCache():
+                host.start_without_cache()
+
+
+def lost(action: Action, seconds: float) -> Outcome:
+    """The outcome of an action whose lane gave no answer in time."""
+    text = f"no answer within {seconds:.0f} s: it may or may not have happened"
+    return Outcome(action, Verdict.UNKNOWN, error=text, seconds=seconds)
+
+
+# How long a lane waits for an action before it gives up the child: above the adapter's own limits.
+TIMEOUTS_S: dict[type[Action], float] = {
+    InstallCache: 90.0,
+    DetachCacheSet: 60.0,
+    ReleaseCacheDisk: 60.0,
+    MakeDurable: 60.0,
+}
+HOST_TIMEOUT_S = 30.0
+CLOUD_TIMEOUT_S = 60.0
+
+
+def timeout_of(action: Action) -> float:
+    default = CLOUD_TIMEOUT_S if lane_of(action) is Lane.CLOUD else HOST_TIMEOUT_S
+    return TIMEOUTS_S.get(type(action), default)

@@ -1,0 +1,319 @@
+"""observe -> decide -> journal -> execute: the agent's loop, the same on the real host and on the simulator.
+
+The loop never waits. Whoever drives it calls `step` when something happened or `wake_at` has come: a timer, a lane
+with an answer, a udev event, an operator.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from elastio.agent.executor import timeout_of
+from elastio.agent.sampler import Sampler
+from elastio.core import update
+from elastio.core.actions import Action, Lane, LookForNotice, Outcome, gives_back, is_read, lane_of
+from elastio.core.machine import decide
+from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
+from elastio.core.observation import Answer, Decision, Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Phase
+from elastio.errors import ElastioError, InvariantError, JournalError
+from elastio.ports import Books, Clock, Counters, Forecaster, Journal, LanePort, NoForecast
+
+LOOK_TIMEOUT_S = 15.0
+LOOK_EVERY_IDLE_S = 10.0
+STALE_S = 30.0
+SPEND_EVERY_S = 60.0
+FORECAST_EVERY_S = 5.0
+# How old the journal's word about dirty data may be: it is what an operator learns of a cache that was lost.
+NOTE_EVERY_S = 30.0
+# What is accepted of these has to survive a crash: an operator relies on it from then on.
+LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
+
+Look = tuple[Serial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """`look` carries read-only looks at the kernel; its result is the view, or the error text."""
+
+    look: LanePort[Look, HostView | str]
+    cloud: LanePort[Action, Outcome]
+    host: LanePort[Action, Outcome]
+
+    def of(self, action: Action) -> LanePort[Action, Outcome]:
+        return self.cloud if lane_of(action) is Lane.CLOUD else self.host
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What came in since the last decision."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    requests: list[tuple[Request, Callable[[Answer], None]]] = field(default_factory=list)
+    sample: Sample | None = None
+    fresh_view: bool = False
+
+    def is_empty(self) -> bool:
+        return not (self.outcomes or self.requests or self.sample or self.fresh_view)
+
+
+def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation:
+    """Answer what would have to last and cannot; what is left to decide on, as if it had never been asked."""
+    for request, reply in inbox.requests:
+        if request.kind in LASTING:
+            reply(Answer(request, False, f"it cannot be written down, so nothing was changed: {trouble}"))
+    inbox.requests = [(request, reply) for request, reply in inbox.requests if request.kind not in LASTING]
+    return replace(obs, requests=tuple(request for request, _ in inbox.requests))
+
+
+def _tokens(state: AgentState) -> frozenset[str]:
+    current = {state.cycle.token} if state.cycle else set()
+    return frozenset({v.token for v in state.owned or ()} | current)
+
+
+class Agent:
+    """One adaptive device's agent. Owns the state; everything it touches is handed in."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        state: AgentState,
+        *,
+        lanes: Lanes,
+        journal: Journal,
+        books: Books,
+        clock: Clock,
+        counters: Counters,
+        sample_interval_s: float = 1.0,
+        seed: int | None = None,
+    ) -> None:
+        self.policy, self.state = policy, state
+        self.decide: Callable[[AgentState, Observation, Policy], Decision] = decide
+        self.forecaster: Forecaster = NoForecast()
+        self.view: HostView | None = None
+        self.last_sample: Sample | None = None
+        self.last_error = ""
+        self._cloud_error: str | None = None  # None: no call has ended yet
+        self._lanes, self._journal, self._books = lanes, journal, books
+        self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
+        self._forecast: Forecast | None = None
+        self._forecast_at = float("-inf")
+        self._interval = sample_interval_s
+        self._random = random.Random(seed)
+        self._inbox = Inbox()
+        self._next_sample_at = clock.now()
+        self._decide_at: float | None = None
+        self._look_wanted = True
+        self._looked_at = self._host_changed_at = float("-inf")
+        self._spend, self._spend_at = Spend(), float("-inf")
+        self._can_record = True
+        self._noted: tuple[float, int] = (float("-inf"), 0)
+
+    # --- what the driver calls ---------------------------------------------------------------------------
+
+    def request(self, request: Request, reply: Callable[[Answer], None]) -> None:
+        """Put an operator's request before the next decision; `reply` is called with its answer."""
+        self._inbox.requests.append((request, reply))
+
+    def kernel_changed(self) -> None:
+        """A udev event: look at once."""
+        self._look_wanted = True
+
+    def wake_at(self) -> float:
+        """CLOCK_BOOTTIME at which `step` has something to do even if nothing happens."""
+        times = [self._next_sample_at]
+        if self._decide_at is not None:
+            times.append(self._decide_at)
+        return min(times)
+
+    def step(self) -> None:
+        """Take in what happened; if anything did, decide and start the next safe actions."""
+        now = self._clock.now()
+        self._collect(now)
+        timer = self._sample_if_due(now) or (self._decide_at is not None and now >= self._decide_at)
+        if timer or self._inbox.requests or not self._inbox.is_empty():
+            self._decide(now)
+        if timer:
+            idle = self.state.cycle is None and self.state.recovered
+            self._look_wanted |= not idle or now - self._looked_at >= LOOK_EVERY_IDLE_S
+        self._start_look()
+
+    def snapshot(self) -> Observation:
+        """What would be observed now, without taking anything out of the inbox."""
+        return self._observe(self._clock.now())
+
+    @property
+    def host_responsive(self) -> bool:
+        """False when the kernel has not shown its state for longer than any healthy look takes."""
+        return self.view is not None and self._clock.now() - self.view.at < STALE_S
+
+    @property
+    def cloud_error(self) -> str:
+        """Why the cloud cannot be asked, or did not do what was asked last; empty once a call succeeded."""
+        return self._lanes.cloud.trouble if self._cloud_error is None else self._cloud_error
+
+    # --- taking in -----------------------------------------------------------------------------------------
+
+    def _collect(self, now: float) -> None:
+        for lane in (self._lanes.cloud, self._lanes.host):
+            outcome = lane.poll()
+            if outcome is None:
+                continue
+            self._inbox.outcomes.append(outcome)
+            self._look_wanted |= not isinstance(outcome.action, LookForNotice)
+            if lane is self._lanes.host:
+                self._host_changed_at = now
+            elif not isinstance(outcome.action, LookForNotice):  # asks another service, or none
+                self._cloud_error = outcome.error
+            self._note(outcome, now)
+        seen = self._lanes.look.poll()
+        if isinstance(seen, HostView):
+            self.view, self._inbox.fresh_view = seen, True
+            self._counters.follow(seen)
+        elif seen is not None:
+            self.last_error = seen
+
+    def _note(self, outcome: Outcome, now: float) -> None:
+        if outcome.error:
+            self.last_error = outcome.error
+        if is_read(outcome.action):
+            return
+        try:
+            self._journal.outcome(outcome, now=now, wall=self._clock.wall())
+        except JournalError as error:
+            self.last_error = str(error)
+
+    def _sample_if_due(self, now: float) -> bool:
+        if now < self._next_sample_at:
+            return False
+        self._inbox.sample = self._sampler.take(now)
+        self.last_sample = self._inbox.sample or self.last_sample
+        missed = int((now - self._next_sample_at) / self._interval)
+        self._next_sample_at += (missed + 1) * self._interval
+        return True
+
+    def _observe(self, now: float) -> Observation:
+        wall = self._clock.wall()
+        if now - self._spend_at >= SPEND_EVERY_S:
+            self._spend, self._spend_at = self._books.spend(wall=wall), now
+        if now - self._forecast_at >= FORECAST_EVERY_S:
+            self._forecast, self._forecast_at = self._ask_forecaster(now, wall), now
+        busy = frozenset(
+            lane for lane, port in ((Lane.CLOUD, self._lanes.cloud), (Lane.HOST, self._lanes.host)) if port.busy
+        )
+        view = self.view
+        clear = view is not None and Lane.HOST not in busy and view.at >= self._host_changed_at
+        return Observation(
+            now=now,
+            wall=wall,
+            host=view if view is not None and clear and now - view.at < STALE_S else None,
+            sample=self._inbox.sample,
+            outcomes=tuple(self._inbox.outcomes),
+            requests=tuple(r for r, _ in self._inbox.requests),
+            busy=busy,
+            spend=self._spend,
+            jitter=self._random.random(),
+            forecast=self._forecast,
+            can_record=self._can_record,
+        )
+
+    def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
+        """Without an answer the threshold alone decides, as it does without a forecaster."""
+        try:
+            return self.forecaster.forecast(now, wall)
+        except ElastioError as error:
+            self.last_error = str(error)
+            return None
+
+    # --- deciding and acting -------------------------------------------------------------------------------
+
+    def _decide(self, now: float) -> None:
+        obs = self._observe(now)
+        inbox, self._inbox = self._inbox, Inbox()
+        before = self.state
+        decision = self._checked(before, obs)
+        trouble = self._record(before, decision, obs)
+        if trouble and any(a.accepted and a.request.kind in LASTING for a in decision.answers):
+            obs = _refuse_lasting(inbox, obs, trouble)
+            decision = self._checked(before, obs)
+            self._record(before, decision, obs)
+        self.state, self._decide_at = decision.state, decision.wake_at
+        self._publish(before, decision, obs)
+        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
+            reply(answer)  # after the record: what was promised survives a crash
+        self._act(decision, obs)
+        if obs.sample is not None:
+            self._books.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
+
+    def _checked(self, before: AgentState, obs: Observation) -> Decision:
+        try:
+            return self.decide(before, obs, self.policy)
+        except InvariantError as error:
+            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
+            return Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
+
+    def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
+        """Why the decision is not in the journal; empty where it is, or where nothing was decided."""
+        try:
+            if decision.reason:
+                self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
+                self._can_record = True
+        except JournalError as error:
+            self.last_error, self._can_record = str(error), False
+            return self.last_error
+        try:
+            self._note_dirt(decision.state, obs)
+        except JournalError as error:
+            self.last_error, self._can_record = str(error), False
+        return ""
+
+    def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
+        """Journal and books stand apart: a bill is written down even while the journal cannot be."""
+        for cycle in decision.records:
+            self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
+            self._spend_at = float("-inf")
+        if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
+            self._books.listed(_tokens(decision.state), wall=obs.wall)
+        learned = decision.state.learned_size_bytes
+        if learned is not None and learned != before.learned_size_bytes:
+            self._books.learned(learned)
+
+    def _note_dirt(self, state: AgentState, obs: Observation) -> None:
+        at, dirty = self._noted
+        cycle = state.cycle
+        if not state.recovered or cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
+            return  # before the kernel was looked at, what is remembered is of another agent, or another boot
+        self._noted = obs.now, cycle.dirty_bytes
+        self._journal.note(state, now=obs.now, wall=obs.wall)
+        self._can_record = True
+
+    def _act(self, decision: Decision, obs: Observation) -> None:
+        """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""
+        for action in decision.actions:
+            if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):
+                return
+            if lane_of(action) is Lane.HOST:
+                self._host_changed_at = obs.now
+            self._lanes.of(action).submit(action, timeout_of(action))
+
+    def _is_intended(self, action: Action, obs: Observation) -> bool:
+        intended = update.intended(self.state, action, obs.now)
+        try:
+            self._journal.intend(action, intended, now=obs.now, wall=obs.wall)
+        except JournalError as error:
+            self.last_error, self._can_record = str(error), False
+            return False
+        self.state, self._can_record = intended, True
+        return True
+
+    def _start_look(self) -> None:
+        if not self._look_wanted or self._lanes.look.busy:
+            return
+        cycle = self.state.cycle
+        owned = tuple(v.serial for v in self.state.owned or ())
+        serials = tuple(dict.fromkeys((*owned, *((cycle.serial,) if cycle and cycle.serial else ()))))
+        self._look_wanted, self._looked_at = False, self._clock.now()
+        self._lanes.look.submit(serials, LOOK_TIMEOUT_S)

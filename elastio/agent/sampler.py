@@ -1,0 +1,41 @@
+"""Throughput from cumulative counters: one `Sample` per interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elastio.core.model import Rates, Sample
+from elastio.ports import Counters
+from elastio.units import MB
+
+Reading = Mapping[str, tuple[int, int]]
+
+
+class Sampler:
+    """Differences of successive readings. The first reading, and one after a counter went back, give no sample."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._last: tuple[float, Reading] | None = None
+
+    def take(self, now: float) -> Sample | None:
+        """Read now; the sample since the previous reading, or None when there is nothing to compare with."""
+        reading = self._counters.read()
+        last, self._last = self._last, (now, reading)
+        if last is None or now <= last[0] or "adaptive" not in reading or "adaptive" not in last[1]:
+            return None
+        seconds = now - last[0]
+        adaptive = _rates(last[1], reading, "adaptive", seconds)
+        if adaptive is None:
+            return None
+        backing = _rates(last[1], reading, "backing", seconds) or Rates()
+        cache = _rates(last[1], reading, "cache", seconds) or Rates()
+        return Sample(now, seconds, adaptive, backing, cache)
+
+
+def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:
+    """None for a device that is new, gone, or another one than before (its counters went back)."""
+    old, new = before.get(name), after.get(name)
+    if old is None or new is None or new[0] < old[0] or new[1] < old[1]:
+        return None
+    return Rates((new[0] - old[0]) / seconds / MB, (new[1] - old[1]) / seconds / MB)

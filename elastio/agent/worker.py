@@ -1,0 +1,228 @@
+"""A lane: one thing at a time, in a child process, so that nothing it does can delay a sample.
+
+A cloud call may hang for as long as TCP likes and every access to bcache's sysfs takes an uninterruptible kernel
+lock. A child can be given up: it is killed, its job counts as unanswered, and a new child serves the next job. While
+a killed child is stuck in the kernel the lane stays busy, because its job may still be going on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
+from typing import Generic, TypeVar
+
+from elastio.errors import ElastioError
+from elastio.host.memory import stay_in_memory
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# A child that is not warm by then is given up, and the next one has twice as long. Trimming the data of a new SDK
+# release takes up to two minutes.
+WARM_UP_S = 300.0
+PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+
+# The ends of all lanes that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
+# would not end when its lane closes it, and a selector would go on reporting it.
+_parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """What a child says before its first answer; `trouble` is the error of its warm-up, or empty."""
+
+    trouble: str
+
+
+class ForkLane(Generic[Job, Result]):
+    """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
+
+    `warm_up` runs once in every new child before its first job: slow imports happen there, and the time of that job
+    counts from their end. What it raises is known as `trouble`; the job is tried nevertheless. An exception in `work`
+    is a bug: it is logged, the child ends, because nobody knows what it left behind, and the job counts as lost.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[Job], Result],
+        lost: Callable[[Job, float], Result],
+        warm_up: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._work, self._lost, self._warm_up = work, lost, warm_up
+        self._child: ForkProcess | None = None
+        self._pipe: Connection | None = None
+        self._job: Job | None = None
+        self._began = self._deadline = self._timeout_s = 0.0
+        self._given_up = self._warming = False
+        self._warm_up_s = WARM_UP_S
+        self.trouble = ""
+
+    # --- the parent's side -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the child now rather than with the first job."""
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        _parents_ends.add(ours)
+        self._child = context.Process(target=self._serve, args=(theirs,), name=f"elastio-{self.name}", daemon=True)
+        self._child.start()
+        theirs.close()
+        self._pipe = ours
+        self._warming = self._warm_up is not None
+        self._deadline = time.monotonic() + self._warm_up_s
+
+    def wake(self) -> None:
+        """Start the child ahead of the next job, unless it is there."""
+        if self._child is None:
+            self.start()
+
+    def rest(self) -> None:
+        """End a child that has nothing to do; the next job starts another."""
+        if not self.busy and not self._warming:
+            self.close(0.0)
+
+    @property
+    def busy(self) -> bool:
+        if self._given_up and self._child is not None and not self._child.is_alive():
+            self._bury()
+        return self._job is not None or self._given_up
+
+    @property
+    def stuck(self) -> bool:
+        """A child was killed and is not dead yet: it hangs in the kernel."""
+        return self.busy and self._given_up
+
+    def awaited(self) -> Connection | None:
+        """For a selector: readable when the child is warm, when the answer is there, or when it will never be.
+
+        None while nothing is awaited.
+
+        Another job may mean another connection with the same descriptor: compare connections, not numbers.
+        """
+        return self._pipe if self._job is not None or self._warming else None
+
+    def submit(self, job: Job, timeout_s: float) -> None:
+        if self.busy:
+            raise RuntimeError(f"lane {self.name} is busy")
+        if self._child is None or not self._child.is_alive():
+            self._bury()
+            self.start()
+        self._job, self._began, self._timeout_s = job, time.monotonic(), timeout_s
+        if not self._warming:
+            self._deadline = self._began + timeout_s
+        if self._pipe is None:
+            raise RuntimeError(f"lane {self.name} has no child")
+        try:
+            self._pipe.send(job)
+        except OSError as error:  # the child died just now: `poll` finds that out and the job is lost
+            _log.warning("lane %s: the child did not take a job: %s", self.name, error)
+
+    def poll(self) -> Result | None:
+        """The result, once: the child's, or `lost` when its time is over or it died. Also takes in `trouble`."""
+        if self._pipe is None or self.awaited() is None:
+            return None
+        try:
+            while self._pipe.poll():
+                message: Result | Warm = self._pipe.recv()
+                if not isinstance(message, Warm):
+                    self._job = None
+                    return message
+                self._is_warm(message)
+                if self._job is None:
+                    return None
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return self._give_up()
+        return self._give_up() if time.monotonic() > self._deadline else None
+
+    def next_event_at(self) -> float | None:
+        """Monotonic time at which `poll` has something to say even if the child says nothing."""
+        return self._deadline if self.awaited() is not None else None
+
+    def _is_warm(self, message: Warm) -> None:
+        self._warming, self.trouble = False, message.trouble
+        self._deadline = time.monotonic() + self._timeout_s
+        if message.trouble:
+            _log.error("lane %s: %s", self.name, message.trouble)
+
+    def _give_up(self) -> Result | None:
+        job, self._job = self._job, None
+        if self._child is not None and self._child.is_alive():
+            self._child.kill()
+        self._given_up = True
+        if self._warming:
+            self._warming = False
+            self._warm_up_s *= 2  # on this machine it takes longer: a limit that is too short would hold for ever
+            self.trouble = "the child that was being started ended, or was not ready in time"
+            _log.error("lane %s: %s", self.name, self.trouble)
+        return None if job is None else self._lost(job, time.monotonic() - self._began)
+
+    def _bury(self) -> None:
+        if self._child is not None:
+            self._child.join(timeout=0)
+        if self._pipe is not None:
+            self._pipe.close()
+        self._child, self._pipe, self._given_up, self._warming = None, None, False, False
+
+    def close(self, wait_s: float) -> None:
+        """Let a running job end within `wait_s`, then end the child."""
+        if self._job is not None and self._pipe is not None:
+            self._pipe.poll(wait_s)
+        if self._child is not None and self._child.is_alive():
+            self._child.terminate()
+            self._child.join(timeout=1)
+        self._bury()
+
+    # --- the child's side --------------------------------------------------------------------------------
+
+    def _serve(self, pipe: Connection) -> None:
+        for end in list(_parents_ends):
+            end.close()
+        die_with_parent()
+        stay_in_memory()  # not inherited; where it is not allowed, the daemon has said so
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        if self._warm_up is not None:
+            pipe.send(Warm(self._warmed_up(self._warm_up)))
+        while True:
+            try:
+                job: Job = pipe.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            try:
+                result = self._work(job)
+            except Exception:
+                _log.exception("lane %s: a bug in a job, whose outcome is unknown now: %r", self.name, job)
+                os._exit(1)
+            pipe.send(result)
+
+    def _warmed_up(self, warm_up: Callable[[], None]) -> str:
+        """What went wrong. It shows again in the first job, where it has an outcome."""
+        try:
+            warm_up()
+        except ElastioError as error:
+            return str(error)
+        except Exception as error:
+            _log.exception("lane %s: the start of the child failed", self.name)
+            return f"the start of the child failed: {error}"
+        return ""
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however that happens."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

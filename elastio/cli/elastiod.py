@@ -1,0 +1,41 @@
+"""The command `elastiod`: the agent in the foreground, on the real host or on a simulated one."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from elastio import __version__
+from elastio.agent.daemon import Daemon, free_applications
+from elastio.config.schema import DEFAULT_PATH
+from elastio.control.exit_codes import Exit
+from elastio.errors import ConfigError, ElastioError, HostError
+from elastio.host.sysfs import Sysfs
+
+
+@click.command(name="elastiod")
+@click.option("--config", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True)
+@click.option("--sim", is_flag=True, help="Run on a simulated kernel and cloud; nothing real is touched.")
+@click.version_option(__version__)
+def main(path: Path, sim: bool) -> None:
+    """The elastio agent. Runs in the foreground; systemd starts it as elastiod.service."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    try:
+        if sim:
+            from elastio.sim.daemon import run_simulated  # noqa: PLC0415  the simulator is not loaded otherwise
+
+            run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
+        else:
+            free_applications(Sysfs())
+            daemon = Daemon(path)
+            logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
+            daemon.run()
+    except ConfigError as error:
+        click.echo(f"elastiod: {error}", err=True)
+        sys.exit(Exit.CONFIG)
+    except (HostError, ElastioError) as error:
+        click.echo(f"elastiod: {error}", err=True)
+        sys.exit(Exit.FAILED)

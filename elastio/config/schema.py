@@ -1,0 +1,365 @@
+"""The configuration: one TOML file and its drop-ins in, one frozen `Config` out.
+
+Every key stands once, in its section below: its meaning, default and bounds. Parsing, `elastio init` and the
+reference page all read it there. An unknown key is an error, because a misspelt cap would be no cap.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elastio.config.rules import Flag, Number, Rule, Text, Whole
+from elastio.core.policy import Caps, Parting, Policy
+from elastio.errors import ConfigError
+from elastio.units import GIB
+
+DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
+DEFAULT_STATE_DIR = Path("/var/lib/elastio")
+DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
+ENDS = ("leave", "flush")
+MACHINE_ENDS = ("auto", "flush", "leave")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+# A file of settings is a few kilobytes; anything larger was named by mistake.
+MAX_FILE_BYTES = 1024 * 1024
+
+
+def _key(rule: Rule, default: Any = MISSING) -> Any:
+    """A key of a section. Without a default it must be set; a default of None means: not limited, or derived."""
+    return field(metadata={"rule": rule}) if default is MISSING else field(default=default, metadata={"rule": rule})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSection:
+    """[device]: the backing device."""
+
+    backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
+    bandwidth_mb_s: float = _key(Number("bandwidth that is reserved for the backing volume, in MB/s", above=0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSection:
+    """[cache]: the volumes that are bought."""
+
+    bandwidth_mb_s: float = _key(Number("bandwidth that a cache gives to applications, in MB/s", above=0))
+    drain_bandwidth_mb_s: float | None = _key(
+        Number("bought on top, to flush while applications write; without it device.bandwidth_mb_s", least=0), None
+    )
+    initial_size_gib: float = _key(Number("size of the first cache, before anything was learned", above=0), 10.0)
+    min_size_gib: float = _key(
+        Number("no cache is smaller than this; below 256 MiB bcache can hang when it is full", above=0.25), 1.0
+    )
+    max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
+    size_step_gib: float = _key(Number("learned sizes are rounded up to a multiple of this", above=0), 1.0)
+    iops: int | None = _key(Whole("IOPS to buy; without it the least that carries the bandwidth", least=1), None)
+    headroom: float = _key(Number("a learned size is multiplied by this", least=1, most=4), 1.05)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySection:
+    """[policy]: when to boost and when to stop."""
+
+    utilization_threshold: float = _key(
+        Number("boost at this share of the backing device's bandwidth", above=0, most=1), 0.30
+    )
+    release_threshold: float | None = _key(
+        Number("the load is over below this share; 0.25, or the threshold above if that is lower", above=0, most=1),
+        None,
+    )
+    hold_s: float = _key(Number("the load must last this long before a boost", least=0, most=3600), 0.0)
+    inactivity_delay_s: float = _key(
+        Number("the load must be over for this long before the cache is flushed", least=0, most=86400), 30.0
+    )
+    cool_down_s: float = _key(Number("pause between two boosts", least=0, most=86400), 5.0)
+    attach_deadline_s: float = _key(
+        Number("give a boost up when its cache is not there after this long", least=1, most=3600), 180.0
+    )
+    start_spread_s: float = _key(
+        Number("buy at a random moment within this long, so that a fleet does not ask at once", least=0, most=3600),
+        0.0,
+    )
+    detach_help_after_s: float = _key(
+        Number(
+            "hold applications back for up to 2 s when a detach waited this long for an instant without I/O; 0: never",
+            least=0,
+            most=86400,
+        ),
+        0.0,
+    )
+    reconcile_s: float = _key(
+        Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 3600.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapsSection:
+    """[caps]: what may be spent from local midnight to midnight. Not set: not limited."""
+
+    max_boosts_per_day: int | None = _key(Whole("boosts a day", least=0), None)
+    max_agbs_per_day: float | None = _key(Number("adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
+    max_cost_per_day: float | None = _key(Number("cost a day, in the currency of the provider", least=0), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownSection:
+    """[shutdown]: what happens to an attached cache when the agent or the machine ends. It is never deleted dirty."""
+
+    on_stop: str = _key(
+        Text("when the agent is stopped: leave the cache attached, or flush it", "choice", ENDS), "leave"
+    )
+    on_shutdown: str = _key(
+        Text(
+            "when the machine goes down (needs elastio-shutdown.service); auto: flush before a power-off, because a "
+            "volume of a machine that is off is paid for, and leave before a reboot",
+            "choice",
+            MACHINE_ENDS,
+        ),
+        "auto",
+    )
+    flush_limit_s: float = _key(Number("what is not flushed by then stays on its volume", above=0, most=86400), 300.0)
+    notice_flush: bool = _key(
+        Flag("flush when the cloud announces that it takes the machine away; no boost begins then either way"), True
+    )
+    notice_poll_s: float = _key(
+        Number("ask for such a notice this often during a boost; 0: never", least=0, most=3600), 5.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSection:
+    """[agent]: the daemon itself."""
+
+    sample_interval_s: float = _key(Number("throughput is sampled this often", least=0.2, most=60), 1.0)
+    state_dir: Path = field(
+        default=DEFAULT_STATE_DIR,
+        metadata={"rule": Text("journal and ledger; never on the adaptive device itself", "path")},
+    )
+    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("control socket", "path")})
+    socket_group: str = _key(
+        Text("members of this group may use the control socket; empty: root only", "group"), "elastio"
+    )
+    history_days: float = _key(
+        Number("samples of throughput are kept this long, for reports and forecasts", above=0, most=3650), 30.0
+    )
+    history_rows: int = _key(
+        Whole("most samples kept; a sample of load is a row, a quiet hour is one", least=1000), 500_000
+    )
+    log_level: str = _key(Text("least severe messages that are logged", "choice", LOG_LEVELS), "info")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSection:
+    """[provider]: whose volumes are bought. `settings` is the table [provider.<name>], read by the provider."""
+
+    name: str = _key(Text("entry point of the provider, for example aws", "word"))
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration, checked. A reload makes a new one or keeps the old one; it is never changed."""
+
+    device: DeviceSection
+    cache: CacheSection
+    policy_settings: PolicySection
+    caps: CapsSection
+    shutdown: ShutdownSection
+    agent: AgentSection
+    provider: ProviderSection
+
+    def policy(self) -> Policy:
+        """The settings of the core."""
+        policy, cache = self.policy_settings, self.cache
+        release, drain = policy.release_threshold, cache.drain_bandwidth_mb_s
+        return Policy(
+            backing_bandwidth_mb_s=self.device.bandwidth_mb_s,
+            cache_bandwidth_mb_s=cache.bandwidth_mb_s,
+            drain_bandwidth_mb_s=self.device.bandwidth_mb_s if drain is None else drain,
+            utilization_threshold=policy.utilization_threshold,
+            release_threshold=min(0.25, policy.utilization_threshold) if release is None else release,
+            hold_s=policy.hold_s,
+            inactivity_delay_s=policy.inactivity_delay_s,
+            cool_down_s=policy.cool_down_s,
+            initial_size_bytes=_bytes(cache.initial_size_gib),
+            min_size_bytes=_bytes(cache.min_size_gib),
+            size_step_bytes=_bytes(cache.size_step_gib),
+            cache_iops=cache.iops,
+            headroom=cache.headroom,
+            attach_deadline_s=policy.attach_deadline_s,
+            start_spread_s=policy.start_spread_s,
+            reconcile_s=policy.reconcile_s,
+            on_stop=self._parting(self.shutdown.on_stop),
+            on_shutdown=self._parting("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
+            on_reboot=self._parting(self.shutdown.on_shutdown),
+            notice_poll_s=self.shutdown.notice_poll_s or None,
+            notice_flush=self.shutdown.notice_flush,
+            marks=True,
+            detach_help_after_s=policy.detach_help_after_s or None,
+            backing_uuid=self.device.backing_uuid,
+            caps=Caps(
+                max_size_bytes=_bytes(cache.max_size_gib),
+                max_boosts_per_day=self.caps.max_boosts_per_day,
+                max_agbs_per_day=self.caps.max_agbs_per_day,
+                max_cost_per_day=self.caps.max_cost_per_day,
+            ),
+        )
+
+    def _parting(self, end: str) -> Parting:
+        return Parting(True, self.shutdown.flush_limit_s) if end == "flush" else Parting()
+
+
+def _bytes(size_gib: float) -> int:
+    """Whole 512-byte sectors, at least one."""
+    return max(512, int(size_gib * GIB) // 512 * 512)
+
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "device": DeviceSection,
+    "cache": CacheSection,
+    "policy": PolicySection,
+    "caps": CapsSection,
+    "shutdown": ShutdownSection,
+    "agent": AgentSection,
+    "provider": ProviderSection,
+}
+
+
+def keys_of(section: str) -> tuple[Field[Any], ...]:
+    """The keys of a section in the order of the reference page; `metadata["rule"]` says what is allowed."""
+    return tuple(f for f in fields(SECTIONS[section]) if "rule" in f.metadata)
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+def load(path: Path = DEFAULT_PATH) -> Config:
+    """The file with every `*.toml` of `<path>.d` laid over it in the order of their names.
+
+    Raises ConfigError naming the file, the key, the value and what is allowed.
+    """
+    merged = _read(path)
+    for extra in drop_ins(path):
+        merged = _overlay(merged, _read(extra))
+    return parse(merged)
+
+
+def drop_ins(path: Path) -> list[Path]:
+    """The drop-in files of a configuration file, in the order in which they are read."""
+    return sorted(path.with_name(f"{path.name}.d").glob("*.toml"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no configuration at {path}: write one with `elastio init`") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    _require_trusted(path, status)
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration")
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and brackets without end
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _require_trusted(path: Path, status: os.stat_result) -> None:
+    """Who can change this file decides what is bought, and to whom credentials are shown."""
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path} can be changed by every user and is not used: chmod o-w {path}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(f"{path} belongs to user {status.st_uid} and is not used: chown root {path}")
+
+
+def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged key by key, everything else is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+# --- parsing -----------------------------------------------------------------------------------------------
+
+S = TypeVar("S")
+
+
+def parse(document: Mapping[str, Any]) -> Config:
+    """The one way from a TOML document to a Config. Raises ConfigError."""
+    for name, table in document.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}")
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it")
+    config = Config(
+        device=_section(DeviceSection, "device", document),
+        cache=_section(CacheSection, "cache", document),
+        policy_settings=_section(PolicySection, "policy", document),
+        caps=_section(CapsSection, "caps", document),
+        shutdown=_section(ShutdownSection, "shutdown", document),
+        agent=_section(AgentSection, "agent", document),
+        provider=_provider(document),
+    )
+    _check_together(config)
+    return config
+
+
+def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
+    table = document.get(name, {})
+    known = {f.name: f for f in keys_of(name)}
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"{name}.{key} is not a setting{_did_you_mean(key, known)}")
+    for key, spec in known.items():
+        if key not in table and spec.default is MISSING:
+            raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}")
+    return kind(**{key: known[key].metadata["rule"].read(f"{name}.{key}", value) for key, value in table.items()})
+
+
+def _provider(document: Mapping[str, Any]) -> ProviderSection:
+    table = document.get("provider", {})
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping) or key == "name"}
+    named = _section(ProviderSection, "provider", {"provider": plain})
+    for key in table:
+        if key not in plain and key != named.name:
+            raise ConfigError(f'[provider.{key}] belongs to no provider in use: provider.name is "{named.name}"')
+    return ProviderSection(name=named.name, settings=dict(table.get(named.name, {})))
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f": did you mean {close[0]}?" if close else f"; known are {', '.join(names)}"
+
+
+def _check_together(config: Config) -> None:
+    """What no single key can be held against."""
+    policy, cache = config.policy_settings, config.cache
+    release = policy.release_threshold
+    if release is not None and release > policy.utilization_threshold:
+        raise ConfigError(
+            f"policy.release_threshold is {release:g}; allowed: at most policy.utilization_threshold, "
+            f"which is {policy.utilization_threshold:g}"
+        )
+    if cache.min_size_gib > cache.max_size_gib:
+        raise ConfigError(
+            f"cache.min_size_gib is {cache.min_size_gib:g}; allowed: at most cache.max_size_gib, "
+            f"which is {cache.max_size_gib:g}"
+        )
+    if not cache.min_size_gib <= cache.initial_size_gib <= cache.max_size_gib:
+        raise ConfigError(
+            f"cache.initial_size_gib is {cache.initial_size_gib:g}; allowed: from cache.min_size_gib "
+            f"({cache.min_size_gib:g}) to cache.max_size_gib ({cache.max_size_gib:g})"
+        )

@@ -1,0 +1,68 @@
+"""Write a configuration file: every key with its meaning, the chosen ones set, the others commented out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import textwrap
+from collections.abc import Mapping
+from dataclasses import MISSING
+from pathlib import Path
+
+from elastio.config.schema import SECTIONS, keys_of
+from elastio.errors import ConfigError
+
+WIDTH = 100
+
+
+def render(chosen: Mapping[str, object], notes: tuple[str, ...] = ()) -> str:
+    """The text of a file. `chosen` maps `section.key` to its value; `notes` are put on top as comments."""
+    lines = [f"# {line}" for note in notes for line in textwrap.wrap(note, WIDTH)]
+    for section, kind in SECTIONS.items():
+        about = (kind.__doc__ or "").partition(": ")[2]
+        lines += ["", f"# {about[:1].upper()}{about[1:]}", f"[{section}]"]
+        for spec in keys_of(section):
+            rule = spec.metadata["rule"]
+            lines += [f"# {line}" for line in textwrap.wrap(f"{rule.meaning}; {rule.allowed}", WIDTH)]
+            value = chosen.get(f"{section}.{spec.name}")
+            lines.append(_assignment(spec.name, value, spec.default))
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _assignment(name: str, value: object, default: object) -> str:
+    if value is not None:
+        return f"{name} = {toml(value)}"
+    if default in (None, MISSING):
+        return f"# {name} ="
+    return f"# {name} = {toml(default)}"
+
+
+def toml(value: object) -> str:
+    """A string, path, number or flag as TOML writes it (strings as JSON does, which TOML's basic strings contain)."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | Path):
+        return json.dumps(str(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def write(path: Path, text: str, *, replace: bool) -> None:
+    """The whole file or nothing. Raises ConfigError where one is there already, unless it shall be replaced."""
+    if path.exists() and not replace:
+        raise ConfigError(f"{path} is there already and was not changed: use --force to replace it, or --print")
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.chmod(0o644)
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # it may never have come to be; the first error is the one that matters
+            fresh.unlink()
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,4 @@
+"""The control socket: the protocol, its server and client, the status document, and the exit codes of the programs.
+
+Imports nothing of the agent but `elastio.errors`, so that the client stays small.
+"""

@@ -1,0 +1,294 @@
+"""The daemon's end of the control socket. It lives in the daemon's single selector and never blocks it.
+
+Who may ask: root, the user the daemon runs as, and members of one group; the mode of the socket file says so and
+the kernel's own record of the peer is checked besides. Everything is bounded: clients, bytes and time.
+"""
+
+from __future__ import annotations
+
+import errno
+import grp
+import logging
+import os
+import selectors
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.control.protocol import MAX_LINE_BYTES, Message, encode, gives_up_data, parse_request, refused
+from elastio.errors import ControlError, ElastioError, HostError, LockedError
+
+MAX_CLIENTS = 16
+# To send a request, and again to take the reply.
+TRANSFER_S = 2.0
+# For the daemon to decide on a request; its longest look at a hanging kernel is shorter.
+DECIDE_S = 60.0
+# Linux: the supplementary groups of the peer, straight from the kernel (asm-generic/socket.h). No name service
+# is asked, because one that hangs would hang the daemon.
+SO_PEERGROUPS = 59
+MAX_GROUPS_BYTES = 1024  # the most that Python's getsockopt takes: 256 groups
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Pending:
+    """Returned by the handler when the reply is known only later; give it to `ControlServer.resolve` then."""
+
+
+Handler = Callable[[Message], Message | Pending]
+
+
+@dataclass(eq=False)
+class _Client:
+    """One connection: a request comes in, perhaps waits for a decision, a reply goes out."""
+
+    sock: socket.socket
+    deadline: float
+    received: bytes = b""
+    reply: bytes = b""
+    pending: Pending | None = None
+    is_answered: bool = False
+
+
+class ControlServer:
+    """Answers requests on a Unix socket from within somebody else's event loop.
+
+    `register` the server, call `on_ready` for every ready key whose `data` is this server, and `sweep` at every
+    turn of the loop. `handle` gets a checked request (`elastio.control.protocol.parse_request`).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        group: str | None,
+        handle: Handler,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Binds the socket. Raises LockedError where another daemon answers on it, HostError where it cannot."""
+        self.path = path
+        self._handle = handle
+        self._monotonic = monotonic
+        self._gid = _gid_of(group)
+        self._clients: dict[int, _Client] = {}
+        self._selector: selectors.BaseSelector | None = None
+        self._listener = _listen(path, self._gid)
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """From now on ready keys with `data is self` belong to `on_ready`."""
+        self._selector = selector
+        selector.register(self._listener, selectors.EVENT_READ, self)
+
+    def on_ready(self, key: selectors.SelectorKey, mask: int) -> None:
+        """One step of whatever is ready; never blocks."""
+        if key.fd == self._listener.fileno():
+            self._accept()
+            return
+        client = self._clients.get(key.fd)
+        if client is None:
+            return
+        try:
+            self._send(client) if client.is_answered else self._receive(client)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            _log.debug("control client left: %s", error)
+            self._drop(client)
+
+    def resolve(self, pending: Pending, reply: Message) -> None:
+        """Give a pending request its reply. A client that has left by now is no error."""
+        for client in list(self._clients.values()):
+            if client.pending is pending:
+                self._answer(client, reply)
+
+    def sweep(self) -> None:
+        """Let go of clients whose time is over."""
+        now = self._monotonic()
+        for client in [c for c in self._clients.values() if now >= c.deadline]:
+            if client.pending is None:
+                self._drop(client)
+            else:
+                self._answer(client, refused(f"the agent did not decide within {DECIDE_S:.0f} s"))
+
+    def close(self) -> None:
+        """Refuse who is waiting, close every connection and remove the socket file."""
+        for client in list(self._clients.values()):
+            if client.pending is not None:
+                self._answer(client, refused("the agent is stopping"))
+        for client in list(self._clients.values()):
+            self._drop(client)
+        if self._selector is not None:
+            self._selector.unregister(self._listener)
+            self._selector = None
+        self._listener.close()
+        self.path.unlink(missing_ok=True)
+
+    # --- connections -----------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError as error:
+            # The client may have left already, or descriptors may be short: it will come again.
+            _log.debug("control connection not accepted: %s", error)
+            return
+        sock.setblocking(False)
+        client = _Client(sock, self._monotonic() + TRANSFER_S)
+        self._clients[sock.fileno()] = client
+        self._watch(client, selectors.EVENT_READ)
+        if not self._is_allowed(sock):
+            self._answer(client, refused("only root and members of the agent's group may use this socket"))
+        elif len(self._clients) > MAX_CLIENTS:
+            self._answer(client, refused(f"{MAX_CLIENTS} clients are connected already; ask again later"))
+
+    def _is_allowed(self, sock: socket.socket) -> bool:
+        try:
+            uid, gid = _peer(sock)
+            if uid in (0, os.geteuid()) or (self._gid is not None and gid == self._gid):
+                return True
+            groups = sock.getsockopt(socket.SOL_SOCKET, SO_PEERGROUPS, MAX_GROUPS_BYTES)
+        except OSError as error:
+            _log.warning("control client without credentials: %s", error)
+            return False
+        return self._gid is not None and self._gid in struct.unpack(f"{len(groups) // 4}i", groups)
+
+    def _receive(self, client: _Client) -> None:
+        chunk = client.sock.recv(MAX_LINE_BYTES + 1)
+        if client.pending is not None:
+            if not chunk:  # gone before the decision
+                self._drop(client)
+            return
+        client.received += chunk
+        line, newline, _ = client.received.partition(b"\n")
+        if len(line) > MAX_LINE_BYTES:
+            self._answer(client, refused(f"a request is at most {MAX_LINE_BYTES} bytes"))
+        elif newline:
+            self._ask(client, line)
+        elif not chunk:
+            self._drop(client)
+
+    def _ask(self, client: _Client, line: bytes) -> None:
+        try:
+            message = parse_request(line)
+            if gives_up_data(message) and not _is_root(client.sock):
+                raise ControlError("only root may give up data")
+            reply = self._handle(message)
+        except ElastioError as error:
+            reply = refused(str(error))
+        except Exception:
+            # A bug in answering must not stop an agent that guards data; it is logged with its traceback.
+            _log.exception("a control request failed")
+            reply = refused("the agent failed to answer; its log says why")
+        if isinstance(reply, Pending):
+            client.pending = reply
+            client.deadline = self._monotonic() + DECIDE_S
+        else:
+            self._answer(client, reply)
+
+    def _answer(self, client: _Client, reply: Mapping[str, object]) -> None:
+        client.reply = encode(reply)
+        client.is_answered = True
+        client.pending = None
+        client.deadline = self._monotonic() + TRANSFER_S
+        try:
+            self._send(client)
+        except BlockingIOError:
+            self._watch(client, selectors.EVENT_WRITE)
+        except OSError as error:
+            _log.debug("control client left: %s", error)
+            self._drop(client)
+
+    def _send(self, client: _Client) -> None:
+        client.reply = client.reply[client.sock.send(client.reply) :]
+        if client.reply:
+            self._watch(client, selectors.EVENT_WRITE)
+        else:
+            self._drop(client)
+
+    def _watch(self, client: _Client, events: int) -> None:
+        if self._selector is None:
+            return
+        if client.sock.fileno() in self._selector.get_map():
+            self._selector.modify(client.sock, events, self)
+        else:
+            self._selector.register(client.sock, events, self)
+
+    def _drop(self, client: _Client) -> None:
+        fileno = client.sock.fileno()
+        if self._selector is not None and fileno in self._selector.get_map():
+            self._selector.unregister(client.sock)
+        self._clients.pop(fileno, None)
+        client.sock.close()
+
+
+# --- who asks ------------------------------------------------------------------------------------------------
+
+
+def _peer(sock: socket.socket) -> tuple[int, int]:
+    """User and group of the process at the other end, as the kernel recorded them. Raises OSError."""
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, gid = struct.unpack("3i", packed)
+    return uid, gid
+
+
+def _is_root(sock: socket.socket) -> bool:
+    """Root, or whoever the agent itself runs as."""
+    try:
+        return _peer(sock)[0] in (0, os.geteuid())
+    except OSError as error:
+        _log.warning("control client without credentials: %s", error)
+        return False
+
+
+# --- the socket file -----------------------------------------------------------------------------------------
+
+
+def _gid_of(group: str | None) -> int | None:
+    if not group:
+        return None
+    try:
+        return grp.getgrnam(group).gr_gid
+    except KeyError:
+        # Root can still use the socket, so a missing group must not keep the agent from guarding the data.
+        _log.warning("there is no group %s: only root can use the control socket", group)
+        return None
+
+
+def _listen(path: Path, gid: int | None) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _clear(path)
+        listener.bind(str(path))
+        if gid is not None:
+            os.chown(path, -1, gid)
+        path.chmod(0o660 if gid is not None else 0o600)
+        # Nobody can connect before this line, so nobody sees the file with other rights.
+        listener.listen(MAX_CLIENTS)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise HostError(f"the control socket {path} cannot be made: {error.strerror or error}") from error
+    except ElastioError:
+        listener.close()
+        raise
+    return listener
+
+
+def _clear(path: Path) -> None:
+    """Remove the socket that a killed daemon left; anything that answers or is no socket stays."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise HostError(f"{path} exists and is no socket: move it away or set agent.socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(TRANSFER_S)
+        answered = probe.connect_ex(str(path))
+    if answered in (0, errno.EAGAIN, errno.ETIMEDOUT):
+        raise LockedError(f"another agent answers on {path}: stop it first")
+    path.unlink()

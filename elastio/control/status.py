@@ -1,0 +1,180 @@
+"""The status document: what the daemon publishes after each decision, and `elastio status` shows.
+
+Plain values only, so that it goes over the control socket as JSON and comes back equal. Field names are part of
+the protocol: a change of their meaning is a new protocol version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from elastio.errors import ControlError
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPart:
+    version: str
+    uptime_s: float
+    host_responsive: bool
+    cloud: str
+    instance_id: str
+    instance_type: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPart:
+    """`utilization` 1.0 is the whole bandwidth of the backing device. Rates are those of the adaptive device."""
+
+    utilization: float
+    threshold: float
+    backing_bandwidth_mb_s: float
+    read_mb_s: float
+    write_mb_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackingPart:
+    running: bool
+    state: str
+    cache_mode: str
+    dirty_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePart:
+    """`flush_progress` goes from 0 to 1; None while nothing is flushed. Sizes and speeds are what was bought."""
+
+    token: str
+    trigger: str
+    volume_id: str | None
+    serial: str | None
+    size_bytes: int
+    bandwidth_mb_s: float
+    started_wall: float
+    elapsed_s: float
+    boosted_after_s: float | None
+    peak_dirty_bytes: int
+    flush_started_dirty_bytes: int
+    flush_progress: float | None
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpendPart:
+    """Since local midnight, against the caps; None: not limited. `known` False: the ledger cannot be read."""
+
+    boosts: int
+    agbs: float
+    cost: float
+    max_boosts: int | None
+    max_agbs: float | None
+    max_cost: float | None
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePart:
+    """`mark` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it.
+
+    `backing_uuid` is set where it was bought for another backing device than this agent's.
+    """
+
+    id: str
+    state: str
+    size_bytes: int
+    mark: str = "unknown"
+    kept: bool = False
+    backing_uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPart:
+    """`safe` True: the backing volume is whole by itself and may be copied."""
+
+    reason: str
+    left_s: float
+    flush: bool
+    safe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A cache that is missing: what is known of its volume and of the data that only it holds.
+
+    `disputed` True: the backing device that is here does not ask for it; it may be an older copy. `may_be_older` True:
+    the device was clean without it, and may have been written to since.
+    """
+
+    volume_id: str | None
+    volume_state: str
+    serial: str | None
+    dirty_bytes: int
+    peak_dirty_bytes: int
+    seen_wall: float | None
+    adaptive: str
+    waits_for_umount: bool
+    disputed: bool = False
+    may_be_older: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """`recovered` False: the phase is not yet read off the kernel.
+
+    `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: why the cloud cannot
+    be asked, or what it answered last; empty once a call succeeded. `restraint`: what past purchases hold back.
+    """
+
+    wall: float
+    phase: str
+    recovered: bool
+    waiting_for: str
+    paused: bool
+    fault: str
+    last_error: str
+    cloud_error: str
+    learned_size_bytes: int | None
+    agent: AgentPart
+    load: LoadPart
+    spend: SpendPart
+    backing: BackingPart | None
+    cycle: CyclePart | None
+    owned: tuple[VolumePart, ...] | None
+    listed_ago_s: float | None = None
+    hold: HoldPart | None = None
+    missing: MissingPart | None = None
+    restraint: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Status:
+        """The inverse of `to_json`. Raises ControlError where the document is not one of this version."""
+        try:
+            parts = dict(document)
+            owned = parts.pop("owned")
+            return cls(
+                agent=AgentPart(**parts.pop("agent")),
+                load=LoadPart(**parts.pop("load")),
+                spend=SpendPart(**parts.pop("spend")),
+                backing=_maybe(BackingPart, parts.pop("backing")),
+                cycle=_maybe(CyclePart, parts.pop("cycle")),
+                hold=_maybe(HoldPart, parts.pop("hold", None)),
+                missing=_maybe(MissingPart, parts.pop("missing", None)),
+                owned=None if owned is None else tuple(VolumePart(**v) for v in owned),
+                **parts,
+            )
+        except (KeyError, TypeError) as error:
+            raise ControlError(
+                f"the agent's status cannot be read ({error}): agent and `elastio` are of different releases"
+            ) from error
+
+
+def _maybe(kind: type[Any], value: Mapping[str, Any] | None) -> Any:
+    return None if value is None else kind(**value)

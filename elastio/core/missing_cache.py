@@ -1,0 +1,183 @@
+"""A cache that is missing while the device waits for it: which volume it is, and what an operator may decide. Pure.
+
+Nothing here starts a device without its cache unless an operator has accepted the loss, has been told what is known
+about it, and either the volume is gone or its id was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
+from elastio.core.observation import Answer, Observation
+from elastio.core.recovery import cycle_of
+from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
+from elastio.units import format_duration, format_size
+
+UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
+_GONE = (VolumeState.GONE, VolumeState.DELETING)
+
+
+def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """To RECOVER: look for the volume, or, where the loss is accepted, go on without it."""
+    backing = obs.host.backing if obs.host else None
+    if backing is None:
+        return _without_backing(state, request, obs)
+    is_inconsistent = backing.state is CacheState.INCONSISTENT
+    disputed = state.cycle is not None and (state.cycle.is_disputed or is_inconsistent)
+    if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or disputed):
+        return state, Answer(request, False, _nothing_to_recover(state))
+    if request.accepts_loss:
+        return _accept(state, request, backing, obs)
+    if state.cycle is not None and not backing.waits_for_cache:
+        return state, Answer(request, False, ways_out(state.cycle))
+    return _look_for_it(state, request, obs)
+
+
+def _without_backing(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """The kernel lets go of a backing device whose cache died, and the agent registers it again: it waits for nobody.
+
+    What is lost is decided only while the device shows what it lacks.
+    """
+    is_shut_out = state.phase is Phase.FAULTED and not state.stopped
+    lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.is_disputed
+    if is_shut_out and lost_its_cache and not request.accepts_loss:
+        return _look_for_it(state, request, obs)
+    text = "the backing device is not registered with bcache" if obs.host else UNSEEN
+    return state, Answer(request, False, f"{text}: ask again in a moment")
+
+
+def _nothing_to_recover(state: AgentState) -> str:
+    if state.fault:
+        return f"no cache is missing; the agent is faulted for another reason: {state.fault}"
+    return "no cache is missing"
+
+
+def ways_out(cycle: Cycle) -> str:
+    """What an operator can do about a device that came up without the cache it may need."""
+    name = cycle.volume_id or UNKNOWN_VOLUME
+    return (
+        "no cache is missing on the backing device that is here: attach the right backing volume instead, or, if this "
+        f"one is what you want, give up the data with --accept-data-loss --volume {name}"
+    )
+
+
+def which_is_newer(cycle: Cycle | None) -> str:
+    """What an operator can do about a device that was clean, and may have lost its cache while it ran."""
+    name = (cycle.volume_id if cycle else None) or "ID"
+    return (
+        "the device was clean when its cache went. If that failed (`journalctl -k -b -1` says: cache is clean, keep it "
+        f"alive), it is older than the device: go on without it with --accept-data-loss --volume {name}. If the volume "
+        f"was detached while the machine was off, bring it back with --volume {name}"
+    )
+
+
+def settle(state: AgentState, obs: Observation) -> AgentState:
+    """Forget a volume that was given up once it is gone, and the mark on the backing device once that is gone."""
+    backing = obs.host.backing if obs.host else None
+    is_anything_given_up = state.given_up or state.is_stale_accepted
+    if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
+        return state
+    there = {v.id for v in candidates(state)}
+    left = state.given_up if state.owned is None else tuple(v for v in state.given_up if v in there)
+    marked = state.is_stale_accepted and backing.state is CacheState.INCONSISTENT
+    return replace(state, given_up=left, is_stale_accepted=marked)
+
+
+# --- bring it back ---------------------------------------------------------------------------------------
+
+
+def candidates(state: AgentState) -> tuple[Volume, ...]:
+    """Volumes of this agent that exist: one of them may be the missing cache."""
+    return tuple(v for v in state.owned or () if v.state not in _GONE)
+
+
+def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """Whoever asks for it back has not given it up, or no longer does."""
+    cycle = state.cycle
+    backing = obs.host.backing if obs.host else None
+    if backing is not None and backing.may_have_gone_on and request.volume_id is None:
+        return state, Answer(request, False, which_is_newer(cycle))
+    if cycle is not None and request.volume_id in (None, cycle.volume_id):
+        state = replace(state, cycle=replace(cycle, pace={}, is_vouched_for=request.volume_id is not None), accepted="")
+        return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
+    if cycle is not None and not _is_a_guess(cycle):
+        text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
+        return state, Answer(request, False, text)
+    if state.owned is None:
+        return state, Answer(request, False, "the cloud has not listed this agent's volumes yet: ask again in a moment")
+    found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
+    if len(found) != 1:
+        return state, Answer(request, False, _not_one(found))
+    cycle = replace(cycle_of(found[0], obs), is_vouched_for=request.volume_id is not None).marked(boosted=obs.now)
+    text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
+    return replace(state, cycle=cycle, accepted=""), Answer(request, True, text)
+
+
+def _is_a_guess(cycle: Cycle) -> bool:
+    """It was made from the tags of a volume, and the kernel has not confirmed that this is the cache."""
+    return cycle.trigger is Trigger.ORPHAN and cycle.cache_set is None
+
+
+def _not_one(found: list[Volume]) -> str:
+    if not found:
+        return (
+            "no volume with this agent's tags exists. If another instance bought the cache, attach that volume to this "
+            "machine by hand: look for the tag elastio:backing with the UUID of the backing device"
+        )
+    names = ", ".join(f"{v.id} ({v.state}, {v.mark})" for v in found)
+    return f"more than one volume may be the missing cache: {names}; name one with --volume"
+
+
+def known(cycle: Cycle, obs: Observation) -> str:
+    """What is known about the volume and about the data that only it holds."""
+    volume = f"volume {cycle.volume_id or UNKNOWN_VOLUME} ({cycle.volume_state or 'not seen'})"
+    if cycle.dirty_wall is None:
+        return f"{volume}; how much of the data only it holds is not known"
+    ago = format_duration(max(0.0, obs.wall - cycle.dirty_wall))
+    peak = format_size(max(cycle.peak_dirty_bytes, cycle.dirty_bytes))
+    text = f"{volume}; {format_size(cycle.dirty_bytes)} were dirty on it when last noted {ago} ago"
+    return f"{text}, {peak} at most until then; what was written after that comes on top"
+
+
+# --- go on without it --------------------------------------------------------------------------------------
+
+
+def _accept(
+    state: AgentState, request: Request, backing: BackingView | None, obs: Observation
+) -> tuple[AgentState, Answer]:
+    refused = _why_not(state, request, backing)
+    if refused:
+        return state, Answer(request, False, f"{refused}; nothing was changed")
+    name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
+    lost = known(state.cycle, obs) if state.cycle else "nothing is known about the extent of the loss"
+    text = f"the device goes on without its cache: {lost}. Check the filesystem before it is used"
+    return replace(state, accepted=name), Answer(request, True, text)
+
+
+def _why_not(state: AgentState, request: Request, backing: BackingView | None) -> str:
+    if backing is not None and backing.waits_for_cache and backing.running:
+        return "the adaptive device is still in use: unmount it first"
+    if state.cycle is not None:
+        return _why_not_named(state.cycle, request.volume_id, backing)
+    if state.owned is None:
+        return "the cloud has not listed this agent's volumes yet: whether the cache still exists is not known"
+    there = candidates(state)
+    if there and request.volume_id not in {v.id for v in there}:
+        return f"{_not_one(list(there))}, or bring it back without --accept-data-loss"
+    return ""
+
+
+def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None) -> str:
+    if cycle.volume_id is None or cycle.volume_state is VolumeState.GONE:
+        return ""
+    if named == cycle.volume_id:
+        return ""
+    if cycle.is_disputed:
+        return ways_out(cycle)
+    if backing is not None and backing.may_have_gone_on:
+        return which_is_newer(cycle)
+    return (
+        f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
+        f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"
+    )

@@ -1,0 +1,178 @@
+"""Where does the agent stand after a start? Read off the kernel; memory only supplies names.
+
+Crash, reboot and repair are one case: the phase is what the kernel shows, the cycle is what the journal remembers
+or, if it remembers nothing, what the cloud's tags say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core.detection import disputed, is_asked, is_mixed
+from elastio.core.model import (
+    BackingView,
+    CacheMode,
+    CacheState,
+    DiskView,
+    RequestKind,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+)
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Cycle, Phase, Trigger
+from elastio.core.update import remember_outlived
+
+MIXED = (
+    "the cache is back, but it may have been dirty when the device went on without it: blocks may be older than what "
+    "was written last. Check the filesystem; `elastio resume` flushes the cache and releases it"
+)
+
+
+def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
+    """The state to go on from and the sentence that says why; None while too little is known.
+
+    `state` is what the journal remembered: phase and cycle of the last record.
+    """
+    backing = obs.host.backing if obs.host else None
+    if backing is None:
+        return None
+    if backing.cache_set is not None:
+        return _with_cache(replace(state, accepted=""), obs, backing)
+    if state.is_loss_accepted and not backing.waits_for_cache:
+        return _given_up(state, backing)
+    return _without_cache(state if backing.waits_for_cache else replace(state, accepted=""), obs, backing)
+
+
+def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]:
+    """The order is used up. The volume stays, and a list made from now on tells whether it still exists."""
+    text = f"going on without volume {state.accepted}, which is left as it is"
+    kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.accepted))))
+    stale = backing.state is CacheState.INCONSISTENT
+    state = replace(_at_rest(state), accepted="", given_up=kept, is_stale_accepted=stale)
+    return replace(state, owned=None, listed_at=None), text
+
+
+def _at_rest(state: AgentState) -> AgentState:
+    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False)
+
+
+def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
+    cycle = state.cycle
+    if cycle is None:
+        return remember_outlived(_at_rest(state), backing), "no cache is attached"
+    cycle = replace(cycle, failure="", pace={})
+    if not backing.waits_for_cache and _is_disputed(state, cycle, obs, backing):
+        cycle, fault = replace(cycle, is_disputed=True), disputed(cycle)
+        return replace(state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=fault, stopped=False), fault
+    if cycle.volume_id is None:
+        cycle = replace(cycle, doubt_at=obs.now)  # the purchase may have been made at the very last moment
+    going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
+    phase = Phase.ATTACHING if going_on else Phase.DETACHING
+    text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
+    if backing.outlives_cache:
+        cycle = cycle.marked(detached=obs.now, outlived=obs.now)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    return remember_outlived(state, backing), text
+
+
+def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
+    """Whether the volume may hold what this backing device lacks: see `facts._without` for what a look can tell.
+
+    A cache that the kernel let go of as clean is believed only in the boot in which it was seen so. At a boot the
+    superblock says what it said at its last write, which may be older than the last of the data; and while writes went
+    to the cache the last figure said nothing, for the next write made it false. One that was being attached may have
+    served, too, though nobody saw it.
+    """
+    if cycle.is_disputed or not cycle.may_have_served:
+        return cycle.is_disputed
+    if backing.state is CacheState.INCONSISTENT:
+        return cycle.marks.boosted is not None and not state.is_stale_accepted
+    if not backing.outlives_cache:
+        return not cycle.may_have_left
+    last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
+    is_other_boot = last_boot not in ("", obs.host.boot_id if obs.host else "")
+    is_known_clean = cycle.dirty_bytes == 0 and cycle.marks.bypassed is not None
+    return cycle.is_in_front and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
+
+
+def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
+    disk = _cache_disk(obs, backing)
+    cycle = state.cycle
+    known = cycle is not None and (
+        cycle.cache_set == backing.cache_set or (disk is not None and cycle.serial == disk.serial)
+    )
+    if not known:
+        if state.owned is None:
+            return None  # the cloud has to say whose volume this is
+        volume = next((v for v in state.owned if disk is not None and v.serial == disk.serial), None)
+        if volume is None:
+            fault = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
+            return replace(state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=fault), fault
+        cycle = cycle_of(volume, obs)
+    if cycle is None:
+        return None
+    if is_mixed(state) and not is_asked(obs, RequestKind.RESUME):
+        return replace(state, phase=Phase.FAULTED, recovered=True, fault=MIXED, stopped=False), MIXED
+    phase = phase_of(backing)
+    if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
+        phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
+    if backing.cache_set == state.outlived:
+        # Writes have gone past it: what is clean on it may be old, and is read until it is off again.
+        phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)
+    cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).marked(boosted=obs.now)
+    if phase is Phase.FLUSHING and cycle.marks.quiet is None:
+        cycle = replace(cycle.marked(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
+    text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
+    kept = tuple(v for v in state.given_up if v != cycle.volume_id)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    return replace(state, given_up=kept), text
+
+
+def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
+    """A detach that was asked for in this boot ends by itself, and the kernel may not show yet that it has begun."""
+    is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
+    is_drained = backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
+    return backing.state is CacheState.NO_CACHE or (is_same_boot and is_drained)
+
+
+def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
+    """The cache is there: whatever said that it had left, or held nothing, is void."""
+    clean, detaching = (cycle.marks.clean, cycle.marks.detaching) if is_leaving else (None, None)
+    marks = replace(
+        cycle.marks, detached=None, durable=None, released=None, outlived=None, clean=clean, detaching=detaching
+    )
+    return replace(
+        cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, is_vouched_for=False, marks=marks
+    )
+
+
+def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:
+    disks = obs.host.disks if obs.host else ()
+    return next((d for d in disks if backing.cache_set in (d.cache_set, d.superblock)), None)
+
+
+def phase_of(backing: BackingView) -> Phase:
+    """The phase that an attached cache is in."""
+    if backing.state is CacheState.NO_CACHE:
+        return Phase.DETACHING  # the kernel has begun a detach, which cannot be taken back
+    boosts = backing.cache_mode is CacheMode.WRITEBACK and not backing.flush_full_speed
+    return Phase.BOOSTING if boosts else Phase.FLUSHING
+
+
+def cycle_of(volume: Volume, obs: Observation) -> Cycle:
+    """A cycle for a volume that nobody remembers, from its tags."""
+    return Cycle(
+        token=volume.token or volume.id,
+        trigger=Trigger.ORPHAN,
+        spec=VolumeSpec(volume.size_bytes, volume.bandwidth_mb_s),
+        started_at=obs.now - max(0.0, obs.wall - volume.created_wall),
+        started_wall=volume.created_wall,
+        volume_id=volume.id,
+        serial=volume.serial,
+        volume=volume,
+        mark=volume.mark,
+        seen=True,
+        opened_wall=volume.created_wall,
+    ).marked(decided=obs.now, created=obs.now)

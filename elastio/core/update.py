@@ -1,0 +1,337 @@
+"""Fold what was seen into the state: outcomes of actions, the kernel's view, throughput.
+
+Outcomes only supply what a look cannot (an id, an error text); what *is* comes from looking.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elastio.core import governor, waste
+from elastio.core.actions import (
+    Action,
+    AttachVolume,
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DetachCacheSet,
+    Identify,
+    InstallCache,
+    LimitWrites,
+    ListVolumes,
+    LookForNotice,
+    MakeDurable,
+    MarkVolume,
+    Outcome,
+    ReleaseCacheDisk,
+    StartWithoutCache,
+    TuneBacking,
+    Verdict,
+    is_read,
+)
+from elastio.core.model import (
+    BackingView,
+    Bought,
+    CacheMode,
+    CacheState,
+    HostView,
+    Identity,
+    NoticeView,
+    Sample,
+    Volume,
+    VolumeMark,
+    VolumeState,
+)
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy, watch_load
+from elastio.core.polling import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_pace
+from elastio.core.state import AgentState, Cycle, LoadWatch, Pace, Phase, Trigger, verb
+from elastio.units import MB
+
+# A volume that was never shown and still is not after this long does not exist.
+VISIBLE_WITHIN_S = 60.0
+# A volume on its way out is looked for again this soon.
+LEAVING_S = 60.0
+# The clocks of a cloud and of a machine that keeps its time differ by less.
+CLOCKS_AGREE_S = 5.0
+
+
+def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state with everything in `obs` taken into account; no decision yet."""
+    for outcome in obs.outcomes:
+        state = _fold_outcome(state, outcome, obs, policy)
+    if obs.sample is not None:
+        state = _fold_sample(state, obs.sample, obs.host, policy)
+    if obs.host is None:
+        return state
+    if obs.host.backing is None or not obs.host.backing.running:
+        state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
+    if state.cycle is not None:
+        state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
+    if obs.host.backing is None:
+        return state
+    state = _forget_outlived(state, obs.host.backing)
+    # Not before it is known whether this is the device that the cycle was on.
+    return remember_outlived(state, obs.host.backing) if state.recovered else state
+
+
+def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
+    backing = host.backing if host else None
+    state = replace(state, load=watch_load(state.load, sample, policy))
+    if state.cycle is not None:
+        state = replace(state, cycle=waste.watch(state.cycle, state.load, sample, policy))
+    if _shows_no_cache_yet(state, sample):
+        return replace(state, flush_mb_s=governor.first_pace(policy))
+    state = replace(state, flush_mb_s=governor.pace(sample, backing, policy))
+    pressed = governor.pressed_mb_s(sample, backing, policy)
+    if state.cycle is None or state.phase is not Phase.BOOSTING or pressed <= 0:
+        return state
+    more = int(pressed * sample.seconds * MB)
+    return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
+
+
+def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
+    """The sample begins before the cache was there: what it shows of the backing volume is over."""
+    boosted = state.cycle.marks.boosted if state.cycle else None
+    return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
+
+
+def intended(state: AgentState, action: Action, now: float) -> AgentState:
+    """The state to be written down with an intent: from then on the cache may serve, or may leave."""
+    cycle = state.cycle
+    if cycle is None:
+        return state
+    match action:
+        case InstallCache():
+            return replace(state, cycle=cycle.marked(installing=now))
+        case DetachCacheSet():
+            return replace(state, cycle=cycle.marked(detaching=now))
+        case MarkVolume():
+            return replace(state, cycle=replace(cycle, mark=VolumeMark.UNKNOWN))  # until it is acknowledged
+    return state
+
+
+# --- outcomes --------------------------------------------------------------------------------------------
+
+
+def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    if isinstance(outcome.action, ListVolumes):
+        return _fold_list(state, outcome, obs, policy)
+    if isinstance(outcome.action, Identify):
+        return _fold_identity(state, outcome, obs)
+    if isinstance(outcome.action, LookForNotice):
+        return _fold_notice(state, outcome, obs, policy)
+    if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
+        return replace(state, tune_pace=next_pace(state.tune_pace, outcome, obs))
+    if outcome.action == LimitWrites(None):
+        return replace(state, limit_pace=next_pace(state.limit_pace, outcome, obs))
+    return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
+
+
+def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
+    asked = cycle.paced(outcome.action)
+    cycle = cycle.with_pace(outcome.action, next_pace(asked, outcome, obs))
+    counts = not is_read(outcome.action) and not isinstance(outcome.action, MarkVolume)
+    if counts and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
+        cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
+    if outcome.verdict is Verdict.DONE:
+        cycle = awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
+    elif outcome.verdict is Verdict.REFUSED:
+        cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
+    elif isinstance(outcome.action, CreateVolume):
+        cycle = replace(cycle, doubt_at=obs.now)
+    return replace(state, cycle=cycle, create_s=create_s(state, cycle))
+
+
+def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    """Without an answer the last one holds: a notice does not end because a metadata service is slow."""
+    view = outcome.value if isinstance(outcome.value, NoticeView) else None
+    if view is None or policy.notice_poll_s is None:
+        pace = next_pace(state.notice_pace, outcome, obs)
+        return replace(
+            state, notice_pace=replace(pace, again_at=max(pace.again_at, obs.now + (policy.notice_poll_s or 0)))
+        )
+    again_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
+    return replace(state, notice=view.notice, notice_pace=Pace(0, again_at))
+
+
+def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
+    if isinstance(outcome.value, Identity):
+        return replace(state, identity=outcome.value)
+    return replace(state, identity_pace=Pace(state.identity_pace.tries + 1, obs.now + RETRY_MOST_S, outcome.error))
+
+
+def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
+    match outcome.action:
+        case CreateVolume() if isinstance(outcome.value, Bought):
+            return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
+        case DescribeVolume():
+            return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
+        case AttachVolume():
+            return cycle.marked(asked=obs.now)
+        case InstallCache() if isinstance(outcome.value, str):
+            return replace(cycle, cache_set=outcome.value)
+        case MarkVolume():
+            return replace(cycle, mark=outcome.action.mark)
+        case ReleaseCacheDisk():
+            return cycle.marked(durable=obs.now, released=obs.now)
+        case MakeDurable():
+            return cycle.marked(durable=obs.now)
+        case DeleteVolume():
+            return cycle.bill_closed(obs.now).marked(deleted=obs.now)
+    return cycle
+
+
+def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
+    """Bind the cycle to its volume. The bill runs from the cloud's own creation time."""
+    opened = cycle.opened_wall if cycle.opened_wall is not None else _opened_wall(cycle, volume, obs)
+    return replace(
+        cycle,
+        volume_id=volume.id,
+        serial=volume.serial,
+        volume=volume,
+        mark=volume.mark,
+        doubt_at=None,
+        opened_wall=opened,
+    ).marked(created=obs.now)
+
+
+def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
+    """The cloud's time, unless our clock contradicts it: then the decision to buy, as we count."""
+    latest = cycle.wall_at(obs.now)
+    agree = cycle.started_wall - CLOCKS_AGREE_S <= volume.created_wall <= latest + CLOCKS_AGREE_S
+    return min(volume.created_wall, latest) if agree else cycle.started_wall
+
+
+def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cycle:
+    if volume is not None:
+        cycle = replace(cycle, volume=volume, seen=True)
+        if volume.state is VolumeState.CREATING:
+            return replace(cycle, unready_at=obs.now)
+        is_made = volume.state is VolumeState.AVAILABLE and cycle.marks.asked is None
+        return cycle.marked(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
+    created = cycle.marks.created
+    invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
+    if cycle.volume is None or invisible_yet:
+        return cycle
+    return replace(cycle, volume=replace(cycle.volume, state=VolumeState.GONE)).bill_closed(obs.now)
+
+
+def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
+    pace = next_pace(state.list_pace, outcome, obs)
+    if outcome.verdict is not Verdict.DONE or not isinstance(outcome.value, tuple):
+        return replace(state, list_pace=pace)
+    volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
+    others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
+    # Machines that were started together shall not ask together for ever. What leaves is seen to be gone.
+    leaves = any(v.state is VolumeState.DELETING for v in volumes)
+    every_s = min(policy.reconcile_s, LEAVING_S) if leaves else policy.reconcile_s
+    again_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
+    state = replace(state, owned=volumes, others=others, list_pace=pace, listed_at=obs.now, list_again_at=again_at)
+    cycle = state.cycle
+    if cycle is None:
+        return state
+    ours = next((v for v in volumes if v.token == cycle.token), None)
+    if ours is None:
+        return state
+    adopted = adopt(cycle, ours, obs) if cycle.volume_id is None else replace(cycle, volume=ours)
+    return replace(state, cycle=replace(adopted, seen=True))
+
+
+# --- the kernel ------------------------------------------------------------------------------------------
+
+
+def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> Cycle:
+    cycle = _based(cycle, host)
+    disk = host.disk(cycle.serial)
+    if disk is not None and state.phase is Phase.ATTACHING:
+        cycle = cycle.marked(appeared=host.at)
+        if cycle.cache_set is None and cycle.marks.installing is not None:
+            # Its answer may be lost; the set on the volume that was bought is the one that was made there.
+            cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock)
+    backing = host.backing
+    if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
+        return _without(cycle, host, state)
+    if cycle.backing_serial is None:
+        cycle = replace(cycle, backing_serial=backing.disk_serial)
+    gone = (cycle.marks.detached, cycle.marks.durable, cycle.marks.outlived)
+    if any(at is not None for at in gone):
+        # It is there again: whatever said that it had left, or held nothing, is void.
+        cycle = replace(cycle, marks=replace(cycle.marks, detached=None, durable=None, released=None, outlived=None))
+    if backing.cache_mode is CacheMode.WRITEBACK:
+        cycle = cycle.marked(boosted=host.at)
+    if backing.cache_mode is CacheMode.NONE:
+        cycle = cycle.marked(bypassed=host.at)
+    in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
+    return replace(
+        cycle,
+        dirty_bytes=backing.dirty_bytes,
+        dirty_wall=wall,
+        dirty_boot=host.boot_id,
+        is_index_dirty=backing.state is CacheState.CLEAN and backing.dirty_bytes > 0,
+        peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
+        peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
+        cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
+        evicted_bytes=max(cycle.evicted_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)),
+    )
+
+
+def _without(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+    """Its cache is not in front, or not any more. At a boot it may be the cache that comes late.
+
+    Only the disk that the cache was put in front of can tell that it needs the cache no more, and only after the agent
+    took the cache off, or the kernel let go of one that was clean. Else the device may be an older copy, put in place
+    while nobody looked, and the volume may hold what is nowhere else.
+    """
+    backing = host.backing
+    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.marks.released is not None:
+        return cycle
+    if not cycle.may_have_served:
+        return cycle
+    if not cycle.is_on(backing):
+        return replace(cycle, is_disputed=True)
+    if backing.outlives_cache:
+        return _failed_clean(cycle, host, state)
+    if backing.state is not CacheState.NO_CACHE:
+        return cycle
+    if not cycle.may_have_left:
+        return replace(cycle, is_disputed=True)
+    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
+
+
+def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+    """The kernel goes by the superblock. After a power cut that may say clean over an index that is not."""
+    if cycle.is_index_dirty:
+        return replace(cycle, is_disputed=True)
+    if not state.recovered:
+        return cycle  # `recovery` asks first whether this boot is the one in which the cache was last seen
+    cycle = cycle.marked(outlived=host.at) if cycle.marks.boosted is not None else cycle
+    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
+
+
+def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
+    """Remember what the kernel shows until the next cache only, and forgets at a boot.
+
+    While a cache is being attached the kernel shows the same.
+    """
+    cycle, named = state.cycle, backing.named_set
+    if not backing.outlives_cache or named is None:
+        return state
+    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.marks.boosted is None
+    return state if is_coming and cycle is not None and named == cycle.cache_set else replace(state, outlived=named)
+
+
+def _forget_outlived(state: AgentState, backing: BackingView) -> AgentState:
+    started = state.outlived != "" and backing.state is CacheState.INCONSISTENT
+    renewed = backing.cache_set is not None and backing.cache_set != state.outlived
+    if state.outlived == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
+        return state
+    return replace(state, outlived="", is_stale_accepted=state.is_stale_accepted or started)
+
+
+def _based(cycle: Cycle, host: HostView) -> Cycle:
+    """The kernel counts from its boot on, the cycle from its beginning: what was there before is not its own."""
+    shown = host.backing.overflow_bytes if host.backing else None
+    if shown is None or (cycle.overflow_base is not None and cycle.overflow_base <= shown):
+        return cycle
+    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: it was booted anew
