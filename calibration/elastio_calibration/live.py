@@ -1,4 +1,4 @@
-"""The target on a real machine: the agent behind its control socket, the filesystem of its device, its ledger."""
+"""A real machine as the target: its agent by the control socket, the filesystem of its device, its ledger."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from elastio_calibration.target import (
 )
 from elastio_calibration.writer import Writer
 
-# Each look takes an emulated processor a part of a second, which the flush that is measured could use.
+# A status request costs an emulated processor a part of a second, which slows the flush that is measured.
 POLL_S = 2.0
 KERNEL_S = 15.0
-# Beyond the agent's own pause: the last of the load has to leave its samples.
+# After the agent's cool-down: the last load must have left its samples.
 SETTLE_S = 2.0
-# The clock may be set by so much during a measurement. No boost before it began as late as that.
+# By how much the clock may be adjusted during a measurement. No earlier boost began so late.
 CLOCK_S = 0.5
-# An agent that gives no answer for so long will give none.
+# After this time without a reply the agent is taken for dead.
 UNREACHABLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a live target touches beside the agent; tests put the simulator here.
+    """What a live target uses apart from the agent; tests pass the simulator.
 
-    `quote` returns the provider's price of a volume; it is asked for the backing volume and for caches of
-    `quoted_bytes`. None: no prices.
+    `cycles` returns the rows of the ledger between two times. `quote` returns the provider's price of a volume, for the
+    backing volume and for caches of `quoted_bytes`; None: no prices.
     """
 
     writer: Writer
@@ -80,7 +80,7 @@ class LiveTarget:
         """See `Target`."""
         status, policy = self._status(), self.config.policy()
         if status.backing is None:
-            raise CalibrationError("the agent does not see its backing device: `elastio status` says why")
+            raise CalibrationError("the agent does not see its backing device: see `elastio status`")
         size_bytes, quote = status.backing.size_bytes, self.ports.quote
         return header_of(
             policy,
@@ -106,7 +106,7 @@ class LiveTarget:
         boosts = sum(1 for point in points if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
             raise CalibrationError(
-                f"{boosts} boosts are needed and the cap leaves {spend.max_boosts - spend.boosts} today: "
+                f"{boosts} boosts are needed and the cap allows {spend.max_boosts - spend.boosts} more today: "
                 "raise caps.max_boosts_per_day, or choose a smaller plan",
                 code="caps.max_boosts_per_day",
             )
@@ -120,7 +120,7 @@ class LiveTarget:
         return status
 
     def _status_soon(self) -> Status:
-        """On a loaded machine an answer may be late: one that is gives nothing away that was measured."""
+        """The reply may be late under load; retrying does not affect the measurement."""
         deadline = self.ports.now() + UNREACHABLE_S
         while True:
             try:
@@ -168,7 +168,7 @@ class LiveTarget:
 
     @contextmanager
     def dataset(self, point: Point, limit_s: float) -> Iterator[float]:
-        """See `Target`. Laying out is a load, and a boost for it would be measured."""
+        """See `Target`. The agent is paused while the files are laid out: a boost for that would be measured."""
         with ending_with(self._clean):
             if point.pattern in KINDS:
                 with paused(self):
@@ -184,7 +184,7 @@ class LiveTarget:
                 f"{point.pattern} is not a pattern; use one of {', '.join(PATTERNS)}", code="pattern"
             )
         seconds = self.ports.writer.write(point.dataset_bytes)
-        # Whole blocks are written: told as the time that exactly this dataset would have taken.
+        # Whole blocks were written; return the time for exactly this dataset.
         return seconds * point.dataset_bytes / self.ports.writer.written_bytes(point.dataset_bytes)
 
     def _clean(self) -> None:
@@ -196,7 +196,7 @@ class LiveTarget:
         return LedgerPosition(self.ports.wall(), self.ports.now())
 
     def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
-        """See `Target`. What a cache is paid for is told by the wall clock."""
+        """See `Target`. The wall clock tells for how long a cache is paid."""
         wall = self.ports.wall()
         set_by_s = wall - position.wall_s - (self.ports.now() - position.monotonic_s)
         if abs(set_by_s) > CLOCK_S:
@@ -207,7 +207,7 @@ class LiveTarget:
 
 
 def _is_idle(status: Status, release_threshold: float) -> bool:
-    """A volume that is kept for an operator may stay for ever, and takes part in nothing."""
+    """A volume that is kept for an operator may stay; it does not disturb."""
     listed = status.owned is not None and all(volume.kept for volume in status.owned)
     nothing_left = status.phase == "idle" and status.cycle is None and status.hold is None and listed
     return status.recovered and nothing_left and status.load.utilization < release_threshold
@@ -226,7 +226,7 @@ def _boost(row: CycleRow, wall: float) -> Boost:
 
 
 def ledger_cycles(path: Path) -> Callable[[float, float], tuple[CycleRow, ...]]:
-    """Reads the ledger anew each time: the agent writes it meanwhile."""
+    """Opens the ledger for each call: the agent writes to it meanwhile."""
 
     def cycles(since: float, until: float) -> tuple[CycleRow, ...]:
         with closing(_open(path)) as ledger:
@@ -242,7 +242,7 @@ def _open(path: Path) -> Ledger:
 
 
 def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
-    """The directory must lie on the filesystem of this agent's adaptive device itself. Raises CalibrationError."""
+    """Raises CalibrationError where the directory is not on the filesystem of this agent's adaptive device."""
     found = in_child(lambda: candidates(sysfs), KERNEL_S)
     name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
     if name is None:
@@ -261,5 +261,5 @@ def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
 
 
 def quoting(config: Config) -> Callable[[VolumeSpec], Quote]:
-    """The provider's quotes."""
+    """The provider's `quote`. Raises ConfigError."""
     return registry.open_provider(config.provider.name, config.provider.settings, config.device.backing_uuid).quote

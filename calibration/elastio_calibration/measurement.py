@@ -1,4 +1,4 @@
-"""What is measured, under which conditions, and what it would be paid with: the values of records and profiles."""
+"""Measurements, their conditions, and prices: the values of records and profiles."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import StrEnum
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
 
-# What is slower or shorter was not measured: its quotients are beyond all volumes.
+# The least duration in seconds and bandwidth in MB/s: quotients of smaller ones mean nothing.
 LEAST = 1e-6
 
 
 class Setup(StrEnum):
-    """The three storage set-ups that every comparison names."""
+    """The three storage set-ups of every comparison."""
 
     STATIC_SLOW = "static-slow"
     STATIC_FAST = "static-fast"
@@ -24,10 +24,10 @@ class Setup(StrEnum):
 class Measurement:
     """One dataset written once.
 
-    `seconds` run from the first write to the return of the last fsync, as the application waits. `cache_bytes` is what
-    was sold; `held_s` how long it was paid for (from purchase to deletion), `attached_s` how long it was in front of
-    the backing device, `boost_s` from the decision to the first cached write. `learned_bytes` is what the agent would
-    buy next. Without a cache all of these are 0.
+    `seconds`: from the first write to the return of the last fsync, as the application waits. `cache_bytes`: the
+    provisioned size of the cache; `held_s`: from its purchase to its deletion; `attached_s`: from its attach to its
+    detach; `boost_s`: from the decision to the first cached write; `written_through_bytes`: not absorbed by the cache;
+    `learned_bytes`: the size that the agent would buy next. Without a cache all of these are 0.
     """
 
     setup: Setup
@@ -39,11 +39,11 @@ class Measurement:
     attached_s: float = 0.0
     boost_s: float = 0.0
     peak_in_use_percent: int = 0
-    evicted_bytes: int = 0
+    written_through_bytes: int = 0
     learned_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Raises CalibrationError where this cannot have been measured."""
+        """Raises CalibrationError for values that no measurement can have."""
         usable = self.seconds >= LEAST and self.dataset_bytes > 0
         usable = usable and (self.setup is not Setup.ADAPTIVE or (self.cache_bytes > 0 and self.held_s >= LEAST))
         if not usable:
@@ -55,7 +55,7 @@ class Measurement:
 
     @property
     def key(self) -> tuple[Setup, str, int, int]:
-        """Repeats of one measurement share it."""
+        """The same for all repeats of one measurement."""
         return self.setup, self.pattern, self.dataset_bytes, self.cache_bytes
 
     def __str__(self) -> str:
@@ -65,10 +65,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Everything that the figures depend on beside dataset and cache. Profiles are merged only when all agree.
+    """Everything that the figures depend on apart from dataset and cache. Only profiles that agree in all are merged.
 
-    `cache_mb_s` is what a cache gives to applications (and what static-fast has); `drain_mb_s` is bought on top.
-    `pace_mb_s`: as fast as the data was made, 0 where it was only written.
+    `cache_mb_s`: the bandwidth of a cache for applications, and of static-fast; `drain_mb_s`: bought in addition, for
+    flushing. `pace_mb_s`: the rate at which the application produced its data; 0: faster than it was written.
     """
 
     kernel: str
@@ -95,18 +95,18 @@ class Conditions:
 
     @property
     def bought_mb_s(self) -> float:
-        """Bandwidth of a cache volume: what is paid for."""
+        """Bandwidth of a cache volume in MB/s, as paid for."""
         return self.cache_mb_s + self.drain_mb_s
 
     def differences(self, other: Conditions) -> tuple[str, ...]:
-        """`kernel (6.1 and 6.12)` for each that does not agree."""
+        """`kernel (6.1 and 6.12)` for each condition that differs."""
         mine, theirs = asdict(self), asdict(other)
         return tuple(f"{k.replace('_', ' ')} ({mine[k]} and {theirs[k]})" for k in mine if mine[k] != theirs[k])
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one cache size costs."""
+    """The price of one cache size, in currency per hour."""
 
     size_bytes: int
     per_hour: float
@@ -114,7 +114,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Currency per hour of the volumes; None: not known. `minimum_s`: the shortest time that is billed."""
+    """Currency per hour of each volume; None: unknown. `minimum_s`: the shortest time billed."""
 
     currency: str
     source: str
@@ -124,7 +124,7 @@ class Prices:
     caches: tuple[Price, ...]
 
     def updated(self, newer: Prices) -> Prices:
-        """The newer prices, in the same currency, and these for what those do not tell."""
+        """The newer prices, in the same currency, and these where a newer one is missing."""
         quoted = {p.size_bytes: p for p in (*self.caches, *newer.caches)}
         return replace(
             newer,

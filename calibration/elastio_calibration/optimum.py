@@ -1,4 +1,4 @@
-"""Which cache size for the checkpoints? Every calibrated one is tried; those that meet the goal compete."""
+"""Choose the cache size for the checkpoints from all calibrated sizes, by a deadline or a budget."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """M(Sc) at a bandwidth Bc, and what it leads to."""
+    """A cache size M(Sc) at a bandwidth Bc, with its forecast."""
 
     cache_bytes: int
     cache_mb_s: float
@@ -25,7 +25,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """At most one of the three; none: the cheapest. `max_agbs` and `max_cost` are over all VMs."""
+    """At most one limit; without one the cheapest is best. `max_agbs` and `max_cost` are for all VMs together."""
 
     max_time_s: float | None = None
     max_agbs: float | None = None
@@ -34,7 +34,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The sizes to choose from, and why the other calibrated sizes are not among them."""
+    """The sizes to choose from, and a reason for each calibrated size that is not among them."""
 
     accepted: tuple[Candidate, ...]
     refused: tuple[str, ...]
@@ -43,9 +43,9 @@ class Candidates:
 def candidates(
     predictors: Sequence[Predictor], application: Application, initial_bytes: int | None = None
 ) -> Candidates:
-    """Every calibrated cache size of every profile (each has its own bandwidth Bc), by size.
+    """Every calibrated cache size of every profile (each has its own bandwidth Bc), by bandwidth and size.
 
-    `initial_bytes` None: the first dump gets the same cache, or the only one that it was calibrated with. Raises
+    `initial_bytes` None: the initial dump gets the same cache, or the only one that it was calibrated with. Raises
     OutOfRangeError where no size was calibrated for both the initial dump and the checkpoints.
     """
     found, refused = [], []
@@ -57,7 +57,7 @@ def candidates(
             try:
                 forecast = predictor.adaptive(application, sizes)
             except OutOfRangeError as error:
-                refused.append(f"a cache of {cache / GB:.4g} GB at {mb_s:.4g} MB/s cannot be offered: {error}")
+                refused.append(f"a cache of {cache / GB:.4g} GB at {mb_s:.4g} MB/s is not a candidate: {error}")
                 continue
             found.append(Candidate(cache, mb_s, forecast))
     if not found:
@@ -66,10 +66,10 @@ def candidates(
 
 
 def best(accepted: Sequence[Candidate], goal: Goal) -> Candidate:
-    """The cheapest that meets the deadline; under a cost cap the fastest. Raises InfeasibleError naming the nearest.
+    """The cheapest that meets the deadline; within a budget the fastest. Raises InfeasibleError, naming the nearest.
 
-    A deadline is held against the upper end of the interval where there is one: it shall be met by the run that comes.
-    Cheap is what has few AGBs; under a cap in currency, what costs little, and what has no price is left out.
+    A deadline is compared with the upper end of the interval where there is one, because one run must meet it. The
+    cheapest has the fewest AGBs; with a budget in currency the least cost, and sizes without a price are skipped.
     """
     if goal.max_time_s is not None:
         kept = [c for c in accepted if c.forecast.completion_s.safe_high <= goal.max_time_s]
@@ -84,7 +84,7 @@ def best(accepted: Sequence[Candidate], goal: Goal) -> Candidate:
     if not kept:
         least = min(accepted, key=_price)
         raise InfeasibleError(
-            f"nothing costs as little as {goal.max_agbs:.0f} AGBs: the cheapest, {least}, costs "
+            f"no calibrated cache size costs at most {goal.max_agbs:.0f} AGBs: the cheapest, {least}, costs "
             f"{_price(least):.0f} AGBs"
         )
     return min(kept, key=lambda c: (c.forecast.completion_s.value, _price(c)))
@@ -94,14 +94,14 @@ def _within_cost(accepted: Sequence[Candidate], most: float) -> Candidate:
     priced = [(c.forecast.cost.value, c) for c in accepted if c.forecast.cost is not None]
     if not priced:
         raise InfeasibleError(
-            "no price is known for any of these caches beside such a backing volume: give the limit in AGBs with "
-            "--max-agbs",
+            "the profile has no price for these caches with this backing volume: use --max-agbs",
             code="prices",
         )
     kept = [(cost, c) for cost, c in priced if cost <= most]
     if not kept:
         least, cheapest = min(priced, key=lambda pair: pair[0])
-        raise InfeasibleError(f"nothing costs as little as {most:g}: the cheapest, {cheapest}, costs {least:.4g}")
+        text = f"no calibrated cache size costs at most {most:g}: the cheapest, {cheapest}, costs {least:.4g}"
+        raise InfeasibleError(text)
     return min(kept, key=lambda pair: (pair[1].forecast.completion_s.value, pair[0]))[1]
 
 

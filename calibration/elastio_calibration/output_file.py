@@ -1,4 +1,4 @@
-"""Where a result is written: the whole file or nothing, and never over what must be kept."""
+"""Write a result as a whole file or not at all, and never over a file that must be kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastio_calibration.errors import CalibrationError
 
 
 def require_replaceable(path: Path, kept: Path | None = None) -> None:
-    """Raises CalibrationError where `path` is something else than a file, or the file `kept`."""
+    """Raises CalibrationError where `path` is not a regular file, or is the file `kept`."""
     if kept is not None and os.path.realpath(path) == os.path.realpath(kept):
         raise CalibrationError(f"{path} would replace {kept}, which must be kept: name another file", code="kept")
     try:
@@ -25,7 +25,7 @@ def require_replaceable(path: Path, kept: Path | None = None) -> None:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Replaces what is there; a link is followed. On the disk when it returns. Raises CalibrationError."""
+    """Replace the file, following a symbolic link, and sync it to disk. Raises CalibrationError."""
     require_replaceable(path)
     real = Path(os.path.realpath(path))
     fresh = real.with_name(f".{real.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Two calibrations at once would measure each other: one lock on the record, one on the directory, for a whole run."""
+"""The lock of a run, on its record and on its directory: two calibrations at once would measure each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastio_calibration.errors import CalibrationError
 
 @contextmanager
 def run_lock(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
-    """Hold the lock on `path`; the kernel releases it with its process. Raises CalibrationError."""
+    """Hold the lock on `path`; the kernel releases it when the process ends. Raises CalibrationError."""
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
     except OSError as error:

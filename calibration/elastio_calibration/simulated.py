@@ -1,4 +1,4 @@
-"""A target without a machine: the simulator's kernel and cloud under the real agent. Simulated time, so: seconds."""
+"""A simulated target: the real agent on the simulator's kernel, cloud and clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is simulated: kernel, cloud and host, and the agent's settings."""
+    """The simulated kernel, cloud and host, and the agent's settings."""
 
     settings: WorldSettings
     policy: Policy
@@ -40,7 +40,7 @@ def machine(
     initial_bytes: int = 10 * GIB,
     inactivity_delay_s: float = 30.0,
 ) -> Machine:
-    """The published machine, and the simulator's own cloud."""
+    """The published machine on the simulator's cloud."""
     kernel = KernelSettings(backing_mb_s=backing_mb_s, backing_bytes=backing_bytes)
     policy = Policy(
         backing_bandwidth_mb_s=backing_mb_s,
@@ -55,7 +55,7 @@ def machine(
 
 
 class SimulatedTarget:
-    """A simulated machine that does nothing but what is measured. `scale`: of the sizes, as a condition."""
+    """A simulated machine without any other load. `scale`: the scale of the sizes, as a condition."""
 
     def __init__(self, simulated: Machine | None = None, scale: float = 1.0) -> None:
         simulated = simulated or machine()
@@ -89,7 +89,7 @@ class SimulatedTarget:
         )
 
     def locked(self) -> AbstractContextManager[None]:
-        """See `Target`: nobody else knows this machine."""
+        """See `Target`. Nobody else can use this machine."""
         return nullcontext()
 
     def check(self, points: Sequence[Point]) -> None:
@@ -111,14 +111,14 @@ class SimulatedTarget:
     def _ask(self, kind: RequestKind, size_bytes: int | None = None) -> None:
         answer = self.simulation.ask(kind, size_bytes)
         if not answer.accepted:
-            raise CalibrationError(f"the simulated agent refused: {answer.text}")
+            raise CalibrationError(f"the simulated agent refused the request: {answer.text}")
 
     def wait_idle(self, limit_s: float) -> None:
         """See `Target`."""
         try:
             self.simulation.run_until_settled(limit_s)
         except TimeoutError as error:
-            raise ElastioError(f"the simulated agent does not come to rest: {error}") from error
+            raise ElastioError(f"the simulated agent does not become idle: {error}") from error
         self.simulation.run_for(self.policy.cool_down_s + 2)
 
     @contextmanager
@@ -128,9 +128,9 @@ class SimulatedTarget:
             yield self.write(point)
 
     def write(self, point: Point) -> float:
-        """Seconds. The simulated application writes; other patterns it does not know."""
+        """Seconds to write the dataset. The simulator has no other pattern."""
         if point.pattern != WRITE:
-            raise CalibrationError(f"the simulator measures writes, not {point.pattern}")
+            raise CalibrationError(f"the simulator has no model of the pattern {point.pattern}", code="pattern")
         dump = Profile(0.0, point.dataset_bytes, 1)
         load = Checkpointing(dump, self.world.settings.kernel.backing_bytes)
         self.world.workload = load
@@ -139,7 +139,7 @@ class SimulatedTarget:
         return load.stats.dumps[0].seconds
 
     def clean(self) -> None:
-        """The application is gone."""
+        """End the application."""
         self.world.workload = Workload()
 
     def position(self) -> LedgerPosition:

@@ -1,7 +1,6 @@
-"""One measurement: tell the agent a size, write a dataset, wait until the cache is gone, read the bill.
+"""Measure one point: teach the agent a size, write a dataset, wait until the cache is released, read the ledger.
 
-The agent boosts by itself, when the load shows: what is measured contains its sampling, the purchase and the attach, as
-an application would meet them.
+The load starts the boost, as an application would: the result includes the agent's sampling, purchase and attach.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from elastio_calibration.record import Entry, Header, RecordFile, SavedState
 from elastio_calibration.schedule import Point, Schedule, estimate, expected_s
 
 TRIES = 2
-# Load that is still there so long after everything was removed is somebody else's.
+# Load that remains so long after the files were removed is from elsewhere.
 LEAVE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Boost:
-    """One cache volume as the ledger has it."""
+    """One cache volume, as in the ledger."""
 
     provisioned_bytes: int
     held_s: float
@@ -42,7 +41,7 @@ class Boost:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPosition:
-    """A moment by both clocks, in seconds: the one that the ledger's rows carry, and one that nobody sets."""
+    """A time by two clocks, in seconds: the wall clock, which the ledger uses, and a monotonic one."""
 
     wall_s: float
     monotonic_s: float
@@ -50,7 +49,7 @@ class LedgerPosition:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What nobody can find out from inside: types of volumes, a laboratory's scale, how the application writes."""
+    """Conditions that the VM cannot find out: volume types, a laboratory's scale, how the application writes."""
 
     backing_type: str
     cache_type: str
@@ -60,18 +59,18 @@ class Labels:
 
 
 class Target(Protocol):
-    """A machine with a running agent. Every method is bounded in time and raises ElastioError."""
+    """A machine with a running agent. Every method returns in bounded time, or raises ElastioError."""
 
     def header(self) -> Header:
-        """Conditions and prices, as they are now."""
+        """The conditions and prices as of now."""
         ...
 
     def locked(self) -> AbstractContextManager[None]:
-        """No other calibration runs here meanwhile. Raises CalibrationError where one does."""
+        """Hold the run lock of the machine. Raises CalibrationError where another calibration has it."""
         ...
 
     def check(self, points: Sequence[Point]) -> None:
-        """Raises CalibrationError for measurements that cannot be made here, before anything is bought."""
+        """Raises CalibrationError for points that cannot be measured here, before anything is bought."""
         ...
 
     def agent(self) -> SavedState:
@@ -79,38 +78,38 @@ class Target(Protocol):
         ...
 
     def learn(self, size_bytes: int | None) -> None:
-        """The next boost buys this size; None: what the agent buys before it has learned anything."""
+        """Have the next boost buy this size; None: the initial size of an agent that has learned nothing."""
         ...
 
     def set_paused(self, paused: bool) -> None:
-        """Pause the agent, or end its pause."""
+        """Pause or resume the agent."""
         ...
 
     def wait_idle(self, limit_s: float) -> None:
-        """Until there is no load, no cache and no volume left, and the next boost may start."""
+        """Wait until there is no load, no cache and no volume left, and the next boost may start."""
         ...
 
     def dataset(self, point: Point, limit_s: float) -> AbstractContextManager[float]:
-        """Write one and remove it again: gives the seconds from the first write to the last fsync.
+        """Write a dataset, and remove it at the end. The value: seconds from the first write to the last fsync.
 
-        What the pattern reads is put in place before, without the agent's help.
+        Files that the pattern reads are laid out before, while the agent is paused.
         """
         ...
 
     def position(self) -> LedgerPosition:
-        """Now, for `boosts_since`."""
+        """The present time, for `boosts_since`."""
         ...
 
     def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
-        """Raises CalibrationError where the clock by which the ledger tells times was set meanwhile."""
+        """The boosts that began since. Raises CalibrationError where the wall clock was set meanwhile."""
         ...
 
 
 def calibrate(target: Target, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
-    """Measure what the record does not have yet. Whatever happens, the agent gets back its size and its pause.
+    """Measure what the record does not have yet, and restore the agent's learned size and pause in any case.
 
-    Raises ElastioError when a point fails twice in a row; what was measured stays recorded. Raises CalibrationError
-    where another calibration writes the record or works on the machine.
+    Raises ElastioError where a point fails twice in a row; the record keeps the others. Raises CalibrationError where
+    another calibration uses the record or the machine.
     """
     with file.locked(), target.locked():
         _calibrate(target, schedule, file, say)
@@ -119,21 +118,21 @@ def calibrate(target: Target, schedule: Schedule, file: RecordFile, say: Callabl
 def _calibrate(target: Target, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
     record = file.begin(target.header())
     left = record.remaining(schedule)
-    total, pace = len(schedule.rounds()), 1.0
+    total, ratio = len(schedule.rounds()), 1.0
     conditions = record.header.conditions
     with _restoring(target, file, record.saved, say):
         for number, point in enumerate(left):
-            rest_s = estimate(left[number:], conditions, None).seconds * pace
+            rest_s = estimate(left[number:], conditions, None).seconds * ratio
             done = total - len(left) + number
             say(f"[{done + 1}/{total}] {point}; {format_duration(rest_s)} left")
             entry = _try(target, point, file, expected_s(point, conditions))
-            say(f"        {_shown(entry)}")
-            # The share of the expectation that was really needed, smoothed: the clouds' delays differ.
-            pace += (entry.took_s / expected_s(point, conditions) - pace) / (number + 1)
+            say(f"        {_summary(entry)}")
+            # The ratio of measured to expected time, averaged: the delays of clouds differ.
+            ratio += (entry.took_s / expected_s(point, conditions) - ratio) / (number + 1)
 
 
 def check_sizes(points: Sequence[Point], policy: Policy) -> None:
-    """Raises CalibrationError where the agent would refuse to buy one of the caches."""
+    """Raises CalibrationError for a cache that the agent would refuse to buy."""
     least, most = policy.min_size_bytes, policy.caps.max_size_bytes
     for point in points:
         if point.cache_bytes and not least <= point.cache_bytes <= most:
@@ -156,11 +155,13 @@ def _try(target: Target, point: Point, file: RecordFile, expected: float) -> Ent
         entry = Entry(point, made, target.position().monotonic_s - began)
         file.append(entry)
         return entry
-    raise CalibrationError(f"{point} could not be measured: {failure}; the record keeps the others, run it again")
+    raise CalibrationError(
+        f"{point} could not be measured: {failure}; the record keeps the other points, repeat the command"
+    )
 
 
 def measure(target: Target, point: Point, limit_s: float) -> Measurement:
-    """Raises CalibrationError when the boost did not come about as it should."""
+    """Raises CalibrationError where the boost did not take place as expected."""
     target.wait_idle(limit_s)
     if point.setup is Setup.STATIC_SLOW:
         seconds = _without_agent(target, point, limit_s)
@@ -174,7 +175,7 @@ def measure(target: Target, point: Point, limit_s: float) -> Measurement:
 
 
 def _without_agent(target: Target, point: Point, limit_s: float) -> float:
-    """Seconds that the slow volume alone needs. The agent goes on again when what was written is gone."""
+    """Seconds without a cache. The agent resumes after the files are removed."""
     with (
         paused(target),
         ending_with(lambda: target.wait_idle(min(limit_s, LEAVE_S))),
@@ -185,7 +186,7 @@ def _without_agent(target: Target, point: Point, limit_s: float) -> float:
 
 @contextmanager
 def paused(target: Target) -> Iterator[None]:
-    """The agent begins no boost meanwhile. One that was paused before stays so."""
+    """Pause the agent meanwhile. One that was paused before stays paused."""
     before = target.agent().paused
     _set_paused(target, True)
     with ending_with(lambda: _set_paused(target, before)):
@@ -194,10 +195,11 @@ def paused(target: Target) -> Iterator[None]:
 
 def _measured(point: Point, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
     if len(boosts) != 1:
-        raise CalibrationError(f"{len(boosts)} caches were bought for one dataset, where one is expected")
+        raise CalibrationError(f"{len(boosts)} caches were bought for one dataset instead of one", code="boosts")
     boost = boosts[0]
     if boost.failure or boost.boost_s is None:
-        raise CalibrationError(f"no cache came about: {boost.failure or 'the boost ended before it was attached'}")
+        failure = boost.failure or "the boost ended before it was attached"
+        raise CalibrationError(f"no cache was attached: {failure}", code="boost.failed")
     if boost.boost_s >= seconds:
         times = f"{seconds:.1f} s, before the cache was attached ({boost.boost_s:.1f} s)"
         raise CalibrationError(f"the dataset was written in {times}: it is too small", code="dataset.too_small")
@@ -211,7 +213,7 @@ def _measured(point: Point, seconds: float, boosts: tuple[Boost, ...], learned: 
         attached_s=boost.attached_s or 0.0,
         boost_s=boost.boost_s,
         peak_in_use_percent=boost.peak_in_use_percent,
-        evicted_bytes=boost.written_through_bytes,
+        written_through_bytes=boost.written_through_bytes,
         learned_bytes=learned,
     )
 
@@ -228,7 +230,7 @@ def header_of(
     wall_s: float,
     prices: Prices | None,
 ) -> Header:
-    """Of a record that is begun now, at `wall_s`, with an agent of this policy."""
+    """The header of a record that begins at `wall_s` with an agent of this policy."""
     conditions = Conditions(
         kernel=kernel,
         cloud=cloud,
@@ -252,7 +254,7 @@ def header_of(
 def prices_of(
     quote: Callable[[VolumeSpec], Quote], policy: Policy, backing_bytes: int, cache_sizes: Sequence[int]
 ) -> Prices:
-    """What the provider asks for the volumes of the three set-ups. Raises ElastioError."""
+    """The provider's prices for the volumes of the three set-ups. Raises ElastioError."""
     slow = quote(VolumeSpec(backing_bytes, policy.backing_bandwidth_mb_s))
     fast = quote(VolumeSpec(backing_bytes, policy.cache_bandwidth_mb_s))
     caches = [quote(VolumeSpec(size, policy.bought_bandwidth_mb_s)) for size in cache_sizes]
@@ -268,7 +270,7 @@ def prices_of(
 
 @contextmanager
 def ending_with(step: Callable[[], None]) -> Iterator[None]:
-    """`step` follows in any case. What ended the block counts for more than an error of `step`, which is its note."""
+    """Call `step` at the end in any case. Where the block raised, an error of `step` becomes a note of that error."""
     try:
         yield
     except BaseException as error:
@@ -281,22 +283,22 @@ def ending_with(step: Callable[[], None]) -> Iterator[None]:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """What else failed after it."""
+    """What failed after this error."""
     return list(getattr(error, "__notes__", ()))
 
 
 @contextmanager
 def _restoring(
-    target: Target, file: RecordFile, cut_off: SavedState | None, say: Callable[[str], None]
+    target: Target, file: RecordFile, unrestored: SavedState | None, say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Learned size and pause are the operator's: they come back, also when a measurement fails.
+    """Restore learned size and pause, which are the operator's, also where a measurement fails.
 
-    A process that is killed gives nothing back: `cut_off` is what the record says of such a run, and the agent gets
-    that. Raises CalibrationError where it does not take it.
+    A killed process restores nothing: `unrestored` is the state that such a run left in the record; it is restored
+    then. Raises CalibrationError where that fails.
     """
-    if cut_off is not None:
-        say("an earlier run was cut off: at the end of this one the agent gets back what it had before that one")
-    before = cut_off or target.agent()
+    if unrestored is not None:
+        say("an earlier run was killed: at its end this one restores the state that the agent had before it")
+    before = unrestored or target.agent()
     file.keep(before)
     with ending_with(lambda: _restore(target, file, before)):
         _set_paused(target, False)
@@ -304,14 +306,14 @@ def _restoring(
 
 
 def _restore(target: Target, file: RecordFile, before: SavedState) -> None:
-    """An agent that had learned nothing buys its initial size again, not what some measurement taught it."""
+    """An agent that had learned nothing buys its initial size again, not the size of the last measurement."""
     try:
         with ending_with(lambda: _set_paused(target, before.paused)):
             target.learn(before.learned_bytes)
     except ElastioError as error:
-        told = "; ".join([str(error), *notes_of(error)])
+        reason = "; ".join([str(error), *notes_of(error)])
         raise CalibrationError(
-            f"the agent did not get back its learned size and its pause ({told}): the same command gives them back"
+            f"the agent's learned size and pause were not restored ({reason}): the same command restores them"
         ) from error
     file.keep(None)
 
@@ -321,10 +323,10 @@ def _set_paused(target: Target, paused: bool) -> None:
         target.set_paused(paused)
 
 
-def _shown(entry: Entry) -> str:
+def _summary(entry: Entry) -> str:
     made = entry.measurement
     if made is None:
-        raise ElastioError("an entry without a measurement is not shown")
+        raise ElastioError("an entry without a measurement has no summary")
     rate = f"{made.throughput_mb_s:.1f} MB/s over {format_duration(made.seconds)}"
     if not made.cache_bytes:
         return rate

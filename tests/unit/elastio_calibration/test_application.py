@@ -19,7 +19,7 @@ def test_is_described_by_named_values() -> None:
     assert (made.checkpoint_bytes, made.initial_bytes, made.vms) == (4 * 10**9, 5 * 10**9, 32)
 
 
-def test_needs_no_initial_dump_and_one_vm_by_default() -> None:
+def test_has_one_vm_and_no_initial_dump_by_default() -> None:
     made = from_values({"checkpoint_gb": 4, "checkpoints": 2, "iteration_s": 10})
     assert (made.initial_bytes, made.vms, made.compute_s) == (0, 1, 10)
 
@@ -42,7 +42,7 @@ def test_needs_no_initial_dump_and_one_vm_by_default() -> None:
         {"colour": 3},
     ],
 )
-def test_names_the_value_that_makes_no_sense(changes: dict[str, Any]) -> None:
+def test_names_the_value_that_is_invalid(changes: dict[str, Any]) -> None:
     with pytest.raises(ApplicationError) as caught:
         from_values({**CM1, **changes})
     assert [caught.value.code] == list(changes)

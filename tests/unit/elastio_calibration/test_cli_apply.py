@@ -1,4 +1,4 @@
-"""`elastio plan --apply`: where a plan takes effect, and where it is refused."""
+"""`elastio plan --apply`: the drop-in, the agent's size, and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_exits_as_unreachable_when_no_agent_learns_the_size(elastio: Shell, made
 
 
 @pytest.mark.parametrize(("name", "size_gib", "fits"), [("90-site", 20, False), ("70-site", 20, True)])
-def test_does_not_apply_what_a_later_drop_in_overrules(
+def test_refuses_a_size_that_a_later_drop_in_overrides(
     name: str, size_gib: float, fits: bool, elastio: Shell, made: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elastio.toml").write_text(CONFIG)
@@ -59,7 +59,7 @@ def test_does_not_apply_what_a_later_drop_in_overrules(
         ("[cache]", "[agent]\nsample_interval_s = 2\n[cache]", "agent.sample_interval_s"),
     ],
 )
-def test_does_not_apply_what_the_configuration_forbids(
+def test_refuses_a_plan_for_another_configuration(
     old: str, new: str, key: str, elastio: Shell, made: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "elastio.toml").write_text(CONFIG.replace(old, new))

@@ -1,4 +1,4 @@
-"""`elastio calibrate`: its stages on the simulator, and what it leaves when it is refused, interrupted or killed."""
+"""`elastio calibrate`: its stages on the simulator, refusals, interruptions and signals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_calibrates_the_simulator_through_all_stages(elastio: Shell, tmp_path: P
     assert len(load(tmp_path / "p.json").measurements) == 6
 
 
-def test_goes_on_where_it_stopped_and_runs_later_stages_from_the_record(elastio: Shell, tmp_path: Path) -> None:
+def test_resumes_and_runs_later_stages_from_the_record(elastio: Shell, tmp_path: Path) -> None:
     record = ("--record", tmp_path / "r.jsonl")
     calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     assert not (tmp_path / "p.json").exists()
@@ -94,7 +94,7 @@ def test_a_real_calibration_needs_a_directory(elastio: Shell) -> None:
         ("--profile", "r.jsonl", "--record", "r.jsonl"),
     ],
 )
-def test_refuses_what_the_simulator_has_no_model_of_and_to_replace_the_record(
+def test_refuses_options_without_a_simulated_model_and_to_replace_the_record(
     given: tuple[str, ...], elastio: Shell, tmp_path: Path
 ) -> None:
     result = calibrate(elastio, tmp_path, *SMALL, *given)
@@ -144,10 +144,10 @@ def test_a_killed_run_is_restored_although_nothing_is_left_to_measure(elastio: S
 
 
 @pytest.mark.parametrize(("terminal", "answer"), [(False, ""), (True, "n\n")])
-def test_a_run_that_nobody_agreed_to_leaves_nothing(
+def test_a_run_that_is_not_confirmed_writes_nothing(
     terminal: bool, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The simulator in the place of a machine where volumes cost something.
+    # The simulator takes the place of a machine whose volumes cost money.
     monkeypatch.setattr(calibrate_command, "_live", lambda *_: SimulatedTarget())
     app = App(tmp_path / "elastio.toml", tmp_path / "agent.sock", tmp_path / "root", is_terminal=lambda: terminal)
     files = ("--record", str(tmp_path / "r.jsonl"), "--profile", str(tmp_path / "p.json"))
@@ -156,8 +156,8 @@ def test_a_run_that_nobody_agreed_to_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_what_is_left_is_checked(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day's cap on boosts leaves as many as are still needed, when a run goes on."""
+def test_only_the_remaining_points_are_checked(elastio: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run needs fewer boosts of the daily cap."""
     calibrate(elastio, tmp_path, *SMALL, "--stage", "run")
     checked: list[object] = []
     monkeypatch.setattr(SimulatedTarget, "check", lambda _, points: checked.extend(points))
@@ -181,7 +181,7 @@ def test_an_interrupted_run_fails_and_keeps_its_record(
 
 @pytest.mark.usefixtures("heeded_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signal.Signals) -> None:
+def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
         signal.raise_signal(number)
@@ -189,7 +189,7 @@ def test_a_calibration_that_is_told_to_end_ends_as_by_an_interrupt(number: signa
 
 
 @pytest.mark.usefixtures("heeded_signals")
-def test_a_second_signal_does_not_cut_short_what_the_first_one_began() -> None:
+def test_a_second_signal_does_not_interrupt_the_clean_up() -> None:
     cleaned = []
 
     def clean() -> None:

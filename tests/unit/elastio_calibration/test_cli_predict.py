@@ -1,4 +1,4 @@
-"""`elastio predict` and `elastio plan`: their figures, what they print beside them, and what they refuse."""
+"""`elastio predict` and `elastio plan`: figures, notes and refusals."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ SIZES = ("--initial-cache-gb", 10, "--checkpoint-cache-gb", 6)
         ("plan_infeasible", ("plan", *PLAN, "--max-time", 1200)),
     ],
 )
-def test_prints_tables_and_what_is_doubtful_about_them(
-    name: str, given: tuple[object, ...], elastio: Shell, made: Path
-) -> None:
+def test_prints_tables_and_notes(name: str, given: tuple[object, ...], elastio: Shell, made: Path) -> None:
     result = elastio(*given, "--profile", made)
     assert result.stdout + result.stderr == (GOLDEN / f"{name}.txt").read_text()
     assert result.exit_code == (Exit.FAILED if "infeasible" in name else Exit.OK)
@@ -66,7 +64,7 @@ def test_recommends_the_cheapest_size_that_meets_the_deadline(elastio: Shell, ma
     assert [c["cache_gb"] for c in document["choices"] if c["chosen"]] == [8]
 
 
-def test_application_comes_from_a_file_and_options_win(elastio: Shell, made: Path, tmp_path: Path) -> None:
+def test_options_override_the_file_of_the_application(elastio: Shell, made: Path, tmp_path: Path) -> None:
     path = tmp_path / "app.toml"
     path.write_text("[application]\ncheckpoint_gb = 6\ncheckpoints = 3\niteration_s = 400\niterations = 3\n")
     given = ("--profile", made, "--application", path, "--checkpoint-cache-gb", 8, "--json")
@@ -160,7 +158,7 @@ def test_profiles_of_other_conditions_are_refused(elastio: Shell, made: Path, tm
         assert "m5.xlarge" in result.stderr
 
 
-def test_sizes_that_are_not_in_the_plan_are_named(elastio: Shell, made: Path, tmp_path: Path) -> None:
+def test_sizes_that_are_not_candidates_are_reported(elastio: Shell, made: Path, tmp_path: Path) -> None:
     document = json.loads(made.read_text())
     document["measurements"] = [
         m for m in document["measurements"] if (m["dataset_bytes"], m["cache_bytes"]) != (6 * GB, 4 * GB)
@@ -172,9 +170,7 @@ def test_sizes_that_are_not_in_the_plan_are_named(elastio: Shell, made: Path, tm
     assert refused in elastio(*given, "--csv").stderr
 
 
-def test_without_the_extra_one_line_names_what_to_install(
-    elastio: Shell, made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_one_line_names_it(elastio: Shell, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "EXTRA", ("no_such_library",))
     for arguments in (("predict", "--profile", made, *APP), ("plan", "--profile", made, *APP), ("calibrate", "--sim")):
         result = elastio(*arguments)

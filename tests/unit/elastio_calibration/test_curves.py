@@ -1,4 +1,4 @@
-"""Curves: what was measured, between measurements, and the refusal of everything beyond."""
+"""Curves: at the measurements, between them, and the refusal to extrapolate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def gb(size: float) -> int:
     return round(size * GB)
 
 
-def test_gives_back_the_mean_of_what_was_measured() -> None:
+def test_returns_the_mean_of_the_repeats() -> None:
     curve = throughput([measured(4, 6, 0.9), measured(4, 6, 1.1)])
     assert curve.at(gb(4), gb(6)).value == pytest.approx(mb_s(4, 6) * 1.0)
 
 
-def test_sizes_that_a_cloud_rounds_are_one_size() -> None:
+def test_rounded_sizes_count_as_one() -> None:
     curve = throughput([measured(4, 6), measured(4.01, 6.01)])
     assert curve.datasets == (gb(4),)
     assert curve.at(gb(4.005), gb(5.99)).freedom == 1

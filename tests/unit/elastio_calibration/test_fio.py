@@ -35,11 +35,11 @@ def test_jobs_move_their_shares_at_the_same_time() -> None:
     assert seconds_of(json.dumps({"jobs": first + second}), 100 * MIB) == 3.0
 
 
-def test_what_was_left_out_is_told_as_the_time_of_the_whole() -> None:
+def test_scales_the_time_to_the_whole_dataset() -> None:
     assert seconds_of(printed(0, 99 * MIB, 9900), 100 * MIB) == pytest.approx(10.0)
 
 
-def test_warnings_before_the_json_do_no_harm() -> None:
+def test_ignores_warnings_before_the_json() -> None:
     assert seconds_of("fio: this platform does not support it\n" + printed(MIB, 0), MIB) == 2.5
 
 
@@ -55,7 +55,7 @@ def test_warnings_before_the_json_do_no_harm() -> None:
         printed(MIB, 0, runtime_ms=0),
     ],
 )
-def test_what_measures_nothing_is_refused(text: str) -> None:
+def test_refuses_output_that_is_not_a_measurement(text: str) -> None:
     with pytest.raises(CalibrationError):
         seconds_of(text, MIB)
 

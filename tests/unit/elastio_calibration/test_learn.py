@@ -44,7 +44,7 @@ def test_a_trace_without_checkpoints_is_refused(stretches: tuple[tuple[int, floa
     assert caught.value.code == "bursts"
 
 
-def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_ledger_without_samples(tmp_path: Path) -> None:
     Ledger(tmp_path / "new").close()
     (tmp_path / "empty").touch()
     for name in ("missing", "new", "empty"):

@@ -82,7 +82,7 @@ class Machine:
 
         def run() -> None:
             self.daemon.simulation.world.workload = load
-            # Small steps: the daemon replaces a workload that is done by its own.
+            # In one job: the daemon replaces a finished workload by its own.
             self.daemon.simulation.run_until(lambda: load.done, LIMIT_S)
             self.daemon.simulation.world.workload = Workload()
 
@@ -110,7 +110,7 @@ class Machine:
 
 
 class SimulatedWriter(Writer):
-    """Writes to the simulated device instead of a folder; what is checked is the real folder."""
+    """Writes to the simulated device; the working directory is real."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         super().__init__(directory, 1)
@@ -124,7 +124,7 @@ class SimulatedWriter(Writer):
 
 
 class SimulatedFio(Fio):
-    """Writes to the simulated device, whatever is asked; what it printed is what fio prints."""
+    """Runs every pattern as writes to the simulated device, and prints as fio does."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         super().__init__(directory, 1, self._moved)
@@ -161,7 +161,7 @@ def live(machine: Machine, tmp_path: Path) -> LiveTarget:
     return LiveTarget(client, machine.config, Labels("gp3", "gp3"), ports)
 
 
-def test_a_live_station_measures_through_the_control_socket(live: LiveTarget) -> None:
+def test_a_live_target_measures_through_the_control_socket(live: LiveTarget) -> None:
     made = measure(live, Point(GB, 2 * GIB), LIMIT_S)
     assert made.cache_bytes == 2 * GIB
     assert 20 < made.throughput_mb_s < 80
@@ -178,9 +178,7 @@ def test_two_runs_do_not_use_one_directory(live: LiveTarget, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("set_by_s", [-1000.0, 30.0])
-def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
-    set_by_s: float, live: LiveTarget, machine: Machine
-) -> None:
+def test_refuses_boosts_while_the_clock_was_set(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
     live.wait_idle(LIMIT_S)
     position = live.position()
     moved = replace(live, ports=replace(live.ports, wall=lambda: machine.wall() + set_by_s))
@@ -190,7 +188,7 @@ def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
 
 
 @pytest.mark.parametrize("set_by_s", [-0.4, 0.4])
-def test_a_clock_that_is_corrected_a_little_loses_no_boost(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
+def test_finds_a_boost_after_a_small_clock_correction(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
     live.wait_idle(LIMIT_S)
     live.client.ask("learn", size_bytes=2 * GIB)
     position = live.position()
@@ -203,7 +201,7 @@ def test_a_clock_that_is_corrected_a_little_loses_no_boost(set_by_s: float, live
     assert len(later.boosts_since(position)) == 1
 
 
-def test_a_live_station_knows_its_conditions(live: LiveTarget) -> None:
+def test_a_live_target_knows_its_conditions(live: LiveTarget) -> None:
     live.wait_idle(LIMIT_S)
     header = live.header()
     assert (header.conditions.backing_mb_s, header.conditions.cache_mb_s) == (20.0, 80.0)
@@ -212,7 +210,7 @@ def test_a_live_station_knows_its_conditions(live: LiveTarget) -> None:
     assert header.prices is None
 
 
-def test_a_live_station_asks_what_the_volumes_cost(live: LiveTarget, machine: Machine) -> None:
+def test_a_live_target_asks_for_prices(live: LiveTarget, machine: Machine) -> None:
     live.wait_idle(LIMIT_S)
     quotes = machine.daemon.simulation.world.provider
     asking = replace(live.ports, quote=quotes.quote, quoted_bytes=(2 * GIB, 4 * GIB))
@@ -225,7 +223,7 @@ def test_a_live_station_asks_what_the_volumes_cost(live: LiveTarget, machine: Ma
     assert prices.fast_per_hour > prices.slow_per_hour
 
 
-def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveTarget) -> None:
+def test_a_live_target_counts_the_remaining_boosts_of_the_day(live: LiveTarget) -> None:
     live.wait_idle(LIMIT_S)
     point = Point(10**6, 2 * GB)
     live.check([point, point, point, Point(10**6)])
@@ -240,7 +238,7 @@ def test_an_unknown_pattern_cannot_be_measured(live: LiveTarget) -> None:
     assert caught.value.code == "pattern"
 
 
-def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveTarget) -> None:
+def test_files_to_read_are_laid_out_without_a_boost(live: LiveTarget) -> None:
     made = measure(live, Point(GB, 2 * GIB, "mixed"), LIMIT_S)
     fio = live.ports.fio
     assert isinstance(fio, SimulatedFio)
@@ -251,7 +249,7 @@ def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(li
     assert not live.agent().paused
 
 
-def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveTarget, machine: Machine) -> None:
+def test_a_device_in_use_does_not_become_idle(live: LiveTarget, machine: Machine) -> None:
     machine.do(lambda: setattr(machine.daemon.simulation.world, "workload", endless()))
     machine.sleep(5.0)
     with pytest.raises(ElastioError) as caught:
@@ -259,7 +257,7 @@ def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveTarget, 
     assert caught.value.code == "not_idle"
 
 
-def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveTarget, machine: Machine) -> None:
+def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: LiveTarget, machine: Machine) -> None:
     def forget_a_dirty_one() -> None:
         cloud = machine.daemon.simulation.world.provider
         cloud.mark(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeMark.DIRTY)
@@ -276,7 +274,7 @@ def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: 
 
 
 class Late(ControlClient):
-    """An agent whose first answers come too late."""
+    """An agent whose first replies time out."""
 
     late = 0
 
@@ -287,7 +285,7 @@ class Late(ControlClient):
         return super().status()
 
 
-def test_an_answer_that_comes_late_ends_no_measurement(live: LiveTarget, machine: Machine) -> None:
+def test_a_late_reply_does_not_end_a_measurement(live: LiveTarget, machine: Machine) -> None:
     client = Late(machine.config.agent.socket)
     live = replace(live, client=client)
     client.late = 3
@@ -299,7 +297,7 @@ def test_an_answer_that_comes_late_ends_no_measurement(live: LiveTarget, machine
     assert client.late > 900
 
 
-def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveTarget) -> None:
+def test_fails_at_once_while_an_inhibition_holds_back_boosts(live: LiveTarget) -> None:
     live.wait_idle(LIMIT_S)
     live.client.ask("quiesce", seconds=6000)
     with pytest.raises(CalibrationError) as caught:

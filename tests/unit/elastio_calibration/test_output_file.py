@@ -1,4 +1,4 @@
-"""Where results are written: whole, through links, and never over what must be kept."""
+"""Output files: written whole, through symbolic links, and never over a file that must be kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.output_file import require_replaceable, write_atomic
 
 
-def test_replaces_a_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
+def test_replaces_a_file_and_leaves_no_temporary_one(tmp_path: Path) -> None:
     for text in ("first", "second"):
         write_atomic(tmp_path / "deep" / "p.json", text)
         assert (tmp_path / "deep" / "p.json").read_text() == text

@@ -1,4 +1,4 @@
-"""The profile file: written, validated, read, merged; and everything that is refused."""
+"""The profile file: written, validated, read, merged and refused."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .values import CONDITIONS, PRICES, measured, profile
 DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12 * GB, 0.12), Price(20 * GB, 0.2)))
 
 
-def test_comes_back_restoring_written(tmp_path: Path) -> None:
+def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = profile(0.99, 1.01)
     save(made, tmp_path / "deep" / "p.json")
     assert load(tmp_path / "deep" / "p.json") == made
     assert not list((tmp_path / "deep").glob(".*"))
 
 
-def test_what_is_written_obeys_the_published_schema() -> None:
+def test_a_profile_follows_the_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     jsonschema.validate(json.loads(json.dumps(to_document(profile(prices=None)))), schema())
 
@@ -77,27 +77,35 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
     assert load(tmp_path / "p.json") == profile()
 
 
-def test_a_mark_of_byte_order_is_no_harm(tmp_path: Path) -> None:
+def test_reads_a_profile_that_release_0_1_0_wrote(tmp_path: Path) -> None:
+    written = json.loads((Path(__file__).parents[3] / "docs/results/predict/cm1-0.25.json").read_text())["profile"]
+    (tmp_path / "p.json").write_text(json.dumps(written))
+    read = load(tmp_path / "p.json").measurements
+    assert [m.written_through_bytes for m in read] == [m["evicted_bytes"] for m in written["measurements"]]
+    assert any(m.written_through_bytes for m in read)
+
+
+def test_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     save(profile(), tmp_path / "p.json")
     (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "p.json").read_text())
     assert load(tmp_path / "p.json") == profile()
 
 
-def test_does_not_write_what_it_would_not_read(tmp_path: Path) -> None:
+def test_does_not_write_a_profile_that_it_would_not_read(tmp_path: Path) -> None:
     odd = profile(measurements=(measured(4, 6, peak_in_use_percent=150),))
     with pytest.raises(CalibrationError):
         save(odd, tmp_path / "p.json")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_merges_what_was_measured_under_the_same_conditions() -> None:
+def test_merges_measurements_of_the_same_conditions() -> None:
     other = profile(measurements=(measured(9, 12),), prices=None)
     merged = merge([profile(), other])
     assert measured(9, 12) in merged.measurements
     assert merged.prices is not None
 
 
-def test_refuses_to_merge_other_conditions_and_names_them() -> None:
+def test_refuses_to_merge_other_conditions() -> None:
     other = profile(conditions=replace(CONDITIONS, kernel="6.12", scale=0.5))
     assert len(CONDITIONS.differences(other.conditions)) == 2
     with pytest.raises(CalibrationError) as caught:
@@ -105,7 +113,7 @@ def test_refuses_to_merge_other_conditions_and_names_them() -> None:
     assert caught.value.code == "conditions"
 
 
-def test_profiles_of_other_backing_volumes_are_merged_only_for_a_size_that_is_said() -> None:
+def test_profiles_of_other_backing_volumes_are_merged_only_for_a_given_size() -> None:
     small, large = profile(), profile(backing_bytes=500 * GB, prices=DEARER)
     for both in ([small, large], [large, small]):
         with pytest.raises(CalibrationError) as caught:
@@ -116,7 +124,7 @@ def test_profiles_of_other_backing_volumes_are_merged_only_for_a_size_that_is_sa
         assert merge(both, 50 * GB).prices == PRICES
 
 
-def test_the_latest_prices_count_and_earlier_ones_add_what_those_do_not_tell() -> None:
+def test_merges_the_latest_prices_and_the_missing_ones_of_earlier_profiles() -> None:
     later = profile(made="2026-11-21T08:00:00+00:00", prices=DEARER)
     for both in ([profile(), later], [later, profile()]):
         prices = merge(both).prices
@@ -132,7 +140,7 @@ def test_prices_in_two_currencies_are_refused() -> None:
     assert caught.value.code == "currency"
 
 
-def test_a_measurement_in_two_profiles_is_no_repeat_but_two_equal_ones_in_one_are() -> None:
+def test_a_measurement_in_two_profiles_counts_once_and_two_equal_ones_in_one_twice() -> None:
     twice = profile(measurements=(measured(4, 6), measured(4, 6)))
     assert len(merge([twice]).measurements) == 2
     merged = merge([twice, profile(measurements=(measured(4, 6),))])

@@ -1,4 +1,4 @@
-"""The record: resumable, cut where it was torn, refused where it is damaged or of other conditions."""
+"""The record: resumed, cut at an incomplete line, refused where damaged or of other conditions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> RecordFile:
     return RecordFile(tmp_path / "deep" / "record.jsonl")
 
 
-def test_comes_back_restoring_written(file: RecordFile) -> None:
+def test_is_read_as_it_was_written(file: RecordFile) -> None:
     assert file.begin(HEADER).entries == ()
     made, failed = Entry(POINT, measured(4, 6), 200.0), Entry(POINT, None, 3.0, "no cache came about")
     file.append(made)
@@ -38,7 +38,7 @@ def test_comes_back_restoring_written(file: RecordFile) -> None:
     assert found.measurements() == (measured(4, 6),)
 
 
-def test_asks_again_for_what_failed_or_is_missing(file: RecordFile) -> None:
+def test_failed_and_missing_points_remain(file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, None, 3.0, "no cache came about"))
     assert read(file.path).remaining(PLAN) == (POINT, POINT)
@@ -48,7 +48,7 @@ def test_asks_again_for_what_failed_or_is_missing(file: RecordFile) -> None:
     assert read(file.path).remaining(PLAN) == ()
 
 
-def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
+def test_continues_after_an_incomplete_line(file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, measured(4, 6), 200.0))
     whole = file.path.read_bytes()
@@ -59,7 +59,7 @@ def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
     assert len(read(file.path).entries) == 2
 
 
-def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile) -> None:
+def test_keeps_the_agents_state_until_it_is_restored(file: RecordFile) -> None:
     file.begin(HEADER)
     assert read(file.path).saved is None
     file.keep(SavedState(None, True))
@@ -71,7 +71,7 @@ def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile
 
 
 @pytest.mark.parametrize("before", ['{"learned_bytes":1,"paused":"no"}', '{"learned_bytes":"1","paused":true}', "[]"])
-def test_what_the_agent_would_get_back_is_checked(before: str, file: RecordFile) -> None:
+def test_refuses_a_damaged_state_of_the_agent(before: str, file: RecordFile) -> None:
     file.begin(HEADER)
     with file.path.open("a") as lines:
         lines.write(f'{{"kind":"agent","before":{before}}}\n')
@@ -119,7 +119,7 @@ def test_a_file_that_is_not_a_record_is_refused(text: str | None, tmp_path: Path
         ('"seconds":40.0', '"seconds":Infinity', 2),
         ('"seconds":40.0', '"seconds":1e999', 2),
         ('"seconds":40.0', '"seconds":0', 2),
-        ('"evicted_bytes":0', '"evicted_bytes":0.5', 2),
+        ('"written_through_bytes":0', '"written_through_bytes":0.5', 2),
         ('"setup":"adaptive"', '"setup":"fast"', 2),
         ('"took_s":200.0,', "", 2),
     ],
@@ -152,7 +152,7 @@ def test_prices_that_become_known_are_added(file: RecordFile) -> None:
     assert (read(file.path).header.prices, len(read(file.path).entries)) == (found, 1)
 
 
-def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: RecordFile) -> None:
+def test_known_prices_are_kept_and_not_written_again(file: RecordFile) -> None:
     file.begin(HEADER)
     before = file.path.read_bytes()
     for prices in (PRICES, replace(PRICES, caches=PRICES.caches[:1]), None):
@@ -211,7 +211,7 @@ def test_refuses_a_plan_that_measures_nothing_or_too_much(preset: Preset, scale:
         schedule(preset, scale=scale)
 
 
-def test_says_time_agbs_and_money_beforehand() -> None:
+def test_estimates_time_agbs_and_cost() -> None:
     found = estimate([POINT, Point(4 * GB)], CONDITIONS, PRICES)
     cached_s = 4000 / 128 + 4000 / 33 + 30
     assert found.seconds == pytest.approx(cached_s + 4000 / 33 + 15)

@@ -26,7 +26,7 @@ def test_averages_the_repeats_of_a_point() -> None:
     assert point.spread == pytest.approx(0.04)
 
 
-def test_flags_what_was_measured_once_and_what_is_odd_and_what_failed() -> None:
+def test_flags_single_measurements_outliers_and_failures() -> None:
     odd = record(measured(4, 6), measured(4, 6, 1.001), measured(4, 6, 0.8), measured(3, 6))
     failed = Entry(Point(4 * GB, 6 * GB), None, 1.0, "no cache came about")
     flags = study(Record(HEADER, (*odd.entries, failed))).flags
@@ -38,7 +38,7 @@ def test_a_record_without_a_cache_is_refused() -> None:
         study(record())
 
 
-def test_solves_the_errors_and_says_what_cannot_be_predicted() -> None:
+def test_solves_the_errors_and_flags_what_cannot_be_predicted() -> None:
     full = solve(grid(0.99, 1.01))
     assert full.flags == ()
     assert full.freedom == 12

@@ -1,4 +1,4 @@
-"""Measuring on the simulator itself: what a run leaves behind, however it ends."""
+"""Measuring on the simulator: results, and the state of agent and record after a failed or interrupted run."""
 
 from __future__ import annotations
 
@@ -46,36 +46,32 @@ def test_measures_the_slow_volume_with_the_agent_paused(target: SimulatedTarget)
 def test_a_cache_that_is_too_small_is_slower(target: SimulatedTarget) -> None:
     small, large = (measure(target, Point(2 * GB, size), LIMIT_S) for size in (GIB, 4 * GIB))
     assert small.throughput_mb_s < 0.8 * large.throughput_mb_s
-    assert small.evicted_bytes > 0 == large.evicted_bytes
+    assert small.written_through_bytes > 0 == large.written_through_bytes
 
 
-def test_a_dataset_that_is_written_before_its_cache_is_there_is_refused(target: SimulatedTarget) -> None:
+def test_refuses_a_dataset_that_is_written_before_its_cache_is_attached(target: SimulatedTarget) -> None:
     with pytest.raises(CalibrationError) as caught:
         measure(target, Point(20 * 10**6, GIB), LIMIT_S)
     assert caught.value.code == "dataset.too_small"
 
 
-def test_the_agent_gets_back_what_it_had_learned(target: SimulatedTarget, tmp_path: Path) -> None:
-    target.learn(3 * GIB)
+@pytest.mark.parametrize("learned_bytes", [3 * GIB, None])
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_restores_the_learned_size_and_the_pause(
+    learned_bytes: int | None, is_paused: bool, target: SimulatedTarget, tmp_path: Path
+) -> None:
+    if learned_bytes is not None:
+        target.learn(learned_bytes)
+    if is_paused:
+        target.set_paused(True)
     file = RecordFile(tmp_path / "r")
     calibrate(target, schedule(Preset((1,), (2 * GIB / GB,), 1)), file, lambda _: None)
-    assert target.agent().learned_bytes == 3 * GIB
+    # An agent that had learned nothing buys its initial size again.
+    assert target.agent() == SavedState(learned_bytes or 4 * GIB, is_paused)
     assert [m.setup for m in read(file.path).measurements()] == [Setup.ADAPTIVE, Setup.STATIC_SLOW]
 
 
-def test_an_agent_that_was_paused_is_paused_again(target: SimulatedTarget, tmp_path: Path) -> None:
-    target.set_paused(True)
-    calibrate(target, schedule(Preset((1,), (2 * GIB / GB,), 1)), RecordFile(tmp_path / "r"), lambda _: None)
-    assert target.agent().paused
-
-
-def test_an_agent_that_had_learned_nothing_buys_its_initial_size_again(target: SimulatedTarget, tmp_path: Path) -> None:
-    assert target.agent().learned_bytes is None
-    calibrate(target, schedule(Preset((1,), (2 * GIB / GB,), 1)), RecordFile(tmp_path / "r"), lambda _: None)
-    assert target.agent().learned_bytes == 4 * GIB
-
-
-def test_nothing_is_left_of_a_write_that_failed_without_a_cache() -> None:
+def test_removes_the_files_of_a_write_that_failed_without_a_cache() -> None:
     broken = Unwritable(MACHINE)
     with pytest.raises(CalibrationError):
         measure(broken, Point(GB), LIMIT_S)
@@ -102,7 +98,7 @@ class Unwritable(SimulatedTarget):
 
 
 class Broken(SimulatedTarget):
-    """A target whose second boost never comes, until it is repaired."""
+    """A target without a boost from the call `fail_at` on."""
 
     asked, fail_at = 0, 2
 
@@ -126,7 +122,7 @@ def test_a_point_that_fails_twice_ends_the_run_and_keeps_the_others(tmp_path: Pa
 
 
 class Stopped(SimulatedTarget):
-    """A target that is interrupted while it writes; then it cannot do what `fails` names."""
+    """A target that is interrupted while it writes; afterwards the methods in `fails` raise."""
 
     fails: tuple[str, ...] = ()
     writes = 0
@@ -158,7 +154,7 @@ ADAPTIVE = schedule(Preset((1,), (2 * GIB / GB,), 1), static=False)
 STATIC = Schedule((Point(GB),), 1)
 
 
-def test_an_interrupted_run_gives_the_agent_its_size_back_for_good(tmp_path: Path) -> None:
+def test_an_interrupted_run_restores_the_learned_size(tmp_path: Path) -> None:
     target = Stopped(MACHINE)
     target.learn(3 * GIB)
     with pytest.raises(KeyboardInterrupt):
@@ -183,7 +179,7 @@ def test_nothing_is_tried_again_after_an_interruption(plan: Schedule, fails: tup
     assert bool(notes_of(caught.value)) == bool(fails)
 
 
-def test_what_the_agent_did_not_get_back_is_told_and_kept_in_the_record(tmp_path: Path) -> None:
+def test_a_state_that_was_not_restored_is_reported_and_kept_in_the_record(tmp_path: Path) -> None:
     target, file = Stopped(MACHINE), RecordFile(tmp_path / "r")
     target.learn(3 * GIB)
     target.set_paused(True)
@@ -205,7 +201,7 @@ def test_two_runs_do_not_measure_at_once(target: SimulatedTarget, tmp_path: Path
     assert len(read(file.path).measurements()) == 1
 
 
-def test_a_run_that_was_killed_is_made_good_by_the_next_one(target: SimulatedTarget, tmp_path: Path) -> None:
+def test_the_next_run_restores_the_state_of_a_killed_one(target: SimulatedTarget, tmp_path: Path) -> None:
     file = RecordFile(tmp_path / "r")
     file.begin(target.header())
     file.keep(SavedState(3 * GIB, False))

@@ -1,4 +1,4 @@
-"""The folder that a calibration writes in: one calibration at a time, and nothing of anybody else is removed."""
+"""The working directory: one calibration at a time, and files of others are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elastio_calibration.writer import Writer
 
 
 def left_behind(folder: Path, *names: str) -> Path:
-    """What a calibration that was killed leaves."""
+    """The files of a killed calibration."""
     path = folder / "elastio-calibration"
     path.mkdir()
     for name in names:
@@ -22,13 +22,13 @@ def left_behind(folder: Path, *names: str) -> Path:
     return path
 
 
-def test_does_not_write_where_there_is_no_room(tmp_path: Path) -> None:
+def test_refuses_a_dataset_that_does_not_fit(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError) as caught:
         WorkDir(tmp_path).check(2**62)
     assert caught.value.code == "space"
 
 
-def test_leaves_alone_what_no_calibration_wrote(tmp_path: Path) -> None:
+def test_keeps_files_of_others(tmp_path: Path) -> None:
     path = left_behind(tmp_path, "writer-0", "writer-0.txt")
     with pytest.raises(CalibrationError) as caught:
         WorkDir(tmp_path).check(1)
@@ -37,7 +37,7 @@ def test_leaves_alone_what_no_calibration_wrote(tmp_path: Path) -> None:
         assert [p.name for p in path.iterdir()] == ["writer-0.txt"]
 
 
-def test_removes_what_a_calibration_that_was_killed_left(tmp_path: Path) -> None:
+def test_removes_the_files_of_a_killed_calibration(tmp_path: Path) -> None:
     path = left_behind(tmp_path, "writer-0", "writer-11", "dataset.0.0")
     folder = WorkDir(tmp_path)
     folder.check(1)
@@ -45,7 +45,7 @@ def test_removes_what_a_calibration_that_was_killed_left(tmp_path: Path) -> None
         assert not path.exists()
 
 
-def test_room_that_such_files_take_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_the_space_of_such_files_as_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
     with pytest.raises(CalibrationError) as caught:
