@@ -47,7 +47,7 @@ class Measurement:
         usable = self.seconds >= LEAST and self.dataset_bytes > 0
         usable = usable and (self.setup is not Setup.ADAPTIVE or (self.cache_bytes > 0 and self.held_s >= LEAST))
         if not usable:
-            raise CalibrationError(f"a measurement makes no sense ({self}): its times and sizes must be above 0")
+            raise CalibrationError(f"{self} is not a measurement: its times and sizes must be above 0")
 
     @property
     def throughput_mb_s(self) -> float:

@@ -3,6 +3,11 @@
     T  = I*It + sum over the K checkpoints of Sc / B(Sc)
     C  = Bb*N*(T + Si/B(Si)) + Bc*M(Si)*D(Si) + sum over the K checkpoints of Bc*M(Sc)*D(Sc),    Ca = n*C
 
+T is the completion time in seconds, Ca the adjusted storage accumulation of n VMs in AGBs (MB/s times GB times s). An
+application dumps Si GB, computes for I iterations of It seconds, and dumps Sc GB K times. B(x) is the throughput of
+writing x GB, D(x) the time for which the cache of that dump is paid, M(x) its size. Bb and N are bandwidth and size of
+the backing volume, Bc is the bandwidth of a cache.
+
 The published second formula has `Si/D(Si)`. A duration is needed there, so `Si/B(Si)` is used; `Reading.AS_PRINTED`
 computes the other one for comparison. The publication buys the same cache for every checkpoint; here each may have
 another, because the agent learns.
