@@ -55,8 +55,8 @@ def from_document(document: Any, name: str) -> Profile:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise CalibrationError(f'{name} is not a profile: "format": "{FORMAT}" is missing')
     if document.get("version") != VERSION:
-        version = document.get("version")
-        raise CalibrationError(f"{name} is a profile of version {version}; this release reads version {VERSION}")
+        text = f"{name} is a profile of version {document.get('version')}; this release reads version {VERSION}"
+        raise CalibrationError(text, code="version")
     error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema()).iter_errors(document))
     if error is not None:
         raise CalibrationError(f"{name} is not a valid profile: {error.json_path}: {error.message[:MOST_QUOTED]}")

@@ -169,7 +169,8 @@ def read(path: Path) -> Record:
     if not documents or documents[0].get("format") != FORMAT:
         raise CalibrationError(f"{path} is not a calibration record: its first line is not a header")
     if documents[0].get("version") != VERSION:
-        raise CalibrationError(f"{path} is of version {documents[0].get('version')}; this release reads {VERSION}")
+        version = documents[0].get("version")
+        raise CalibrationError(f"{path} is of version {version}; this release reads {VERSION}", code="version")
     return _record(path, documents)
 
 
@@ -203,7 +204,5 @@ def _damaged(path: Path, line: int) -> Iterator[None]:
     """Raises CalibrationError with the number of the line for any error in it."""
     try:
         yield
-    except KeyError as error:
-        raise CalibrationError(f"{path} is damaged in line {line}: {error} is missing", code=f"line.{line}") from error
-    except (TypeError, ValueError, CalibrationError) as error:
+    except (KeyError, TypeError, ValueError, CalibrationError) as error:
         raise CalibrationError(f"{path} is damaged in line {line}: {error}", code=f"line.{line}") from error

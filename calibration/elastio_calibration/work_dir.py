@@ -45,8 +45,11 @@ class WorkDir:
             raise CalibrationError(text, code="space")
 
     def make(self) -> None:
-        """Create it. Raises OSError."""
-        self.path.mkdir(exist_ok=True)
+        """Create it. Raises CalibrationError."""
+        try:
+            self.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise CalibrationError(f"{self.path} cannot be created: {error.strerror or error}") from error
 
     def add(self, name: str) -> None:
         """Have `clean` remove this file."""

@@ -77,8 +77,9 @@ def test_sizes_that_no_volume_has_are_wrong_usage(given: str, elastio: Shell) ->
     assert elastio("calibrate", "--sim", "--datasets", given).exit_code == Exit.USAGE
 
 
-def test_a_real_calibration_needs_a_directory(elastio: Shell) -> None:
-    assert elastio("calibrate", "--yes").exit_code == Exit.USAGE
+@pytest.mark.parametrize("given", [("--yes",), ("data", "--pace", "20", "--pattern", "read")])
+def test_wrong_usage_on_a_real_machine(given: tuple[str, ...], elastio: Shell) -> None:
+    assert elastio("calibrate", *given).exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_a_killed_run_is_restored_although_nothing_is_left_to_measure(elastio: S
     assert read(tmp_path / "r.jsonl").saved is None
 
 
-@pytest.mark.parametrize(("terminal", "answer"), [(False, ""), (True, "n\n")])
+@pytest.mark.parametrize(("terminal", "answer"), [(False, "y\n"), (True, "n\n")])
 def test_a_run_that_is_not_confirmed_writes_nothing(
     terminal: bool, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,9 +175,8 @@ def test_an_interrupted_run_fails_and_keeps_its_record(
         return 0.0
 
     monkeypatch.setattr(SimulatedTarget, "write", terminated)
-    assert calibrate(elastio, tmp_path, *SMALL).exit_code == Exit.FAILED
+    assert calibrate(elastio, tmp_path, *SMALL, "--stage", "run").exit_code == Exit.FAILED
     assert read(tmp_path / "r.jsonl").saved is None
-    assert not (tmp_path / "p.json").exists()
 
 
 @pytest.mark.usefixtures("heeded_signals")

@@ -125,16 +125,18 @@ def test_what_was_not_calibrated_is_one_line(given: tuple[str, str], elastio: Sh
 @pytest.mark.parametrize(
     "given",
     [
-        ("--max-time", "nan"),
-        ("--max-time", "0"),
-        ("--backing-gb", "inf"),
-        ("--max-agbs", "-1"),
-        ("--max-time", "1", "--max-cost", "1"),
-        ("--json", "--csv"),
+        ("plan", "--max-time", "nan"),
+        ("plan", "--max-time", "0"),
+        ("plan", "--backing-gb", "inf"),
+        ("plan", "--max-agbs", "-1"),
+        ("plan", "--max-time", "1", "--max-cost", "1"),
+        ("plan", "--json", "--csv"),
+        ("predict", "--json", "--csv"),
+        ("predict", "--png", "p.png"),
     ],
 )
-def test_wrong_usage_of_plan(given: tuple[str, ...], elastio: Shell, made: Path) -> None:
-    assert elastio("plan", "--profile", made, *PLAN, *given).exit_code == Exit.USAGE
+def test_wrong_usage(given: tuple[str, ...], elastio: Shell, made: Path) -> None:
+    assert elastio(*given, "--profile", made, *PLAN).exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize("changes", [{"backing_bytes": 500 * GB}, {"prices": replace(PRICES, currency="EUR")}])

@@ -38,8 +38,9 @@ def test_a_profile_follows_the_published_schema() -> None:
     [{"format": "x"}, {"version": 2}, {"measurements": []}, {"backing_bytes": -1}, {"extra": 1}, {"conditions": {}}],
 )
 def test_refuses_what_is_not_a_profile(change: dict[str, Any]) -> None:
-    with pytest.raises(CalibrationError):
+    with pytest.raises(CalibrationError) as caught:
         from_document({**to_document(profile()), **change}, "p.json")
+    assert (caught.value.code == "version") == ("version" in change)
 
 
 def test_refuses_a_cache_that_was_held_for_no_time() -> None:

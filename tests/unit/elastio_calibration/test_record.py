@@ -103,8 +103,9 @@ def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
 def test_a_file_that_is_not_a_record_is_refused(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "r").write_text(text)
-    with pytest.raises(CalibrationError):
+    with pytest.raises(CalibrationError) as caught:
         read(tmp_path / "r")
+    assert (caught.value.code == "version") == (text is not None and text.endswith('"version":9}\n'))
 
 
 @pytest.mark.parametrize(
