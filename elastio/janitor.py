@@ -1,7 +1,7 @@
 """Which volumes of dead machines may be deleted, judged by their tags alone. Pure but for the fleet it is given.
 
 A janitor cannot look at a disk. A volume is born `clean`, marked `dirty` before it becomes a cache, and `clean` again
-once its agent has proven that the disk carries nothing. Whatever is not `clean` (dirty, another word, no mark at all)
+once its agent has proven that the disk carries nothing. Whatever is not `clean` (dirty, another word, no tag at all)
 may hold the only copy of somebody's data and stays, however long ago it expired.
 
 Should its machine come to life between the last look and the deletion, one of two is first: the deletion, and the
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from elastio.core.model import VolumeId, VolumeMark
+from elastio.core.model import VolumeId, VolumeTag
 from elastio.errors import ElastioError
 
 
@@ -28,7 +28,7 @@ class FleetVolume:
     size_bytes: int
     owner: str
     backing_uuid: str
-    mark: VolumeMark
+    tag: VolumeTag
     expires_wall: float | None
 
 
@@ -54,8 +54,8 @@ def why_keep(volume: FleetVolume, wall: float) -> str:
         return "it does not carry an agent's tags"
     if not volume.is_free:
         return f"it is {volume.state}"
-    if volume.mark is not VolumeMark.CLEAN:
-        return f"it is marked {volume.mark} and may hold data of the backing device {volume.backing_uuid}"
+    if volume.tag is not VolumeTag.CLEAN:
+        return f"it is tagged {volume.tag} and may hold data of the backing device {volume.backing_uuid}"
     if volume.expires_wall is None:
         return "its expiry cannot be read"
     if wall < volume.expires_wall:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core.actions import Action, Outcome
+from elastio.core.cycle import Cycle
 from elastio.core.model import (
     CacheSetUuid,
     Forecast,
@@ -21,10 +22,10 @@ from elastio.core.model import (
     Spend,
     Volume,
     VolumeId,
-    VolumeMark,
     VolumeSpec,
+    VolumeTag,
 )
-from elastio.core.state import AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Phase
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)
@@ -52,7 +53,7 @@ class VolumeProvider(Protocol):
         A token that has bought a volume leads to that volume, whatever `spec` says now: an operator may have changed
         the settings since, and the volume is paid for. What it has bought for another machine is never handed over.
 
-        The tags are on the volume from its first moment, together with this agent's own; its mark is `clean`.
+        The tags are on the volume from its first moment, together with this agent's own; its tag is `clean`.
         """
         ...
 
@@ -93,10 +94,10 @@ class TellsNotices(Protocol):
 
 
 @runtime_checkable
-class MarksVolumes(Protocol):
+class TagsVolumes(Protocol):
     """What a provider may do besides: keep the tag that tells a janitor what a volume may hold."""
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """Replace the tag. A volume that is gone needs no `clean`: no error. Errors as in `VolumeProvider`.
 
         What returns without an error is kept by the cloud: a volume becomes a cache only after that.
@@ -110,7 +111,7 @@ class CacheHost(Protocol):
     Errors: `HostError`, `DeviceBusyError`, `NotOursError`.
     """
 
-    def look(self, serials: tuple[Serial, ...]) -> HostView:
+    def scan(self, serials: tuple[Serial, ...]) -> HostView:
         """Read-only. Lists those disks whose serial is in `serials`, or that are in use as a cache of our device."""
         ...
 
@@ -218,8 +219,8 @@ class NoForecast:
         return None
 
 
-class LanePort(Protocol[JobIn_contra, ResultOut_co]):
-    """What the loop needs of a lane: one job at a time, which does not delay the loop."""
+class WorkerPort(Protocol[JobIn_contra, ResultOut_co]):
+    """What the loop needs of a worker: one job at a time, which does not delay the loop."""
 
     @property
     def busy(self) -> bool: ...
@@ -248,7 +249,7 @@ class Journal(Protocol):
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
 
 
-class Books(Protocol):
+class Recorder(Protocol):
     """Where cycles are accounted; the ledger implements it."""
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None: ...

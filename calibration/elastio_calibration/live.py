@@ -215,12 +215,12 @@ def _is_idle(status: Status, release_threshold: float) -> bool:
 
 def _boost(row: CycleRow, wall: float) -> Boost:
     return Boost(
-        provisioned_bytes=row.sold_size_bytes,
+        provisioned_bytes=row.provisioned_size_bytes,
         held_s=row.billed_s(0.0, wall),
         attached_s=row.steps.attached_s,
         boost_s=row.steps.boost_s,
         peak_in_use_percent=row.peak_in_use_percent,
-        written_through_bytes=row.evicted_bytes,
+        written_through_bytes=row.written_through_bytes,
         failure=row.failure,
     )
 

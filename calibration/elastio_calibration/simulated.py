@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
+from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import Cycle
 from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import SAMPLE_S, Simulation
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
@@ -61,12 +61,12 @@ class SimulatedTarget:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
         self._labels = Labels("sim", "sim", scale=scale)
-        self.recorder = MemoryBooks()
+        self.recorder = MemoryRecorder()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
             self.world,
             self.policy,
-            books=self.recorder,
+            recorder=self.recorder,
             sample_interval_s=simulated.sample_interval_s,
             seed=simulated.settings.seed,
         )
@@ -152,15 +152,15 @@ class SimulatedTarget:
 
 
 def _boost(cycle: Cycle) -> Boost:
-    opened, closed, marks = cycle.opened_wall, cycle.closed_wall, cycle.marks
+    opened, closed, times = cycle.opened_wall, cycle.closed_wall, cycle.times
     held_s = 0.0 if opened is None or closed is None else closed - opened
-    attached = None if marks.boosted is None or marks.detached is None else marks.detached - marks.boosted
+    attached = None if times.boosted is None or times.detached is None else times.detached - times.boosted
     return Boost(
-        provisioned_bytes=cycle.sold.size_bytes,
+        provisioned_bytes=cycle.provisioned.size_bytes,
         held_s=held_s,
         attached_s=attached,
-        boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
+        boost_s=None if times.boosted is None else times.boosted - cycle.started_at,
         peak_in_use_percent=cycle.peak_in_use_percent,
-        written_through_bytes=cycle.evicted_bytes,
-        failure=cycle.failure,
+        written_through_bytes=cycle.written_through_bytes,
+        failure=str(cycle.failure or ""),
     )

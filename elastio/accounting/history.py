@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import CycleRow
+from elastio.core.cycle import Trigger
 from elastio.core.model import Sample
-from elastio.core.state import Trigger
 from elastio.units import MB
 
 # A sample below this share of the backing device's bandwidth is quiet: no shape in it is worth a row of its own.
@@ -102,7 +102,7 @@ class CycleLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class PastPhase:
+class PastBoost:
     """One boost and its load. None: not known, or there was none.
 
     `begun_wall` is when the load began, or without one when the boost was decided. `period_s` leads from the
@@ -121,7 +121,7 @@ class PastPhase:
     read_bytes: int | None
     written_bytes: int | None
     peak_dirty_bytes: int
-    evicted_bytes: int
+    written_through_bytes: int
     failure: str
 
 
@@ -129,11 +129,11 @@ class PastPhase:
 class History:
     """All that is kept for forecasts: phases in their order, and the runs of each device in theirs."""
 
-    phases: tuple[PastPhase, ...]
+    phases: tuple[PastBoost, ...]
     samples: Mapping[str, tuple[SampleRun, ...]]
 
 
-def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastPhase, ...]:
+def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastBoost, ...]:
     """The phases of every device in their order. Volumes that no cycle knew were no phase of anything.
 
     A cycle that was refused its volume does not say for which device: it is that of the others, if they have one.
@@ -142,7 +142,7 @@ def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[
     if len(devices) == 1:
         (only,) = devices
         cycles = [replace(c, device_uuid=only) for c in cycles]
-    found: list[PastPhase] = []
+    found: list[PastBoost] = []
     last: dict[str, tuple[float, float | None]] = {}
     begun_at = {c.token: _begun(c, loads.get(c.token)) for c in cycles if c.trigger != Trigger.ORPHAN}
     rows = [c for c in cycles if c.token in begun_at]
@@ -161,8 +161,8 @@ def _begun(row: CycleRow, load: CycleLoad | None) -> float:
 
 def _phase(
     row: CycleRow, load: CycleLoad | None, begun: float, before: float | None, before_ended: float | None
-) -> PastPhase:
-    return PastPhase(
+) -> PastBoost:
+    return PastBoost(
         token=row.token,
         device_uuid=row.device_uuid,
         trigger=row.trigger,
@@ -170,12 +170,12 @@ def _phase(
         load_s=load.seconds if load else None,
         period_s=None if before is None else begun - before,
         gap_s=None if before_ended is None else max(0.0, begun - before_ended),
-        bought_bytes=row.sold_size_bytes if row.opened_wall is not None else 0,
+        bought_bytes=row.provisioned_size_bytes if row.opened_wall is not None else 0,
         bandwidth_mb_s=row.bandwidth_mb_s,
         read_bytes=load.read_bytes if load else None,
         written_bytes=load.written_bytes if load else None,
         peak_dirty_bytes=row.peak_dirty_bytes,
-        evicted_bytes=row.evicted_bytes,
+        written_through_bytes=row.written_through_bytes,
         failure=row.failure,
     )
 

@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from textwrap import shorten
 from typing import Any
 
-from elastio.accounting.history import History, PastPhase, SampleRun
+from elastio.accounting.history import History, PastBoost, SampleRun
 from elastio.accounting.report_render import iso, table
 from elastio.units import GB, GIB, format_duration
 
@@ -52,7 +52,7 @@ def _sample_rows(history: History, tz: tzinfo) -> Iterator[tuple[Any, ...]]:
             yield uuid, iso(r.begun_wall, tz), r.begun_wall, r.seconds, r.read_mb_s, r.write_mb_s
 
 
-def _cells(phase: PastPhase, tz: tzinfo) -> tuple[str, ...]:
+def _cells(phase: PastBoost, tz: tzinfo) -> tuple[str, ...]:
     begun = datetime.fromtimestamp(phase.begun_wall, tz).strftime("%m-%d %H:%M:%S")
     times = (phase.load_s, phase.period_s, phase.gap_s)
     moved = (phase.read_bytes, phase.written_bytes)

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DeviceSpan, Steps
+from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Quote, Spend
-from elastio.core.state import Cycle, Trigger
 
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
 GAP_S = 300.0
@@ -97,16 +97,16 @@ class Ledger:
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,
             "evicted_bytes": cycle.missing_bytes,
-            "failure": cycle.failure,
+            "failure": str(cycle.failure or ""),
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)
             self._record_marks(db, cycle, boot_offset_s)
 
     def _record_marks(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
-        if cycle.marks.clean is None:
+        if cycle.times.clean is None:
             db.execute("DELETE FROM marks WHERE token = ? AND name = 'clean'", (cycle.token,))
-        for name, at in asdict(cycle.marks).items():
+        for name, at in asdict(cycle.times).items():
             if at is None or (cycle.trigger is Trigger.ORPHAN and name in _UNSEEN_BY_ORPHAN):
                 continue
             # A mark that is known keeps the offset it was first recorded with: after a reboot ours is another.
@@ -210,7 +210,7 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
         trigger=row["trigger"],
         volume_id=row["volume_id"],
         wanted_size_bytes=row["wanted_size_bytes"],
-        sold_size_bytes=row["sold_size_bytes"] if sold else row["wanted_size_bytes"],
+        provisioned_size_bytes=row["sold_size_bytes"] if sold else row["wanted_size_bytes"],
         bandwidth_mb_s=row["sold_mb_s"] if sold else row["wanted_mb_s"],
         started_wall=row["started_wall"],
         opened_wall=row["opened_wall"],
@@ -221,12 +221,12 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
         steps=_steps(marks),
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
-        evicted_bytes=row["evicted_bytes"],
+        written_through_bytes=row["evicted_bytes"],
         failure=row["failure"],
     )
 
 
-def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
+def _steps(marks: Mapping[str, tuple[float, float]]) -> StepDurations:
     gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
     decide_s = _between(marks, "crossed", "decided")
     # Formatted and registered in steps of their own until these became one with the attach. The first release marked
@@ -234,7 +234,7 @@ def _steps(marks: Mapping[str, tuple[float, float]]) -> Steps:
     before = "registered" if "registered" in marks else "appeared"
     known = "registered" in marks or "installing" in marks
     boosted_s = _between(marks, "appeared", "boosted") if known else None
-    return Steps(
+    return StepDurations(
         decide_s=decide_s,
         create_s=_between(marks, "decided", "created"),
         attach_volume_s=_between(marks, "created", "asked"),

@@ -12,8 +12,9 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 
 TOUCH_EVERY_S = 60.0
@@ -21,8 +22,8 @@ TOUCH_EVERY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class LedgerBooks:
-    """`Books` on a Ledger. A ledger that fails is reported and never stops the guarding of data."""
+class CostRecorder:
+    """`Recorder` on a Ledger. A ledger that fails is reported and never stops the guarding of data."""
 
     def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
@@ -91,8 +92,8 @@ class LedgerBooks:
             _log.error("the device is not in the ledger: %s", error)
 
 
-class NoBooks:
-    """`Books` where the ledger cannot be opened: nothing is recorded, and what was spent is not known.
+class NullRecorder:
+    """`Recorder` where the ledger cannot be opened: nothing is recorded, and what was spent is not known.
 
     Caps by the day then let no boost begin; a cache that is there is flushed, guarded and released all the same.
     """
@@ -123,14 +124,14 @@ class NoBooks:
 
 
 @contextmanager
-def open_books(path: Path, backing_uuid: str, limits: HistoryLimits) -> Iterator[LedgerBooks | NoBooks]:
-    """The books of this file; none, with an error in the log, where it cannot be opened. Closed at the end."""
-    books: LedgerBooks | NoBooks
+def open_recorder(path: Path, backing_uuid: str, limits: HistoryLimits) -> Iterator[CostRecorder | NullRecorder]:
+    """The recorder of this file; none, with an error in the log, where it cannot be opened. Closed at the end."""
+    recorder: CostRecorder | NullRecorder
     with ExitStack() as stack:
         try:
-            books = LedgerBooks(stack.enter_context(Ledger(path)), backing_uuid, limits)
+            recorder = CostRecorder(stack.enter_context(Ledger(path)), backing_uuid, limits)
         except LedgerError as error:
             way = "update elastio or move the file away, then restart elastiod"
             _log.error("running without a ledger: %s; %s", error, way)
-            books = NoBooks()
-        yield books
+            recorder = NullRecorder()
+        yield recorder

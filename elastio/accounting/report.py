@@ -53,7 +53,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseLine:
+class BoostLine:
     """One I/O phase; `cost` and `billed_s` as far as it lies in the period."""
 
     row: CycleRow
@@ -77,7 +77,7 @@ class Report:
     since: float
     until: float
     tz: tzinfo
-    phases: tuple[PhaseLine, ...]
+    phases: tuple[BoostLine, ...]
     days: tuple[DayLine, ...]
     vm: Cost
     unobserved_s: float
@@ -99,7 +99,7 @@ def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) ->
     phases = []
     for row in cycles:
         own = _cut(_touching(of_device.get(row.device_uuid, []), *row.span(until)), *row.span(until))
-        phases.append(PhaseLine(row, row.billed_s(since, until), account([row], own, since, until)))
+        phases.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
     return Report(since, until, tz, tuple(phases), days, account(cycles, seen, since, until), gaps)

@@ -11,12 +11,12 @@ from statistics import median
 from textwrap import shorten
 from typing import Any
 
-from elastio.accounting.report import Cost, PhaseLine, Report
-from elastio.accounting.rows import Steps
+from elastio.accounting.report import BoostLine, Cost, Report
+from elastio.accounting.rows import StepDurations
 from elastio.units import GIB, format_duration
 
 SHOWN_PHASES, SHOWN_BOOSTS, SHOWN_DAYS = 12, 5, 7
-_STEPS = tuple(f.name for f in fields(Steps))
+_STEPS = tuple(f.name for f in fields(StepDurations))
 _BOOST_STEPS = _STEPS[: _STEPS.index("own_s") + 1]
 _STEP_HEADS = (
     *("boost begun (s)", "decide", "create", "attach volume", "appear", "format", "register", "attach set"),
@@ -84,7 +84,7 @@ def _breakdown(report: Report) -> list[str]:
     return table(_STEP_HEADS, cells, len(boosts) - len(shown))
 
 
-def _step_cells(steps: Sequence[Steps]) -> tuple[str, ...]:
+def _step_cells(steps: Sequence[StepDurations]) -> tuple[str, ...]:
     columns = ([s for step in steps if (s := getattr(step, name)) is not None] for name in _BOOST_STEPS)
     return tuple(f"{median(column):.2f}" if column else "-" for column in columns)
 
@@ -93,7 +93,7 @@ def _begun(wall: float, tz: tzinfo) -> str:
     return datetime.fromtimestamp(wall, tz).strftime("%m-%d %H:%M:%S")
 
 
-def _phase_dict(phase: PhaseLine, tz: tzinfo) -> dict[str, Any]:
+def _phase_dict(phase: BoostLine, tz: tzinfo) -> dict[str, Any]:
     row = asdict(phase.row)
     keys = {"begun": "started_wall", "opened": "opened_wall", "closed": "closed_wall"}
     times = {name: iso(row.pop(key), tz) for name, key in keys.items()}
@@ -104,12 +104,12 @@ def _cost_dict(cost: Cost) -> dict[str, Any]:
     return {"duration_s": cost.seconds, **{key: getattr(cost, key) for key in _COST_KEYS}}
 
 
-def _phase_cells(phase: PhaseLine, tz: tzinfo) -> tuple[str, ...]:
+def _phase_cells(phase: BoostLine, tz: tzinfo) -> tuple[str, ...]:
     row = phase.row
     begun = _begun(row.started_wall, tz)
     note = row.failure or ("open" if row.is_open else "")
     bill = (format_duration(phase.billed_s), *_costs(phase.cost)) if row.opened_wall is not None else ("-",) * 7
-    what = (f"{row.sold_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")
+    what = (f"{row.provisioned_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")
     return begun, *what, *bill, shorten(note, 30, placeholder="…")
 
 

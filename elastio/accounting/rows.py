@@ -11,7 +11,7 @@ from elastio.units import agbs
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepDurations:
     """How long each step of a cycle took; None: it did not happen, or not in the agent's sight.
 
     The first seven follow each other. Three of them are the cloud's: create, attach volume, appear. `own_s` is the
@@ -40,7 +40,7 @@ class CycleRow:
     trigger: str
     volume_id: str | None
     wanted_size_bytes: int
-    sold_size_bytes: int
+    provisioned_size_bytes: int
     bandwidth_mb_s: float
     started_wall: float
     opened_wall: float | None = None
@@ -48,10 +48,10 @@ class CycleRow:
     currency: str = ""
     price_per_hour: float | None = None
     minimum_s: float = 0.0
-    steps: Steps = field(default_factory=Steps)
+    steps: StepDurations = field(default_factory=StepDurations)
     peak_dirty_bytes: int = 0
     peak_in_use_percent: int = 0
-    evicted_bytes: int = 0
+    written_through_bytes: int = 0
     failure: str = ""
 
     @property
@@ -73,7 +73,7 @@ class CycleRow:
 
     def agbs(self, since: float, until: float) -> float:
         """AGBs of the volume within the period."""
-        return agbs(self.bandwidth_mb_s, self.sold_size_bytes, self.billed_s(since, until))
+        return agbs(self.bandwidth_mb_s, self.provisioned_size_bytes, self.billed_s(since, until))
 
     def cost(self, since: float, until: float) -> float | None:
         """Currency owed within the period; None: no price is known.

@@ -1,7 +1,7 @@
 """`elastiod`: wires the real adapters to the loop and runs it.
 
 Lets applications go first, which a killed predecessor may have held back: whatever fails later leaves nobody held back.
-Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, lanes
+Starts in this order then, because each step needs the one before: configuration, lock, journal and ledger, workers
 (forked before there is a socket that a child should not have), control socket, udev, READY.
 """
 
@@ -16,14 +16,15 @@ from pathlib import Path
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
-from elastio.accounting.recorder import LedgerBooks, NoBooks, open_books
-from elastio.agent.event_loop import Driver
+from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
-from elastio.agent.journal import Journal, Owner, remember
-from elastio.agent.loop import Agent, Lanes, Look
-from elastio.agent.mount_guard import MarkedJournal, Marker
+from elastio.agent.journal import Journal, Owner
+from elastio.agent.loop import Agent, Serials, Workers
+from elastio.agent.memory import remember
+from elastio.agent.mount_guard import GuardedJournal, MountGuard
 from elastio.agent.request_handler import Requests
-from elastio.agent.worker import ForkLane, die_with_parent
+from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
@@ -52,7 +53,7 @@ REST_S, REST_AFTER_BOOST_S = 60.0, 1800.0
 
 
 @dataclass(slots=True)
-class CloudDoor:
+class LazyProvider:
     """Opens the provider once, in the process that uses it: its SDK is slow to load and large."""
 
     config: Config
@@ -71,19 +72,19 @@ class CloudDoor:
             warm()
 
 
-def look_with(host: BcacheHost) -> Callable[[Look], HostView | str]:
-    """A look that answers its error as text: a lane carries values only."""
+def scan_with(host: BcacheHost) -> Callable[[Serials], HostView | str]:
+    """A look that answers its error as text: a worker carries values only."""
 
-    def look(serials: Look) -> HostView | str:
+    def scan(serials: Serials) -> HostView | str:
         try:
-            return host.look(serials)
+            return host.scan(serials)
         except ElastioError as error:
             return str(error)
 
-    return look
+    return scan
 
 
-def free_applications(sysfs: Sysfs) -> None:
+def clear_io_limits(sysfs: Sysfs) -> None:
     """Who was killed while it held applications back, or ends while a flush slows them down, has left them so."""
     try:
         for group in throttle.release(sysfs):
@@ -96,11 +97,11 @@ HOLDS_BACK = (InstallCache, BypassCache, DetachCacheSet, HelpDetach)
 
 
 def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
-    """`executor.lost` of the host lane: what was lost leaves nobody held back. Beside the loop, which never waits."""
+    """`executor.lost` of the host worker: what was lost leaves nobody held back. Beside the loop, which never waits."""
 
     def free() -> None:
         die_with_parent()
-        free_applications(sysfs)
+        clear_io_limits(sysfs)
 
     def lost_and_freed(action: Action, seconds: float) -> Outcome:
         if isinstance(action, HOLDS_BACK):
@@ -112,25 +113,25 @@ def lost_on(sysfs: Sysfs) -> Callable[[Action, float], Outcome]:
 
 @dataclass(slots=True)
 class CloudRest:
-    """Ends the cloud lane's child while nothing is bought: the SDK takes more memory than the rest of the agent.
+    """Ends the cloud worker's child while nothing is bought: the SDK takes more memory than the rest of the agent.
 
     Starting it again takes some tenths of a second: it is done when a load begins, and not spared while bursts follow
     one another.
     """
 
-    lane: ForkLane[Action, Outcome]
+    worker: ForkWorker[Action, Outcome]
     until: float
 
     def tend(self, now: float, *, is_near: bool, is_boosting: bool) -> None:
         """`is_near`: utilization is half way to a boost."""
         if is_near:
-            self.lane.wake()
-        if is_near or self.lane.busy:
+            self.worker.wake()
+        if is_near or self.worker.busy:
             self.until = max(self.until, now + REST_S)
         if is_boosting:
             self.until = max(self.until, now + REST_AFTER_BOOST_S)
         if now > self.until:
-            self.lane.rest()
+            self.worker.rest()
 
 
 def is_near_boost(agent: Agent) -> bool:
@@ -138,21 +139,21 @@ def is_near_boost(agent: Agent) -> bool:
     return sample is not None and utilization(sample, policy) >= policy.utilization_threshold / 2
 
 
-def open_lanes(config: Config, host: BcacheHost) -> tuple[Lanes, tuple[ForkLane[Action, Outcome], ...]]:
-    """The three lanes, their children started."""
-    door = CloudDoor(config)
+def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkWorker[Action, Outcome], ...]]:
+    """The three workers, their children started."""
+    door = LazyProvider(config)
     executor = Executor(host, door)
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
-    look: ForkLane[Look, HostView | str] = ForkLane("look", look_with(host), lambda _, s: late.format(s))
-    on_host: ForkLane[Action, Outcome] = ForkLane("host", executor.run, lost_on(host.sysfs))
-    on_cloud: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
-    forked = (look, on_host, on_cloud)
+    scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
+    on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs))
+    on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, door.warm_up)
+    forked = (scan, on_host, on_cloud)
     # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
     gc.collect()
     gc.freeze()
-    for lane in forked:
-        lane.start()
-    return Lanes(look=look, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
+    for worker in forked:
+        worker.start()
+    return Workers(scan=scan, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
 
 
 class Daemon:
@@ -177,28 +178,30 @@ class Daemon:
         if trouble is not None:
             _log.warning("the agent's memory can be paged out: %s", trouble)
         limits = HistoryLimits(config.agent.history_days, config.agent.history_rows)
-        with open_books(config.agent.state_dir / LEDGER, config.device.backing_uuid, limits) as books:
-            lanes, forked = open_lanes(config, self._host)
+        with open_recorder(config.agent.state_dir / LEDGER, config.device.backing_uuid, limits) as recorder:
+            workers, forked = open_workers(config, self._host)
             try:
-                self._run(books, lanes, forked)
+                self._run(recorder, workers, forked)
             finally:
-                books.flush(wall=self._clock.wall())
-                for lane in forked:
-                    lane.close(STOP_WAIT_S if lane.name == "host" else 0.0)
+                recorder.flush(wall=self._clock.wall())
+                for worker in forked:
+                    worker.close(STOP_WAIT_S if worker.name == "host" else 0.0)
                 self._journal.close()
-                free_applications(self._sysfs)  # nobody watches over a slowed flush any more
+                clear_io_limits(self._sysfs)  # nobody watches over a slowed flush any more
 
-    def _marked_journal(self) -> MarkedJournal:
-        marker = Marker(self.config.agent.state_dir, self.config.device.backing_uuid)
+    def _guarded_journal(self) -> GuardedJournal:
+        guard = MountGuard(self.config.agent.state_dir, self.config.device.backing_uuid)
 
         def uncover() -> None:
             show_to_systemd(self._sysfs)
 
-        return MarkedJournal(self._journal, marker, uncover)
+        return GuardedJournal(self._journal, guard, uncover)
 
-    def _run(self, books: LedgerBooks | NoBooks, lanes: Lanes, forked: tuple[ForkLane[Action, Outcome], ...]) -> None:
-        agent = self._agent(books, lanes)
-        driver = Driver(agent, forked, self._notifier)
+    def _run(
+        self, recorder: CostRecorder | NullRecorder, workers: Workers, forked: tuple[ForkWorker[Action, Outcome], ...]
+    ) -> None:
+        agent = self._agent(recorder, workers)
+        driver = EventLoop(agent, forked, self._notifier)
         requests = Requests(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
         requests.answer_with(socket.resolve)
@@ -207,9 +210,9 @@ class Daemon:
         driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
         self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
-        teller = Teller(self._notifier)
+        teller = StatusReporter(self._notifier)
 
-        cloud_rest = CloudRest(next(lane for lane in forked if lane.name == "cloud"), self._clock.now() + REST_S)
+        cloud_rest = CloudRest(next(worker for worker in forked if worker.name == "cloud"), self._clock.now() + REST_S)
 
         def after_step() -> None:
             self._host.lease.pulse.beat()
@@ -217,7 +220,7 @@ class Daemon:
             teller.tell(agent)
             is_boosting = agent.state.cycle is not None
             cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
-            self._touch(books, agent)
+            self._touch(recorder, agent)
 
         try:
             driver.run(lambda: self._reload(agent), after_step)
@@ -225,23 +228,23 @@ class Daemon:
             self._notifier.send("STOPPING=1")
             socket.close()
 
-    def _touch(self, books: LedgerBooks | NoBooks, agent: Agent) -> None:
+    def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
         backing = agent.view.backing if agent.view else None
         if backing is not None:
             speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
-            books.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
+            recorder.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
 
-    def _agent(self, books: LedgerBooks | NoBooks, lanes: Lanes) -> Agent:
+    def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()
         memory = remember(self._journal.path, now=now, wall=wall, boot_id=self._host.boot_id, owner=self._owner)
         if memory.foreign:
             _log.warning("%s", memory.foreign)
         return Agent(
             self.config.policy(),
-            memory.state(learned_size_bytes=books.learned_size()),
-            lanes=lanes,
-            journal=self._marked_journal(),
-            books=books,
+            memory.state(learned_size_bytes=recorder.learned_size()),
+            workers=workers,
+            journal=self._guarded_journal(),
+            recorder=recorder,
             clock=self._clock,
             counters=DiskCounters(),
             sample_interval_s=self.config.agent.sample_interval_s,
@@ -265,7 +268,7 @@ class Daemon:
         _log.info("the configuration was reloaded")
 
 
-class Teller:
+class StatusReporter:
     """Tells the log and systemd about every change of phase, fault and error, once."""
 
     def __init__(self, notifier: Notifier) -> None:
@@ -274,7 +277,7 @@ class Teller:
 
     def tell(self, agent: Agent) -> None:
         state = agent.state
-        now = (state.phase.value, state.fault, agent.last_error)
+        now = (state.phase.value, str(state.fault or ""), agent.last_error)
         if now == self._told:
             return
         if now[0] != self._told[0]:

@@ -1,4 +1,4 @@
-"""The selector that drives the agent on a real machine: timer, lanes, udev, control socket, signals. One thread."""
+"""The selector that drives the agent on a real machine: timer, workers, udev, control socket, signals. One thread."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Protocol
 
-from elastio.agent.graceful_shutdown import Departure
+from elastio.agent.graceful_shutdown import GracefulShutdown
 from elastio.agent.loop import Agent
-from elastio.agent.worker import ForkLane
+from elastio.agent.worker import ForkWorker
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
 
-# Never sleep longer: the watchdog and time-outs of lanes and clients are looked after on the way.
+# Never sleep longer: the watchdog and time-outs of workers and clients are looked after on the way.
 LONGEST_SLEEP_S = 1.0
 # A step that takes in an answer may start the next action, whose answer may be there at once.
 STEPS_AT_ONCE = 3
@@ -31,16 +31,16 @@ class Source(Protocol):
     def fileno(self) -> int: ...
 
 
-class Driver:
+class EventLoop:
     """Runs `agent` until a signal asks to stop."""
 
-    def __init__(self, agent: Agent, lanes: tuple[ForkLane[Any, Any], ...], notifier: Notifier) -> None:
-        self._agent, self._lanes, self._notifier = agent, lanes, notifier
+    def __init__(self, agent: Agent, workers: tuple[ForkWorker[Any, Any], ...], notifier: Notifier) -> None:
+        self._agent, self._workers, self._notifier = agent, workers, notifier
         self.selector = selectors.DefaultSelector()
         self._clock = SystemClock()
-        self._watched: dict[ForkLane[Any, Any], tuple[Connection, int]] = {}
+        self._watched: dict[ForkWorker[Any, Any], tuple[Connection, int]] = {}
         self._stop = False
-        self._departure: Departure | None = None
+        self._departure: GracefulShutdown | None = None
         self._signals: set[int] = set()
         self._woken, self._waker = socket.socketpair()
         self._on_hangup: Callable[[], None] = lambda: None
@@ -64,7 +64,7 @@ class Driver:
             self._waker.close()
 
     def _turn(self) -> None:
-        self._watch_lanes()
+        self._watch_workers()
         for key, mask in self.selector.select(self._sleep_s()):
             self._dispatch(key, mask)
         self._handle_signals()
@@ -78,24 +78,24 @@ class Driver:
         return max(0.0, min(until, LONGEST_SLEEP_S))
 
     def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
-        if isinstance(key.data, ForkLane):
+        if isinstance(key.data, ForkWorker):
             return  # the step takes the answer in
         if callable(key.data):
             key.data()
         else:
             key.data.on_ready(key, mask)
 
-    def _watch_lanes(self) -> None:
-        """Only lanes with a job: the pipe of a dead child is readable for ever. A new child has a new pipe."""
-        news = [(lane, lane.awaited()) for lane in self._lanes]
-        news = [(lane, new) for lane, new in news if new is not self._watched.get(lane, (None, 0))[0]]
-        for lane, _ in news:  # all of them first: a new pipe may have the number of another lane's old one
-            if lane in self._watched:
-                self.selector.unregister(self._watched.pop(lane)[1])
-        for lane, new in news:
+    def _watch_workers(self) -> None:
+        """Only workers with a job: the pipe of a dead child is readable for ever. A new child has a new pipe."""
+        news = [(worker, worker.awaited()) for worker in self._workers]
+        news = [(worker, new) for worker, new in news if new is not self._watched.get(worker, (None, 0))[0]]
+        for worker, _ in news:  # all of them first: a new pipe may have the number of another worker's old one
+            if worker in self._watched:
+                self.selector.unregister(self._watched.pop(worker)[1])
+        for worker, new in news:
             if new is not None:
-                self.selector.register(new, selectors.EVENT_READ, lane)
-                self._watched[lane] = new, new.fileno()
+                self.selector.register(new, selectors.EVENT_READ, worker)
+                self._watched[worker] = new, new.fileno()
 
     # --- signals -----------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Driver:
             _log.info("asked to stop again: not waiting any longer")
             self._stop = True
             return
-        self._departure = Departure(self._agent, self._clock)
+        self._departure = GracefulShutdown(self._agent, self._clock)
         self._departure.ask()
 
     def _depart(self) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from elastio.core.actions import (
     Action,
@@ -23,36 +23,36 @@ from elastio.core.actions import (
     HelpDetach,
     Identify,
     InstallCache,
-    Lane,
     LimitWrites,
     ListVolumes,
-    LookForNotice,
     MakeDurable,
-    MarkVolume,
     Outcome,
+    OutcomeKind,
+    PollNotice,
     RegisterBacking,
     RegisterCache,
     ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
+    TagVolume,
     TuneBacking,
     Value,
-    Verdict,
     WakeWriteback,
-    lane_of,
+    Worker,
+    worker_of,
 )
 from elastio.core.invariants import why_not_let_go
-from elastio.core.model import Bought, NoticeView, Quote, Serial
+from elastio.core.model import NoticeView, Purchase, Quote, Serial
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
-from elastio.ports import CacheHost, MarksVolumes, TellsNotices, VolumeProvider
+from elastio.ports import CacheHost, TagsVolumes, TellsNotices, VolumeProvider
 from elastio.units import format_size
 
 # Asking again will not help within this boost.
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
-OfWounded: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
-Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWounded
+AfterFailure: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | AfterFailure
 PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
 
 
@@ -65,7 +65,7 @@ def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
 
 
 class Executor:
-    """Runs inside a lane. `provider` is opened on first use: its SDK is slow to load."""
+    """Runs inside a worker. `provider` is opened on first use: its SDK is slow to load."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Executor:
         try:
             value = self._carry_out(action)
         except ElastioError as error:
-            verdict = Verdict.REFUSED if isinstance(error, FINAL) else Verdict.RETRY
+            verdict = OutcomeKind.REFUSED if isinstance(error, FINAL) else OutcomeKind.RETRY
             return Outcome(action, verdict, error=str(error), seconds=self._seconds() - began)
-        return Outcome(action, Verdict.DONE, value, seconds=self._seconds() - began)
+        return Outcome(action, OutcomeKind.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:
         match action:
@@ -91,7 +91,7 @@ class Executor:
                 provider = self._provider()
                 quote = provider.quote(action.spec)
                 _require_within_caps(quote, action)
-                return Bought(provider.create(action.token, quote.spec, {}), quote)
+                return Purchase(provider.create(action.token, quote.spec, {}), quote)
             case DescribeVolume():
                 return self._provider().describe(action.volume_id)
             case Identify():
@@ -100,10 +100,10 @@ class Executor:
                 return self._provider().list_owned()
             case InstallCache():
                 return self._host.install_cache(action.serial, action.size_bytes, flush_mb_s=action.flush_mb_s)
-            case LookForNotice():
+            case PollNotice():
                 return self._notice()
-            case MarkVolume():
-                self._mark(action)
+            case TagVolume():
+                self._tag(action)
             case AttachVolume() | DetachVolume() | DeleteVolume():
                 self._move_volume(action)
             case _:
@@ -116,11 +116,11 @@ class Executor:
             return NoticeView(supported=False)
         return NoticeView(supported=True, notice=provider.notice())
 
-    def _mark(self, action: MarkVolume) -> None:
+    def _tag(self, action: TagVolume) -> None:
         """A cloud without tags has no janitor that reads them."""
         provider = self._provider()
-        if isinstance(provider, MarksVolumes):
-            provider.mark(action.volume_id, action.mark)
+        if isinstance(provider, TagsVolumes):
+            provider.tag(action.volume_id, action.tag)
 
     def _move_volume(self, action: AttachVolume | DetachVolume | DeleteVolume) -> None:
         provider = self._provider()
@@ -133,9 +133,11 @@ class Executor:
             case DeleteVolume():
                 self._require_letting_go(action.serial)
                 provider.delete(action.volume_id)
+            case _:
+                assert_never(action)
 
     def _require_letting_go(self, serial: Serial) -> None:
-        reason = why_not_let_go(serial, self._host.look((serial,)))
+        reason = why_not_let_go(serial, self._host.scan((serial,)))
         if reason:
             raise NotOursError(f"the volume with serial {serial} was kept: {reason}")
 
@@ -167,9 +169,9 @@ class Executor:
             case ReleaseCacheDisk():
                 host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
             case _:
-                self._on_a_wounded_host(action)
+                self._after_a_failure(action)
 
-    def _on_a_wounded_host(self, action: OfWounded) -> None:
+    def _after_a_failure(self, action: AfterFailure) -> None:
         host = self._host
         match action:
             case MakeDurable():
@@ -182,15 +184,17 @@ class Executor:
                 host.register_cache(action.serial, action.cache_set)
             case StartWithoutCache():
                 host.start_without_cache()
+            case _:
+                assert_never(action)
 
 
 def lost(action: Action, seconds: float) -> Outcome:
-    """The outcome of an action whose lane gave no answer in time."""
+    """The outcome of an action whose worker gave no answer in time."""
     text = f"no answer within {seconds:.0f} s: it may or may not have happened"
-    return Outcome(action, Verdict.UNKNOWN, error=text, seconds=seconds)
+    return Outcome(action, OutcomeKind.UNKNOWN, error=text, seconds=seconds)
 
 
-# How long a lane waits for an action before it gives up the child: above the adapter's own limits.
+# How long a worker waits for an action before it gives up the child: above the adapter's own limits.
 TIMEOUTS_S: dict[type[Action], float] = {
     InstallCache: 90.0,
     DetachCacheSet: 60.0,
@@ -202,5 +206,5 @@ CLOUD_TIMEOUT_S = 60.0
 
 
 def timeout_of(action: Action) -> float:
-    default = CLOUD_TIMEOUT_S if lane_of(action) is Lane.CLOUD else HOST_TIMEOUT_S
+    default = CLOUD_TIMEOUT_S if worker_of(action) is Worker.CLOUD else HOST_TIMEOUT_S
     return TIMEOUTS_S.get(type(action), default)

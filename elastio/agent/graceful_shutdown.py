@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from elastio.agent.loop import Agent
-from elastio.core.inhibition import has_parted
+from elastio.core.inhibition import stop_reason
 from elastio.core.model import Request, RequestKind
 from elastio.core.observation import Answer
-from elastio.core.state import HoldReason
+from elastio.core.state import InhibitionReason
 from elastio.ports import Clock
 
 # For the decision on the stop itself; a loop that does not come to one must still end.
 ANSWER_S = 10.0
 
 
-class Departure:
+class GracefulShutdown:
     """One stop of one agent. Ask once, then look after every step whether it is over."""
 
     def __init__(self, agent: Agent, clock: Clock) -> None:
@@ -23,8 +23,8 @@ class Departure:
 
     def ask(self) -> None:
         """A shutdown of the machine that was prepared is not prepared anew."""
-        hold = self._agent.state.hold
-        if hold is not None and hold.reason in (HoldReason.SHUTDOWN, HoldReason.NOTICE):
+        hold = self._agent.state.inhibition
+        if hold is not None and hold.reason in (InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE):
             self._is_answered = True
             return
 
@@ -38,4 +38,4 @@ class Departure:
         now = self._clock.now()
         if not self._is_answered:
             return "no decision was made in time" if now >= self._give_up_at else ""
-        return has_parted(self._agent.state, now)
+        return stop_reason(self._agent.state, now)

@@ -4,8 +4,7 @@ Append-only JSON lines, flushed to the disk before an effect starts. After a cra
 was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
 power cut leaves and is cut off. `elastio why` reads the same records.
 
-Every record says whose it is. A cycle of another backing device is nobody's to end here; and the journal that came with
-a machine image tells of a volume that another machine still writes to.
+Every record says whose it is: the backing device and the machine. What a start makes of them: `elastio.agent.memory`.
 """
 
 from __future__ import annotations
@@ -13,19 +12,17 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elastio.codec import decode, encode
+from elastio.codec import encode
 from elastio.core.actions import Action, Outcome
 from elastio.core.inhibition import snapshot_of
-from elastio.core.model import VolumeId
-from elastio.core.state import AgentState, Cycle, Hold, Lesson, Phase, Thrift
-from elastio.errors import ConfigError, JournalError
+from elastio.core.state import AgentState, Phase
+from elastio.errors import JournalError
 
 ROTATE_BYTES = 4 * 1024 * 1024
 OLDER = ".old"
@@ -42,52 +39,6 @@ class Owner:
 
 
 NOBODY = Owner()
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What the journal remembers of the agent: what its last record says, and in which boot it was written.
-
-    `failures` boosts in a row did not come to be; none is begun before `cool_until` (CLOCK_BOOTTIME).
-    """
-
-    phase: Phase = Phase.IDLE
-    cycle: Cycle | None = None
-    paused: bool = False
-    failures: int = 0
-    cool_until: float = 0.0
-    hold: Hold | None = None
-    accepted: str = ""
-    given_up: tuple[VolumeId, ...] = ()
-    is_stale_accepted: bool = False
-    outlived: str = ""
-    create_s: float | None = None
-    lessons: tuple[Lesson, ...] = ()
-    thrift: Thrift = field(default_factory=Thrift)
-    boot_id: str = ""
-    machine: str = ""
-    foreign: str = ""  # what was found of another machine and is not believed, for people
-
-    def state(self, *, learned_size_bytes: int | None) -> AgentState:
-        """Where an agent that has just started stands."""
-        return AgentState(
-            phase=self.phase,
-            cycle=self.cycle,
-            paused=self.paused,
-            failures=self.failures,
-            cool_until=self.cool_until,
-            hold=self.hold,
-            accepted=self.accepted,
-            given_up=self.given_up,
-            is_stale_accepted=self.is_stale_accepted,
-            outlived=self.outlived,
-            create_s=self.create_s,
-            lessons=self.lessons,
-            thrift=self.thrift,
-            boot_id=self.boot_id,
-            machine=self.machine,
-            learned_size_bytes=learned_size_bytes,
-        )
 
 
 class Journal:
@@ -134,7 +85,7 @@ class Journal:
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
         body = {
             "action": type(outcome.action).__name__,
-            "verdict": outcome.verdict.value,
+            "verdict": outcome.kind.value,
             "seconds": round(outcome.seconds, 3),
             "error": outcome.error,
             "value": encode(outcome.value),
@@ -229,14 +180,14 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "paused": state.paused,
         "failures": state.failures,
         "cool_until": state.cool_until,
-        "hold": encode(snapshot_of(state.hold)),
-        "accepted": state.accepted,
+        "inhibition": encode(snapshot_of(state.inhibition)),
+        "loss_accepted_for": state.loss_accepted_for,
         "given_up": encode(state.given_up),
         "is_stale_accepted": state.is_stale_accepted,
-        "outlived": state.outlived,
+        "failed_clean_set": state.failed_clean_set,
         "create_s": state.create_s,
         "lessons": encode(state.lessons),
-        "thrift": encode(state.thrift),
+        "waste": encode(state.waste),
     }
 
 
@@ -268,130 +219,3 @@ def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
         if name not in told:
             told.add(name)
             yield record
-
-
-def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
-    """What the last record with a cycle says, its clock moved into this boot.
-
-    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess. Raises
-    ConfigError when it tells of an open cycle of another backing device.
-    """
-    return recall(read(path), path, now=now, wall=wall, boot_id=boot_id, owner=owner)
-
-
-def recall(
-    records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY
-) -> Memory:
-    """`remember` of records that lie anywhere; `source` is what an error names."""
-    last = None
-    for record in records:
-        if "phase" in record:
-            last = record
-    if last is None:
-        return Memory(machine=owner.machine)
-    try:
-        cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
-        written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
-        if not _is_same(written.machine, owner.machine):
-            return Memory(machine=owner.machine, foreign=_foreign(written, cycle, source))
-        if not _is_same(written.backing_uuid, owner.backing_uuid):
-            _require_no_cycle(written, cycle, source)
-            return Memory(machine=owner.machine)
-        return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise JournalError(
-            f"the last record of {source} is not understood ({error}); move it away to start anew"
-        ) from error
-
-
-def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:
-    """Raises KeyError, TypeError, ValueError or OverflowError for a record that this release does not understand."""
-    written_now, written_wall = float(last["now"]), float(last["wall"])
-    if not math.isfinite(written_now - written_wall):
-        raise ValueError("its times are no times")
-    same_boot = last.get("boot") == boot_id
-    shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
-    hold = None if last.get("hold") is None else decode(Hold, last["hold"])
-    return Memory(
-        phase=Phase(last["phase"]),
-        cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
-        paused=bool(last.get("paused", False)),
-        failures=int(last.get("failures", 0)),
-        # Never longer than it was to be from the last record on, whatever the time of day does.
-        cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
-        hold=hold if same_boot else _shift_hold(hold, shift_s, now=now, written_now=written_now),
-        **_given_up(last),
-        outlived=str(last.get("outlived", "")),
-        create_s=None if last.get("create_s") is None else float(last["create_s"]),
-        lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
-        thrift=decode(Thrift, last.get("thrift", {})),
-        boot_id=str(last.get("boot", "")),
-    )
-
-
-def _is_same(written: str, here: str) -> bool:
-    return "" in (written, here) or written == here
-
-
-def _bought_for(cycle: Cycle | None) -> str:
-    """Records of before name no device, but a volume does."""
-    return cycle.volume.backing_uuid if cycle is not None and cycle.volume is not None else ""
-
-
-def _foreign(written: Owner, cycle: Cycle | None, source: Path) -> str:
-    told = "" if cycle is None else f": volume {cycle.volume_id or 'unknown'} may still be its cache and is left alone"
-    return f"{source} was written on another machine ({written.machine}), so nothing in it is believed{told}"
-
-
-def _require_no_cycle(written: Owner, cycle: Cycle | None, source: Path) -> None:
-    if cycle is not None:
-        raise ConfigError(
-            f"{source} tells of an open cycle of backing device {written.backing_uuid} (volume "
-            f"{cycle.volume_id or 'not known yet'}): set device.backing_uuid to that one until `elastio status` says "
-            "idle, or give the other device an agent.state_dir of its own"
-        )
-
-
-def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What an operator gave up. Records of before kept the order after it was carried out: no order then, only that."""
-    accepted = str(record.get("accepted", ""))
-    if "given_up" not in record:
-        return {"given_up": (VolumeId(accepted),) if accepted else (), "is_stale_accepted": bool(accepted)}
-    named = record["given_up"]
-    if not isinstance(named, list):
-        raise TypeError("given_up is no list")
-    stale = bool(record.get("is_stale_accepted", False))
-    return {"accepted": accepted, "given_up": tuple(VolumeId(str(v)) for v in named), "is_stale_accepted": stale}
-
-
-def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
-    """Seconds that were left of a cool-down when the record was written."""
-    return float(record.get("cool_until", 0.0)) - written_now
-
-
-def _shift_hold(hold: Hold | None, shift_s: float, *, now: float, written_now: float) -> Hold | None:
-    """The hold in the clock of this boot; never longer than it had left when it was written down."""
-    if hold is None:
-        return None
-    return replace(hold, until=min(hold.until + shift_s, now + max(0.0, hold.until - written_now)))
-
-
-def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
-    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot.
-
-    None of them becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
-    """
-
-    def moved(value: float | None) -> float | None:
-        return None if value is None else min(value + seconds, now)
-
-    marks = {name: moved(getattr(cycle.marks, name)) for name in type(cycle.marks).__slots__}
-    return replace(
-        cycle,
-        started_at=min(cycle.started_at + seconds, now),
-        doubt_at=moved(cycle.doubt_at),
-        unready_at=moved(cycle.unready_at),
-        chance_until=moved(cycle.chance_until),
-        marks=replace(cycle.marks, **marks),
-        pace={},
-    )

@@ -1,6 +1,6 @@
 """observe -> decide -> journal -> execute: the agent's loop, the same on the real host and on the simulator.
 
-The loop never waits. Whoever drives it calls `step` when something happened or `wake_at` has come: a timer, a lane
+The loop never waits. Whoever drives it calls `step` when something happened or `wake_at` has come: a timer, a worker
 with an answer, a udev event, an operator.
 """
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from elastio.agent.executor import timeout_of
 from elastio.agent.sampler import Sampler
 from elastio.core import update
-from elastio.core.actions import Action, Lane, LookForNotice, Outcome, gives_back, is_read, lane_of
+from elastio.core.actions import Action, Outcome, PollNotice, Worker, gives_back, is_read, worker_of
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Decision, Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
-from elastio.ports import Books, Clock, Counters, Forecaster, Journal, LanePort, NoForecast
+from elastio.ports import Clock, Counters, Forecaster, Journal, NoForecast, Recorder, WorkerPort
 
-LOOK_TIMEOUT_S = 15.0
-LOOK_EVERY_IDLE_S = 10.0
+SCAN_TIMEOUT_S = 15.0
+SCAN_EVERY_IDLE_S = 10.0
 STALE_S = 30.0
 SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
@@ -32,19 +32,19 @@ NOTE_EVERY_S = 30.0
 # What is accepted of these has to survive a crash: an operator relies on it from then on.
 LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
 
-Look = tuple[Serial, ...]
+Serials = tuple[Serial, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """`look` carries read-only looks at the kernel; its result is the view, or the error text."""
+class Workers:
+    """`scan` carries read-only looks at the kernel; its result is the view, or the error text."""
 
-    look: LanePort[Look, HostView | str]
-    cloud: LanePort[Action, Outcome]
-    host: LanePort[Action, Outcome]
+    scan: WorkerPort[Serials, HostView | str]
+    cloud: WorkerPort[Action, Outcome]
+    host: WorkerPort[Action, Outcome]
 
-    def of(self, action: Action) -> LanePort[Action, Outcome]:
-        return self.cloud if lane_of(action) is Lane.CLOUD else self.host
+    def of(self, action: Action) -> WorkerPort[Action, Outcome]:
+        return self.cloud if worker_of(action) is Worker.CLOUD else self.host
 
 
 @dataclass(slots=True)
@@ -82,9 +82,9 @@ class Agent:
         policy: Policy,
         state: AgentState,
         *,
-        lanes: Lanes,
+        workers: Workers,
         journal: Journal,
-        books: Books,
+        recorder: Recorder,
         clock: Clock,
         counters: Counters,
         sample_interval_s: float = 1.0,
@@ -97,7 +97,7 @@ class Agent:
         self.last_sample: Sample | None = None
         self.last_error = ""
         self._cloud_error: str | None = None  # None: no call has ended yet
-        self._lanes, self._journal, self._books = lanes, journal, books
+        self._workers, self._journal, self._recorder = workers, journal, recorder
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
         self._forecast: Forecast | None = None
         self._forecast_at = float("-inf")
@@ -106,8 +106,8 @@ class Agent:
         self._inbox = Inbox()
         self._next_sample_at = clock.now()
         self._decide_at: float | None = None
-        self._look_wanted = True
-        self._looked_at = self._host_changed_at = float("-inf")
+        self._scan_wanted = True
+        self._scanned_at = self._host_changed_at = float("-inf")
         self._spend, self._spend_at = Spend(), float("-inf")
         self._can_record = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
@@ -120,7 +120,7 @@ class Agent:
 
     def kernel_changed(self) -> None:
         """A udev event: look at once."""
-        self._look_wanted = True
+        self._scan_wanted = True
 
     def wake_at(self) -> float:
         """CLOCK_BOOTTIME at which `step` has something to do even if nothing happens."""
@@ -138,8 +138,8 @@ class Agent:
             self._decide(now)
         if timer:
             idle = self.state.cycle is None and self.state.recovered
-            self._look_wanted |= not idle or now - self._looked_at >= LOOK_EVERY_IDLE_S
-        self._start_look()
+            self._scan_wanted |= not idle or now - self._scanned_at >= SCAN_EVERY_IDLE_S
+        self._start_scan()
 
     def snapshot(self) -> Observation:
         """What would be observed now, without taking anything out of the inbox."""
@@ -153,23 +153,23 @@ class Agent:
     @property
     def cloud_error(self) -> str:
         """Why the cloud cannot be asked, or did not do what was asked last; empty once a call succeeded."""
-        return self._lanes.cloud.trouble if self._cloud_error is None else self._cloud_error
+        return self._workers.cloud.trouble if self._cloud_error is None else self._cloud_error
 
     # --- taking in -----------------------------------------------------------------------------------------
 
     def _collect(self, now: float) -> None:
-        for lane in (self._lanes.cloud, self._lanes.host):
-            outcome = lane.poll()
+        for worker in (self._workers.cloud, self._workers.host):
+            outcome = worker.poll()
             if outcome is None:
                 continue
             self._inbox.outcomes.append(outcome)
-            self._look_wanted |= not isinstance(outcome.action, LookForNotice)
-            if lane is self._lanes.host:
+            self._scan_wanted |= not isinstance(outcome.action, PollNotice)
+            if worker is self._workers.host:
                 self._host_changed_at = now
-            elif not isinstance(outcome.action, LookForNotice):  # asks another service, or none
+            elif not isinstance(outcome.action, PollNotice):  # asks another service, or none
                 self._cloud_error = outcome.error
             self._note(outcome, now)
-        seen = self._lanes.look.poll()
+        seen = self._workers.scan.poll()
         if isinstance(seen, HostView):
             self.view, self._inbox.fresh_view = seen, True
             self._counters.follow(seen)
@@ -198,14 +198,16 @@ class Agent:
     def _observe(self, now: float) -> Observation:
         wall = self._clock.wall()
         if now - self._spend_at >= SPEND_EVERY_S:
-            self._spend, self._spend_at = self._books.spend(wall=wall), now
+            self._spend, self._spend_at = self._recorder.spend(wall=wall), now
         if now - self._forecast_at >= FORECAST_EVERY_S:
             self._forecast, self._forecast_at = self._ask_forecaster(now, wall), now
         busy = frozenset(
-            lane for lane, port in ((Lane.CLOUD, self._lanes.cloud), (Lane.HOST, self._lanes.host)) if port.busy
+            worker
+            for worker, port in ((Worker.CLOUD, self._workers.cloud), (Worker.HOST, self._workers.host))
+            if port.busy
         )
         view = self.view
-        clear = view is not None and Lane.HOST not in busy and view.at >= self._host_changed_at
+        clear = view is not None and Worker.HOST not in busy and view.at >= self._host_changed_at
         return Observation(
             now=now,
             wall=wall,
@@ -242,18 +244,20 @@ class Agent:
             self._record(before, decision, obs)
         self.state, self._decide_at = decision.state, decision.wake_at
         self._publish(before, decision, obs)
-        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
+        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=True):
             reply(answer)  # after the record: what was promised survives a crash
         self._act(decision, obs)
         if obs.sample is not None:
-            self._books.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
+            self._recorder.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
 
     def _checked(self, before: AgentState, obs: Observation) -> Decision:
         try:
             return self.decide(before, obs, self.policy)
         except InvariantError as error:
-            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
-            return Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
+            text = f"a decision would have broken a safety rule and was thrown away: {error}"
+            state = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.RULE_BROKEN, text))
+            answers = tuple(Answer(request, False, f"the agent is faulted: {text}") for request in obs.requests)
+            return Decision(state, reason=text, answers=answers)
 
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
         """Why the decision is not in the journal; empty where it is, or where nothing was decided."""
@@ -271,15 +275,15 @@ class Agent:
         return ""
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
-        """Journal and books stand apart: a bill is written down even while the journal cannot be."""
+        """Journal and recorder stand apart: a bill is written down even while the journal cannot be."""
         for cycle in decision.records:
-            self._books.record_cycle(cycle, now=obs.now, wall=obs.wall)
+            self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_at = float("-inf")
         if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
-            self._books.listed(_tokens(decision.state), wall=obs.wall)
+            self._recorder.listed(_tokens(decision.state), wall=obs.wall)
         learned = decision.state.learned_size_bytes
         if learned is not None and learned != before.learned_size_bytes:
-            self._books.learned(learned)
+            self._recorder.learned(learned)
 
     def _note_dirt(self, state: AgentState, obs: Observation) -> None:
         at, dirty = self._noted
@@ -295,9 +299,9 @@ class Agent:
         for action in decision.actions:
             if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):
                 return
-            if lane_of(action) is Lane.HOST:
+            if worker_of(action) is Worker.HOST:
                 self._host_changed_at = obs.now
-            self._lanes.of(action).submit(action, timeout_of(action))
+            self._workers.of(action).submit(action, timeout_of(action))
 
     def _is_intended(self, action: Action, obs: Observation) -> bool:
         intended = update.intended(self.state, action, obs.now)
@@ -309,11 +313,11 @@ class Agent:
         self.state, self._can_record = intended, True
         return True
 
-    def _start_look(self) -> None:
-        if not self._look_wanted or self._lanes.look.busy:
+    def _start_scan(self) -> None:
+        if not self._scan_wanted or self._workers.scan.busy:
             return
         cycle = self.state.cycle
         owned = tuple(v.serial for v in self.state.owned or ())
         serials = tuple(dict.fromkeys((*owned, *((cycle.serial,) if cycle and cycle.serial else ()))))
-        self._look_wanted, self._looked_at = False, self._clock.now()
-        self._lanes.look.submit(serials, LOOK_TIMEOUT_S)
+        self._scan_wanted, self._scanned_at = False, self._clock.now()
+        self._workers.scan.submit(serials, SCAN_TIMEOUT_S)

@@ -26,12 +26,12 @@ def is_out(state: AgentState) -> bool | None:
         return None
     if cycle is None:
         return False
-    if cycle.marks.boosted is not None:
-        return cycle.marks.detached is None
+    if cycle.times.boosted is not None:
+        return cycle.times.detached is None
     return None if state.phase is Phase.ATTACHING or cycle.may_have_served else False
 
 
-class Marker:
+class MountGuard:
     """The file of one backing device. Raises JournalError where it cannot be written or removed durably."""
 
     def __init__(self, state_dir: Path, backing_uuid: str) -> None:
@@ -73,19 +73,19 @@ class Marker:
             os.close(descriptor)
 
 
-class MarkedJournal:
-    """A `ports.Journal` that keeps the marker in step with what it writes down.
+class GuardedJournal:
+    """A `ports.Journal` that keeps the guard in step with what it writes down.
 
-    `uncover` is called when the marker was removed: a device that was kept back may be used from then on.
+    `uncover` is called when the guard was removed: a device that was kept back may be used from then on.
     """
 
-    def __init__(self, journal: Journal, marker: Marker, uncover: Callable[[], None]) -> None:
-        self._journal, self._marker, self._uncover = journal, marker, uncover
+    def __init__(self, journal: Journal, guard: MountGuard, uncover: Callable[[], None]) -> None:
+        self._journal, self._guard, self._uncover = journal, guard, uncover
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`. The marker first: no cache is attached without it."""
+        """See `journal.Journal`. The guard first: no cache is attached without it."""
         if isinstance(action, CreateVolume | InstallCache):
-            self._marker.put(f"cycle {state.cycle.token if state.cycle else 'unknown'}")
+            self._guard.put(f"cycle {state.cycle.token if state.cycle else 'unknown'}")
         self._journal.intend(action, state, now=now, wall=wall)
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
@@ -97,10 +97,10 @@ class MarkedJournal:
         self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """See `journal.Journal`. The record first: a marker without a reason costs time, the reverse data."""
+        """See `journal.Journal`. The record first: a guard without a reason costs time, the reverse data."""
         self._journal.decision(before, state, reason, now=now, wall=wall)
         out = is_out(state)
         if out:
-            self._marker.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")
-        elif out is False and self._marker.clear():
+            self._guard.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")
+        elif out is False and self._guard.clear():
             self._uncover()

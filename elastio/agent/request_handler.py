@@ -10,7 +10,7 @@ from typing import Any
 from elastio import __version__
 from elastio.agent.journal import read, read_with_older
 from elastio.agent.loop import Agent
-from elastio.agent.status_builder import Surroundings, status_of
+from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.control.protocol import Message, accepted, refused
 from elastio.control.server import Pending
 from elastio.control.status import Status
@@ -53,7 +53,7 @@ class Requests:
 
     def status(self) -> Status:
         agent = self._agent
-        around = Surroundings(
+        around = RuntimeInfo(
             version=__version__,
             started_at=self._started_at,
             identity=agent.state.identity,

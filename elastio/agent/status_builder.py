@@ -8,7 +8,7 @@ from elastio.control.status import (
     AgentPart,
     BackingPart,
     CyclePart,
-    HoldPart,
+    InhibitionPart,
     LoadPart,
     MissingPart,
     SpendPart,
@@ -16,16 +16,16 @@ from elastio.control.status import (
     VolumePart,
 )
 from elastio.core import waste
-from elastio.core.detection import is_kept, needs_no_cache
+from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Phase
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RuntimeInfo:
     """What the daemon knows beside one decision: the last views it had, and itself.
 
     `host` and `sample` are the last ones seen (an observation carries them only while they are fresh).
@@ -41,7 +41,7 @@ class Surroundings:
     cloud_error: str = ""
 
 
-def status_of(state: AgentState, obs: Observation, policy: Policy, around: Surroundings) -> Status:
+def status_of(state: AgentState, obs: Observation, policy: Policy, around: RuntimeInfo) -> Status:
     """The status document for the state that a decision left behind."""
     host = obs.host or around.host
     backing = host.backing if host else None
@@ -52,7 +52,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, around: Surro
         recovered=state.recovered,
         waiting_for=state.waiting_for,
         paused=state.paused,
-        fault=state.fault,
+        fault=str(state.fault or ""),
         last_error=around.last_error,
         cloud_error=around.cloud_error,
         learned_size_bytes=state.learned_size_bytes,
@@ -65,11 +65,11 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, around: Surro
         listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
         hold=_hold(state, obs, host),
         missing=_missing(state, host),
-        restraint=waste.told(state.thrift, obs.wall),
+        restraint=waste.told(state.waste, obs.wall),
     )
 
 
-def _agent(obs: Observation, around: Surroundings) -> AgentPart:
+def _agent(obs: Observation, around: RuntimeInfo) -> AgentPart:
     who = around.identity
     return AgentPart(
         version=around.version,
@@ -114,21 +114,21 @@ def _backing(view: BackingView | None) -> BackingPart | None:
 def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: BackingView | None) -> CyclePart | None:
     if cycle is None:
         return None
-    boosted = cycle.marks.boosted
+    boosted = cycle.times.boosted
     return CyclePart(
         token=cycle.token,
         trigger=cycle.trigger.value,
         volume_id=cycle.volume_id,
         serial=cycle.serial,
-        size_bytes=cycle.sold.size_bytes,
-        bandwidth_mb_s=cycle.sold.bandwidth_mb_s,
+        size_bytes=cycle.provisioned.size_bytes,
+        bandwidth_mb_s=cycle.provisioned.bandwidth_mb_s,
         started_wall=cycle.started_wall,
         elapsed_s=obs.now - cycle.started_at,
         boosted_after_s=None if boosted is None else boosted - cycle.started_at,
         peak_dirty_bytes=cycle.peak_dirty_bytes,
         flush_started_dirty_bytes=cycle.flush_started_dirty_bytes,
         flush_progress=_flush_progress(state.phase, cycle, backing),
-        failure=cycle.failure,
+        failure=str(cycle.failure or ""),
     )
 
 
@@ -142,21 +142,21 @@ def _flush_progress(phase: Phase, cycle: Cycle, backing: BackingView | None) -> 
     return min(1.0, max(0.0, 1.0 - backing.dirty_bytes / at_start))
 
 
-def _hold(state: AgentState, obs: Observation, host: HostView | None) -> HoldPart | None:
-    hold = state.hold
+def _hold(state: AgentState, obs: Observation, host: HostView | None) -> InhibitionPart | None:
+    hold = state.inhibition
     if hold is None:
         return None
     safe = state.recovered and not state.fault and is_safe_to_copy(state.cycle, host)
-    return HoldPart(hold.reason.value, max(0.0, hold.until - obs.now), hold.flush, safe)
+    return InhibitionPart(hold.reason.value, max(0.0, hold.until - obs.now), hold.flush, safe)
 
 
 def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
     """Also while the kernel has let go of the backing device: it does so when its cache dies."""
-    cycle, backing, wounded = state.cycle, host.backing if host else None, host.wounded if host else ""
-    disputed = cycle is not None and cycle.is_disputed and not (backing is not None and backing.waits_for_cache)
+    cycle, backing, wounded = state.cycle, host.backing if host else None, host.dead_bcache_device if host else ""
+    disputed = cycle is not None and cycle.may_lack_data and not (backing is not None and backing.waits_for_cache)
     waits = cycle is not None and (state.phase is Phase.FAULTED or bool(wounded))
     if backing is not None:
-        waits = backing.waits_for_cache and not needs_no_cache(state, backing)
+        waits = backing.waits_for_cache and not state.may_run_without_cache(backing)
     if not (waits or disputed):
         return None
     return MissingPart(
@@ -168,14 +168,14 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
         seen_wall=cycle.dirty_wall if cycle else None,
         adaptive=backing.adaptive_name if backing else wounded,
         waits_for_umount=(backing.running if backing else bool(wounded)) and not disputed,
-        disputed=disputed,
-        may_be_older=backing is not None and backing.may_have_gone_on,
+        may_lack_data=disputed,
+        may_be_older=backing is not None and backing.may_have_been_written_since,
     )
 
 
 def _volume(volume: Volume, state: AgentState) -> VolumePart:
     of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
     is_other = volume in state.others
-    kept = not of_cycle and (is_other or is_kept(volume, state))
+    kept = not of_cycle and (is_other or state.is_kept(volume))
     backing_uuid = volume.backing_uuid if is_other else ""
-    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.mark.value, kept, backing_uuid)
+    return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)

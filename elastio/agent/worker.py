@@ -1,8 +1,8 @@
-"""A lane: one thing at a time, in a child process, so that nothing it does can delay a sample.
+"""A worker: one thing at a time, in a child process, so that nothing it does can delay a sample.
 
 A cloud call may hang for as long as TCP likes and every access to bcache's sysfs takes an uninterruptible kernel
 lock. A child can be given up: it is killed, its job counts as unanswered, and a new child serves the next job. While
-a killed child is stuck in the kernel the lane stays busy, because its job may still be going on.
+a killed child is stuck in the kernel the worker stays busy, because its job may still be going on.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Result = TypeVar("Result")
 WARM_UP_S = 300.0
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
-# The ends of all lanes that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
-# would not end when its lane closes it, and a selector would go on reporting it.
+# The ends of all workers that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
+# would not end when its worker closes it, and a selector would go on reporting it.
 _parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Warm:
     trouble: str
 
 
-class ForkLane(Generic[Job, Result]):
+class ForkWorker(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
 
     `warm_up` runs once in every new child before its first job: slow imports happen there, and the time of that job
@@ -117,7 +117,7 @@ class ForkLane(Generic[Job, Result]):
 
     def submit(self, job: Job, timeout_s: float) -> None:
         if self.busy:
-            raise RuntimeError(f"lane {self.name} is busy")
+            raise RuntimeError(f"worker {self.name} is busy")
         if self._child is None or not self._child.is_alive():
             self._bury()
             self.start()
@@ -125,11 +125,11 @@ class ForkLane(Generic[Job, Result]):
         if not self._warming:
             self._deadline = self._began + timeout_s
         if self._pipe is None:
-            raise RuntimeError(f"lane {self.name} has no child")
+            raise RuntimeError(f"worker {self.name} has no child")
         try:
             self._pipe.send(job)
         except OSError as error:  # the child died just now: `poll` finds that out and the job is lost
-            _log.warning("lane %s: the child did not take a job: %s", self.name, error)
+            _log.warning("worker %s: the child did not take a job: %s", self.name, error)
 
     def poll(self) -> Result | None:
         """The result, once: the child's, or `lost` when its time is over or it died. Also takes in `trouble`."""
@@ -156,7 +156,7 @@ class ForkLane(Generic[Job, Result]):
         self._warming, self.trouble = False, message.trouble
         self._deadline = time.monotonic() + self._timeout_s
         if message.trouble:
-            _log.error("lane %s: %s", self.name, message.trouble)
+            _log.error("worker %s: %s", self.name, message.trouble)
 
     def _give_up(self) -> Result | None:
         job, self._job = self._job, None
@@ -167,7 +167,7 @@ class ForkLane(Generic[Job, Result]):
             self._warming = False
             self._warm_up_s *= 2  # on this machine it takes longer: a limit that is too short would hold for ever
             self.trouble = "the child that was being started ended, or was not ready in time"
-            _log.error("lane %s: %s", self.name, self.trouble)
+            _log.error("worker %s: %s", self.name, self.trouble)
         return None if job is None else self._lost(job, time.monotonic() - self._began)
 
     def _bury(self) -> None:
@@ -207,7 +207,7 @@ class ForkLane(Generic[Job, Result]):
             try:
                 result = self._work(job)
             except Exception:
-                _log.exception("lane %s: a bug in a job, whose outcome is unknown now: %r", self.name, job)
+                _log.exception("worker %s: a bug in a job, whose outcome is unknown now: %r", self.name, job)
                 os._exit(1)
             pipe.send(result)
 
@@ -218,7 +218,7 @@ class ForkLane(Generic[Job, Result]):
         except ElastioError as error:
             return str(error)
         except Exception as error:
-            _log.exception("lane %s: the start of the child failed", self.name)
+            _log.exception("worker %s: the start of the child failed", self.name)
             return f"the start of the child failed: {error}"
         return ""
 

@@ -74,11 +74,11 @@ def examine(app: App) -> Iterator[Finding]:
 def _of_the_device(machine: Machine, config: Config) -> list[Finding]:
     """In a child: bcache may hang, and that is what an operator calls a doctor for."""
 
-    def look() -> list[Finding]:
+    def scan() -> list[Finding]:
         found = [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
         return [*found, *agent_checks.guard(machine, config)]
 
     try:
-        return in_child(look, KERNEL_S)
+        return in_child(scan, KERNEL_S)
     except ElastioError as error:
         return [fail("backing device", str(error), "see `dmesg`; only a reboot frees a bcache that hangs")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from elastio import __version__
-from elastio.agent.daemon import Daemon, free_applications
+from elastio.agent.daemon import Daemon, clear_io_limits
 from elastio.config.schema import DEFAULT_PATH
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError, HostError
@@ -29,7 +29,7 @@ def main(path: Path, sim: bool) -> None:
 
             run_simulated(path if path != DEFAULT_PATH or path.exists() else None)
         else:
-            free_applications(Sysfs())
+            clear_io_limits(Sysfs())
             daemon = Daemon(path)
             logging.getLogger().setLevel(daemon.config.agent.log_level.upper())
             daemon.run()

@@ -6,7 +6,7 @@ import click
 
 from elastio.cli.app import App
 from elastio.control.status import Status, VolumePart
-from elastio.core.model import VolumeMark
+from elastio.core.model import VolumeTag
 from elastio.errors import ElastioError
 from elastio.units import format_size
 
@@ -19,9 +19,9 @@ LEAVING = ("deleting", "gone")
 @click.option("--timeout", "wait_s", metavar="SECONDS", type=click.FloatRange(min=1), default=WAIT_S, show_default=True)
 @click.pass_obj
 def gc(app: App, dry_run: bool, wait_s: float) -> None:
-    """Release this agent's volumes that no cycle knows; it does so by itself too, every `policy.reconcile_s`.
+    """Release this agent's volumes that no cycle knows; it does so by itself too, every `policy.reconcile_interval_s`.
 
-    A volume that is not marked clean and that no cycle knows is never released: it may hold the only copy of data.
+    A volume that is not tagged clean and that no cycle knows is never released: it may hold the only copy of data.
     """
     seen = app.client().status()
     if not dry_run:
@@ -70,6 +70,6 @@ def verdict(volume: VolumePart, seen: Status) -> str:
 def _why_kept(volume: VolumePart) -> str:
     if volume.backing_uuid:
         return f"it was bought for backing device {volume.backing_uuid}, which this agent does not drive"
-    if volume.mark != VolumeMark.CLEAN:
-        return f"it is marked {volume.mark} and no cycle knows it; it may hold the only copy of data"
-    return f"an operator gave it up by name (it is marked {volume.mark}): only you delete it"
+    if volume.tag != VolumeTag.CLEAN:
+        return f"it is tagged {volume.tag} and no cycle knows it; it may hold the only copy of data"
+    return f"an operator gave it up by name (it is tagged {volume.tag}): only you delete it"

@@ -33,8 +33,8 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ..
 def janitor(ctx: click.Context, name: str, settings: dict[str, object], dry_run: bool, as_json: bool) -> None:
     """Delete expired volumes of agents whose machines are gone.
 
-    Only volumes that are marked clean, past their expiry and attached to nothing. Everything else is kept, and named
-    with the reason: what is not marked clean may hold the only copy of somebody's data. Code 1: one failed.
+    Only volumes that are tagged clean, past their expiry and attached to nothing. Everything else is kept, and named
+    with the reason: what is not tagged clean may hold the only copy of somebody's data. Code 1: one failed.
     """
     if not name.isidentifier():
         raise ConfigError(f"{name!r} is no name of a provider")
@@ -58,7 +58,7 @@ def _row(verdict: Verdict) -> dict[str, object]:
         "reason": verdict.reason,
         "size_bytes": volume.size_bytes,
         "state": volume.state,
-        "mark": volume.mark.value,
+        "tag": volume.tag.value,
         "owner": volume.owner,
         "backing_uuid": volume.backing_uuid,
         "expires_wall": volume.expires_wall,

@@ -13,7 +13,7 @@ import click
 from elastio.cli.app import App, standing
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
-from elastio.core.state import HoldReason
+from elastio.core.state import InhibitionReason
 from elastio.errors import ElastioError
 from elastio.units import format_duration, format_size
 
@@ -34,7 +34,7 @@ LEAST_S = 1.0
 )
 @click.option(
     "--hold",
-    "hold_s",
+    "trigger_delay_s",
     metavar="SECONDS",
     type=click.FloatRange(LEAST_S, MAX_HOLD_S / 2),
     default=HOLD_S,
@@ -42,7 +42,7 @@ LEAST_S = 1.0
     help="How long it stays quiesced at least, unless `elastio unquiesce` ends it.",
 )
 @click.pass_obj
-def quiesce(app: App, wait_s: float, hold_s: float) -> None:
+def quiesce(app: App, wait_s: float, trigger_delay_s: float) -> None:
     """Flush the cache, release it, and let no boost begin: a snapshot of the backing volume is then whole.
 
     Ends with code 0 once that is so, and it stays so for --hold seconds at least. Any other code: it is not so, and no
@@ -50,10 +50,10 @@ def quiesce(app: App, wait_s: float, hold_s: float) -> None:
     """
     client = app.client()
     hold = client.status().hold
-    is_first = hold is None or hold.reason != HoldReason.SNAPSHOT
+    is_first = hold is None or hold.reason != InhibitionReason.SNAPSHOT
     with _ended_by_signals():
         try:
-            client.ask("quiesce", seconds=int(wait_s + hold_s))
+            client.ask("quiesce", seconds=int(wait_s + trigger_delay_s))
             _wait(app, wait_s)
         except RefusedByAgentError:
             raise
@@ -61,7 +61,7 @@ def quiesce(app: App, wait_s: float, hold_s: float) -> None:
             if is_first:
                 _end_hold(app)
             raise
-    click.echo(f"the backing volume is whole by itself, for {format_duration(hold_s)} at least")
+    click.echo(f"the backing volume is whole by itself, for {format_duration(trigger_delay_s)} at least")
 
 
 @contextmanager

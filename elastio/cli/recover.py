@@ -54,7 +54,7 @@ def plan(seen: Status) -> list[str]:
     missing = seen.missing
     if missing is None:
         return []
-    if missing.disputed:
+    if missing.may_lack_data:
         return _ways_out(missing, seen.wall)
     if missing.may_be_older:
         return _older_or_needed(missing, seen.wall)

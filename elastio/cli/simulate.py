@@ -77,7 +77,9 @@ LONG_S = 6 * 3600.0
 @click.option("--device", default="", help="Which device of the trace.")
 @click.option("--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Of iostat, in seconds  [default: 1]")
 @click.option("--saturated", "saturated_mb_s", type=MB_S, help="MB/s that limited the trace while it was recorded.")
-@click.option("--policy", "policies", multiple=True, callback=_policies, help="NAME:hold_s=5,headroom=1.2; repeatable.")
+@click.option(
+    "--policy", "policies", multiple=True, callback=_policies, help="NAME:trigger_delay_s=5,headroom=1.2; repeatable."
+)
 @click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
 @click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, show_default=True)
 @click.option("--currency", default=whatif.Tariff().currency, show_default=True)
@@ -110,7 +112,7 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
             _trace(options)
             return
         experiment = _experiment(options)
-        whatif.require_sold(experiment.policy(""))
+        whatif.require_provisioned(experiment.policy(""))
         found = compare(experiment)
     except ConfigError as error:
         raise click.UsageError(f"the agent cannot run so: {error}") from error

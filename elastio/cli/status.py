@@ -7,7 +7,7 @@ import json
 import click
 
 from elastio.cli.app import App
-from elastio.control.status import CyclePart, HoldPart, Status, VolumePart
+from elastio.control.status import CyclePart, InhibitionPart, Status, VolumePart
 from elastio.units import format_duration, format_size
 
 PHASES = {
@@ -61,7 +61,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     return lines
 
 
-def _hold(hold: HoldPart) -> str:
+def _hold(hold: InhibitionPart) -> str:
     aim = "safe to copy" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
     return f"{hold.reason}, no boost begins; {aim}; ends by itself in {format_duration(hold.left_s)}"
 
@@ -130,7 +130,7 @@ def _volumes(seen: Status) -> str:
 
 
 def _volume(volume: VolumePart) -> str:
-    kept = f" (kept: marked {volume.mark})" if volume.kept else ""
+    kept = f" (kept: tagged {volume.tag})" if volume.kept else ""
     return f"{volume.id} {volume.state} {format_size(volume.size_bytes)}{kept}"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from elastio.config.rules import Flag, Number, Rule, Text, Whole
-from elastio.core.policy import Caps, Parting, Policy
+from elastio.core.policy import Caps, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
@@ -26,6 +26,14 @@ DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
 ENDS = ("leave", "flush")
 MACHINE_ENDS = ("auto", "flush", "leave")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# What release 0.1.0 called keys of [policy], and what they are called now. Both are read.
+RENAMED = {
+    "hold_s": "trigger_delay_s",
+    "attach_deadline_s": "attach_timeout_s",
+    "start_spread_s": "start_jitter_s",
+    "detach_help_after_s": "detach_throttle_after_s",
+    "reconcile_s": "reconcile_interval_s",
+}
 # A file of settings is a few kilobytes; anything larger was named by mistake.
 MAX_FILE_BYTES = 1024 * 1024
 
@@ -72,19 +80,19 @@ class PolicySection:
         Number("the load is over below this share; 0.25, or the threshold above if that is lower", above=0, most=1),
         None,
     )
-    hold_s: float = _key(Number("the load must last this long before a boost", least=0, most=3600), 0.0)
+    trigger_delay_s: float = _key(Number("the load must last this long before a boost", least=0, most=3600), 0.0)
     inactivity_delay_s: float = _key(
         Number("the load must be over for this long before the cache is flushed", least=0, most=86400), 30.0
     )
     cool_down_s: float = _key(Number("pause between two boosts", least=0, most=86400), 5.0)
-    attach_deadline_s: float = _key(
+    attach_timeout_s: float = _key(
         Number("give a boost up when its cache is not there after this long", least=1, most=3600), 180.0
     )
-    start_spread_s: float = _key(
+    start_jitter_s: float = _key(
         Number("buy at a random moment within this long, so that a fleet does not ask at once", least=0, most=3600),
         0.0,
     )
-    detach_help_after_s: float = _key(
+    detach_throttle_after_s: float = _key(
         Number(
             "hold applications back for up to 2 s when a detach waited this long for an instant without I/O; 0: never",
             least=0,
@@ -92,7 +100,7 @@ class PolicySection:
         ),
         0.0,
     )
-    reconcile_s: float = _key(
+    reconcile_interval_s: float = _key(
         Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 3600.0
     )
 
@@ -183,7 +191,7 @@ class Config:
             drain_bandwidth_mb_s=self.device.bandwidth_mb_s if drain is None else drain,
             utilization_threshold=policy.utilization_threshold,
             release_threshold=min(0.25, policy.utilization_threshold) if release is None else release,
-            hold_s=policy.hold_s,
+            trigger_delay_s=policy.trigger_delay_s,
             inactivity_delay_s=policy.inactivity_delay_s,
             cool_down_s=policy.cool_down_s,
             initial_size_bytes=_bytes(cache.initial_size_gib),
@@ -191,16 +199,16 @@ class Config:
             size_step_bytes=_bytes(cache.size_step_gib),
             cache_iops=cache.iops,
             headroom=cache.headroom,
-            attach_deadline_s=policy.attach_deadline_s,
-            start_spread_s=policy.start_spread_s,
-            reconcile_s=policy.reconcile_s,
+            attach_timeout_s=policy.attach_timeout_s,
+            start_jitter_s=policy.start_jitter_s,
+            reconcile_interval_s=policy.reconcile_interval_s,
             on_stop=self._parting(self.shutdown.on_stop),
             on_shutdown=self._parting("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
             on_reboot=self._parting(self.shutdown.on_shutdown),
             notice_poll_s=self.shutdown.notice_poll_s or None,
             notice_flush=self.shutdown.notice_flush,
-            marks=True,
-            detach_help_after_s=policy.detach_help_after_s or None,
+            tags_volumes=True,
+            detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
             caps=Caps(
                 max_size_bytes=_bytes(cache.max_size_gib),
@@ -210,8 +218,8 @@ class Config:
             ),
         )
 
-    def _parting(self, end: str) -> Parting:
-        return Parting(True, self.shutdown.flush_limit_s) if end == "flush" else Parting()
+    def _parting(self, end: str) -> StopPolicy:
+        return StopPolicy(True, self.shutdown.flush_limit_s) if end == "flush" else StopPolicy()
 
 
 def _bytes(size_gib: float) -> int:
@@ -317,7 +325,7 @@ def parse(document: Mapping[str, Any]) -> Config:
 
 
 def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
-    table = document.get(name, {})
+    table = _with_names_of_today(name, document.get(name, {}))
     known = {f.name: f for f in keys_of(name)}
     for key in table:
         if key not in known:
@@ -326,6 +334,18 @@ def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
         if key not in table and spec.default is MISSING:
             raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}")
     return kind(**{key: known[key].metadata["rule"].read(f"{name}.{key}", value) for key, value in table.items()})
+
+
+def _with_names_of_today(section: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    renamed: dict[str, Any] = {}
+    for key, value in table.items():
+        name = RENAMED.get(key, key) if section == "policy" else key
+        if name in renamed:
+            raise ConfigError(
+                f"{section}.{key} and {section}.{name} are one setting: keep {name}", code=f"{section}.{name}"
+            )
+        renamed[name] = value
+    return renamed
 
 
 def _provider(document: Mapping[str, Any]) -> ProviderSection:

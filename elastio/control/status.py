@@ -78,7 +78,7 @@ class SpendPart:
 
 @dataclass(frozen=True, slots=True)
 class VolumePart:
-    """`mark` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it.
+    """`tag` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it.
 
     `backing_uuid` is set where it was bought for another backing device than this agent's.
     """
@@ -86,13 +86,13 @@ class VolumePart:
     id: str
     state: str
     size_bytes: int
-    mark: str = "unknown"
+    tag: str = "unknown"
     kept: bool = False
     backing_uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class HoldPart:
+class InhibitionPart:
     """`safe` True: the backing volume is whole by itself and may be copied."""
 
     reason: str
@@ -117,7 +117,7 @@ class MissingPart:
     seen_wall: float | None
     adaptive: str
     waits_for_umount: bool
-    disputed: bool = False
+    may_lack_data: bool = False
     may_be_older: bool = False
 
 
@@ -145,7 +145,7 @@ class Status:
     cycle: CyclePart | None
     owned: tuple[VolumePart, ...] | None
     listed_ago_s: float | None = None
-    hold: HoldPart | None = None
+    hold: InhibitionPart | None = None
     missing: MissingPart | None = None
     restraint: str = ""
 
@@ -165,7 +165,7 @@ class Status:
                 spend=SpendPart(**parts.pop("spend")),
                 backing=_maybe(BackingPart, parts.pop("backing")),
                 cycle=_maybe(CyclePart, parts.pop("cycle")),
-                hold=_maybe(HoldPart, parts.pop("hold", None)),
+                hold=_maybe(InhibitionPart, parts.pop("hold", None)),
                 missing=_maybe(MissingPart, parts.pop("missing", None)),
                 owned=None if owned is None else tuple(VolumePart(**v) for v in owned),
                 **parts,

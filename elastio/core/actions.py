@@ -1,7 +1,7 @@
 """Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
 
 Each action is idempotent: doing it twice leaves what doing it once leaves. Reads (`ListVolumes`,
-`DescribeVolume`, `Identify`, `LookForNotice`) are not journalled; every other action is, before it starts.
+`DescribeVolume`, `Identify`, `PollNotice`) are not journalled; every other action is, before it starts.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from elastio.core.model import (
-    Bought,
     CacheSetUuid,
     Identity,
     NoticeView,
+    Purchase,
     Serial,
     Volume,
     VolumeId,
-    VolumeMark,
     VolumeSpec,
+    VolumeTag,
 )
 
 
-class Lane(StrEnum):
-    """Actions of one lane run one after the other; lanes run beside each other and beside the sampling."""
+class Worker(StrEnum):
+    """Actions of one worker run one after the other; workers run beside each other and beside the sampling."""
 
     CLOUD = "cloud"
     HOST = "host"
@@ -80,16 +80,16 @@ class Identify:
 
 
 @dataclass(frozen=True, slots=True)
-class LookForNotice:
+class PollNotice:
     """Ask the cloud whether it is about to take this machine away. Clouds without such notices say so."""
 
 
 @dataclass(frozen=True, slots=True)
-class MarkVolume:
+class TagVolume:
     """Write the tag that tells a janitor whether the volume may hold data. Nothing waits for it."""
 
     volume_id: VolumeId
-    mark: VolumeMark
+    tag: VolumeTag
 
 
 # --- the host --------------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ CloudAction: TypeAlias = (
     | DescribeVolume
     | ListVolumes
     | Identify
-    | LookForNotice
-    | MarkVolume
+    | PollNotice
+    | TagVolume
 )
 HostAction: TypeAlias = (
     TuneBacking
@@ -245,15 +245,15 @@ CLOUD_ACTIONS = (
     DescribeVolume,
     ListVolumes,
     Identify,
-    LookForNotice,
-    MarkVolume,
+    PollNotice,
+    TagVolume,
 )
-READS = (DescribeVolume, ListVolumes, Identify, LookForNotice)
+READS = (DescribeVolume, ListVolumes, Identify, PollNotice)
 
 
-def lane_of(action: Action) -> Lane:
-    """The lane an action runs in."""
-    return Lane.CLOUD if isinstance(action, CLOUD_ACTIONS) else Lane.HOST
+def worker_of(action: Action) -> Worker:
+    """The worker an action runs in."""
+    return Worker.CLOUD if isinstance(action, CLOUD_ACTIONS) else Worker.HOST
 
 
 def gives_back(action: Action) -> bool:
@@ -269,14 +269,14 @@ def is_read(action: Action) -> bool:
 # --- what came of it -----------------------------------------------------------------------------------------
 
 
-class Verdict(StrEnum):
+class OutcomeKind(StrEnum):
     DONE = "done"
     RETRY = "retry"  # failed in a way that may pass
     REFUSED = "refused"  # failed in a way that asking again will not cure
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-Value: TypeAlias = Bought | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | NoticeView | None
+Value: TypeAlias = Purchase | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | NoticeView | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,7 @@ class Outcome:
     """What came of one action. An outcome is counted, never believed: the next look shows the truth."""
 
     action: Action
-    verdict: Verdict
+    kind: OutcomeKind
     value: Value = None
     error: str = ""
     seconds: float = 0.0

@@ -34,7 +34,7 @@ NOTHING = 0.0
 EVERYTHING = None
 
 
-def pace(sample: Sample, backing: BackingView | None, policy: Policy) -> float | None:
+def writeback_rate(sample: Sample, backing: BackingView | None, policy: Policy) -> float | None:
     """MB/s of background flushing: 0 for none, None for all that is left over."""
     spare = _spare(sample, policy)
     if spare is None or backing is None or not is_nearly_full(backing, policy):
@@ -42,7 +42,7 @@ def pace(sample: Sample, backing: BackingView | None, policy: Policy) -> float |
     return max(spare, policy.backing_bandwidth_mb_s)
 
 
-def first_pace(policy: Policy) -> float:
+def first_writeback_rate(policy: Policy) -> float:
     """MB/s from the attachment on: applications leave the backing volume in that moment, and no sample shows it yet."""
     drain = min(policy.drain_bandwidth_mb_s, policy.backing_bandwidth_mb_s)
     return drain if drain >= LEAST * policy.backing_bandwidth_mb_s else NOTHING

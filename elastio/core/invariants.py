@@ -21,17 +21,18 @@ from elastio.core.actions import (
     EnterPhase2,
     InstallCache,
     LimitWrites,
-    MarkVolume,
     RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
+    TagVolume,
     WakeWriteback,
 )
-from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeMark
+from elastio.core.cycle import Cycle
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 from elastio.errors import InvariantError
 from elastio.units import MB
 
@@ -77,27 +78,31 @@ def _broken_rule(action: Action, cycle: Cycle | None, obs: Observation, policy: 
 
 
 def _loss(action: Action, state: AgentState, obs: Observation) -> str:
-    """Data is given up, and a mark says "clean", only on proof: of a decision, and of an empty disk.
+    """Data is given up, and a tag says "clean", only on proof: of a decision, and of an empty disk.
 
     Nor is anything written to a cache that has missed writes, nor one that may have brought back.
     """
     cycle = state.cycle
     if isinstance(action, AttachVolume):
         backing = _backing(obs)
-        in_doubt = backing is not None and backing.may_have_gone_on and not (cycle is not None and cycle.is_vouched_for)
+        in_doubt = (
+            backing is not None
+            and backing.may_have_been_written_since
+            and not (cycle is not None and cycle.operator_confirmed)
+        )
         # Its answer may be lost, and it may have been in front unseen.
-        if backing is not None and backing.outlives_cache and cycle is not None and cycle.may_have_served:
+        if backing is not None and backing.lost_clean_cache and cycle is not None and cycle.may_have_served:
             return "writes may have gone past it"
         return "what is on it may be older than the backing device" if in_doubt else ""
-    if isinstance(action, EnterPhase1) and state.is_cache_outlived:
+    if isinstance(action, EnterPhase1) and state.is_cache_stale:
         return "writes have gone past this cache: what is clean on it may be old"
     if isinstance(action, StartWithoutCache):
         backing = _backing(obs)
-        outlived = _is_outlived(state, backing) and action.given_up == state.outlived
-        if not outlived and not (state.is_loss_accepted and action.given_up == state.accepted):
+        outlived = _may_start_without(state, backing) and action.given_up == state.failed_clean_set
+        if not outlived and not (state.is_loss_accepted and action.given_up == state.loss_accepted_for):
             return "no operator gave up what the missing cache holds"
         return "" if backing is not None and not backing.running else "the device runs, or its state is unknown"
-    if isinstance(action, MarkVolume) and action.mark is VolumeMark.CLEAN:
+    if isinstance(action, TagVolume) and action.tag is VolumeTag.CLEAN:
         return _let_go(action.volume_id, cycle, obs)
     if isinstance(action, RegisterBacking) and not (cycle is not None and cycle.is_in_front):
         return "no cache of this agent was on the backing device"
@@ -130,10 +135,10 @@ def _create(action: CreateVolume, cycle: Cycle | None, policy: Policy) -> str:
 def _install(action: InstallCache, cycle: Cycle | None, obs: Observation, policy: Policy) -> str:
     if cycle is None or cycle.serial != action.serial:
         return "the disk is not the volume of this cycle"
-    if cycle.marks.boosted is not None:
+    if cycle.times.boosted is not None:
         return "the disk has been a cache in this cycle: it may hold data"
-    if policy.marks and cycle.mark is not VolumeMark.DIRTY:
-        return "the volume is not marked dirty: whoever finds it without its machine would delete it"
+    if policy.tags_volumes and cycle.tag is not VolumeTag.DIRTY:
+        return "the volume is not tagged dirty: whoever finds it without its machine would delete it"
     backing = _backing(obs)
     if backing is None or backing.cache_set is not None:
         return "the backing device has a cache set, or its state is unknown"
@@ -158,27 +163,27 @@ def _detach(backing: BackingView | None, cycle: Cycle | None) -> str:
     return "" if cycle is not None and cycle.is_on(backing) else "it is in front of another backing disk"
 
 
-def _is_outlived(state: AgentState, backing: BackingView | None) -> bool:
+def _may_start_without(state: AgentState, backing: BackingView | None) -> bool:
     """The device waits for a cache that failed while clean, and has been seen to go on without it since."""
     if backing is None or backing.cache_set is not None or backing.running or backing.state is not CacheState.CLEAN:
         return False
     cycle = state.cycle
-    if cycle is not None and cycle.is_disputed:
+    if cycle is not None and cycle.may_lack_data:
         return False
-    was_back = cycle is not None and cycle.cache_set == state.outlived and cycle.is_in_front
-    return state.outlived != "" and backing.named_set == state.outlived and not was_back
+    was_back = cycle is not None and cycle.cache_set == state.failed_clean_set and cycle.is_in_front
+    return state.failed_clean_set != "" and backing.superblock_set == state.failed_clean_set and not was_back
 
 
 def _let_go(volume_id: str, cycle: Cycle | None, obs: Observation) -> str:
     """A volume may leave the machine, or the world, only when it provably holds nothing."""
     if cycle is None or cycle.volume_id != volume_id or cycle.serial is None:
         return f"volume {volume_id} is not this cycle's"
-    if cycle.is_disputed:
+    if cycle.may_lack_data:
         return "dirty data was on it when it was last seen, and the kernel shows another device"
     backing = _backing(obs)
     if backing is not None and _serves(backing, cycle):
         return "its cache set is attached"
-    if backing is not None and cycle.may_have_served and cycle.marks.released is None and not cycle.is_on(backing):
+    if backing is not None and cycle.may_have_served and cycle.times.released is None and not cycle.is_on(backing):
         return "it was in front of another backing disk than the one that is here"
     if not cycle.may_have_left:
         return "it was a cache, and neither this agent nor the kernel took it off"

@@ -24,8 +24,9 @@ from __future__ import annotations
 import math
 from statistics import median
 
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import Cycle, Lesson
+from elastio.core.state import Lesson
 from elastio.units import MB
 
 KEPT = 8
@@ -49,7 +50,7 @@ def lesson_of(cycle: Cycle, policy: Policy) -> Lesson | None:
     """
     if cycle.moved_bytes < policy.backing_bandwidth_mb_s * MB and cycle.missing_bytes == 0:
         return None
-    size = cycle.sold.size_bytes
+    size = cycle.provisioned.size_bytes
     cutoff = cutoff_of(cycle, policy)
     if cycle.missing_bytes > 0:
         needed = size + cycle.missing_bytes / cutoff * policy.headroom
@@ -82,7 +83,7 @@ def _alone(lesson: Lesson, cycle: Cycle, policy: Policy) -> float:
     cache_mb_s = policy.cache_bandwidth_mb_s
     flows_back = min(policy.drain_bandwidth_mb_s, policy.backing_bandwidth_mb_s, cache_mb_s) / cache_mb_s
     usual = lesson.moved_bytes * (1 - flows_back) / cutoff_of(cycle, policy) * policy.headroom
-    return max(lesson.needed_bytes, min(SLOWED * usual, cycle.sold.size_bytes))
+    return max(lesson.needed_bytes, min(SLOWED * usual, cycle.provisioned.size_bytes))
 
 
 def _moved(lessons: tuple[Lesson, ...], held_s: float, policy: Policy) -> float:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.core.observation import Answer, Observation
 from elastio.core.recovery import cycle_of
-from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
+from elastio.core.state import AgentState, Phase
 from elastio.units import format_duration, format_size
 
 UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
@@ -24,7 +25,7 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     if backing is None:
         return _without_backing(state, request, obs)
     is_inconsistent = backing.state is CacheState.INCONSISTENT
-    disputed = state.cycle is not None and (state.cycle.is_disputed or is_inconsistent)
+    disputed = state.cycle is not None and (state.cycle.may_lack_data or is_inconsistent)
     if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or disputed):
         return state, Answer(request, False, _nothing_to_recover(state))
     if request.accepts_loss:
@@ -39,8 +40,8 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
 
     What is lost is decided only while the device shows what it lacks.
     """
-    is_shut_out = state.phase is Phase.FAULTED and not state.stopped
-    lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.is_disputed
+    is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
+    lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.may_lack_data
     if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _look_for_it(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
@@ -96,10 +97,14 @@ def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple
     """Whoever asks for it back has not given it up, or no longer does."""
     cycle = state.cycle
     backing = obs.host.backing if obs.host else None
-    if backing is not None and backing.may_have_gone_on and request.volume_id is None:
+    if backing is not None and backing.may_have_been_written_since and request.volume_id is None:
         return state, Answer(request, False, which_is_newer(cycle))
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
-        state = replace(state, cycle=replace(cycle, pace={}, is_vouched_for=request.volume_id is not None), accepted="")
+        state = replace(
+            state,
+            cycle=replace(cycle, backoffs={}, operator_confirmed=request.volume_id is not None),
+            loss_accepted_for="",
+        )
         return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
     if cycle is not None and not _is_a_guess(cycle):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
@@ -109,9 +114,9 @@ def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple
     found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
     if len(found) != 1:
         return state, Answer(request, False, _not_one(found))
-    cycle = replace(cycle_of(found[0], obs), is_vouched_for=request.volume_id is not None).marked(boosted=obs.now)
+    cycle = replace(cycle_of(found[0], obs), operator_confirmed=request.volume_id is not None).stamped(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
-    return replace(state, cycle=cycle, accepted=""), Answer(request, True, text)
+    return replace(state, cycle=cycle, loss_accepted_for=""), Answer(request, True, text)
 
 
 def _is_a_guess(cycle: Cycle) -> bool:
@@ -125,7 +130,7 @@ def _not_one(found: list[Volume]) -> str:
             "no volume with this agent's tags exists. If another instance bought the cache, attach that volume to this "
             "machine by hand: look for the tag elastio:backing with the UUID of the backing device"
         )
-    names = ", ".join(f"{v.id} ({v.state}, {v.mark})" for v in found)
+    names = ", ".join(f"{v.id} ({v.state}, {v.tag})" for v in found)
     return f"more than one volume may be the missing cache: {names}; name one with --volume"
 
 
@@ -152,7 +157,7 @@ def _accept(
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
     lost = known(state.cycle, obs) if state.cycle else "nothing is known about the extent of the loss"
     text = f"the device goes on without its cache: {lost}. Check the filesystem before it is used"
-    return replace(state, accepted=name), Answer(request, True, text)
+    return replace(state, loss_accepted_for=name), Answer(request, True, text)
 
 
 def _why_not(state: AgentState, request: Request, backing: BackingView | None) -> str:
@@ -173,9 +178,9 @@ def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None)
         return ""
     if named == cycle.volume_id:
         return ""
-    if cycle.is_disputed:
+    if cycle.may_lack_data:
         return ways_out(cycle)
-    if backing is not None and backing.may_have_gone_on:
+    if backing is not None and backing.may_have_been_written_since:
         return which_is_newer(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "

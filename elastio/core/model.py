@@ -34,7 +34,7 @@ class VolumeState(StrEnum):
     FOREIGN = "foreign"  # its tags name another owner: nothing is done to it
 
 
-class VolumeMark(StrEnum):
+class VolumeTag(StrEnum):
     """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
 
     Volumes are born `clean` and marked `dirty` before they may hold anything. What is not `clean` is kept.
@@ -66,7 +66,7 @@ class Volume:
     token: str  # of the cycle that bought it; from its tag
     backing_uuid: str  # of the backing device it was bought for; from its tag
     created_wall: float
-    mark: VolumeMark = VolumeMark.UNKNOWN  # from its tag
+    tag: VolumeTag = VolumeTag.UNKNOWN  # from its tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Bought:
+class Purchase:
     """A purchase: the volume as the cloud answered, and what it costs."""
 
     volume: Volume
@@ -167,7 +167,24 @@ class BackingView:
     available_percent: int | None = None
     cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
-    named_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
+    superblock_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
+
+    @property
+    def is_drained(self) -> bool:
+        """The writeback thread has nothing to do, and nothing can become dirty.
+
+        `dirty_bytes` is no condition. After a power cut the index may call dirty again what was flushed just before it,
+        or the superblock may still say clean over data that was not. The thread then sees no work and waits for a
+        write, which does not come in this mode. A detach does not ask it: the kernel flushes all that the index calls
+        dirty first.
+        """
+        return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.NONE
+
+    @property
+    def is_bypassed(self) -> bool:
+        """Writes bypass a cache that is attached. They must not be led back into it: a read that misses while such a
+        write is in flight would put what was there before into the cache."""
+        return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
 
     @property
     def waits_for_cache(self) -> bool:
@@ -176,12 +193,12 @@ class BackingView:
         return self.cache_set is None and lacks_it
 
     @property
-    def may_have_gone_on(self) -> bool:
+    def may_have_been_written_since(self) -> bool:
         """It waits for a cache that was clean: it may have lost that while it ran, and have been written to since."""
         return self.waits_for_cache and self.state is CacheState.CLEAN
 
     @property
-    def outlives_cache(self) -> bool:
+    def lost_clean_cache(self) -> bool:
         """The cache failed, or was torn off, while it was clean: the kernel goes on without it.
 
         Its superblock keeps the name of the set, so that it will wait for the set at the next boot; should the set come
@@ -205,6 +222,11 @@ class DiskView:
     superblock: CacheSetUuid | None
     held: bool
 
+    @property
+    def is_in_use(self) -> bool:
+        """The disk still carries or serves a cache set."""
+        return self.cache_set is not None or self.superblock is not None or self.held
+
 
 @dataclass(frozen=True, slots=True)
 class HostView:
@@ -221,10 +243,10 @@ class HostView:
     backing: BackingView | None
     disks: tuple[DiskView, ...] = ()
     cache_sets: tuple[CacheSetUuid, ...] = ()  # every registered set, ours or not
-    dropped: str = ""
-    wounded: str = ""
-    twins: tuple[str, ...] = ()
-    unfit: str = ""
+    unregistered_backing: str = ""
+    dead_bcache_device: str = ""
+    duplicates: tuple[str, ...] = ()
+    unsupported: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
         """The disk with this serial, or None."""

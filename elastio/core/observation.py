@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from elastio.core.actions import Action, Lane, Outcome
+from elastio.core.actions import Action, Outcome, Worker
+from elastio.core.cycle import Cycle
 from elastio.core.model import Forecast, HostView, Request, Sample, Spend
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Observation:
     sample: Sample | None = None
     outcomes: tuple[Outcome, ...] = ()
     requests: tuple[Request, ...] = ()
-    busy: frozenset[Lane] = frozenset()
+    busy: frozenset[Worker] = frozenset()
     spend: Spend = field(default_factory=Spend)
     jitter: float = 0.0
     forecast: Forecast | None = None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Forecast, Sample, Spend
-from elastio.core.state import Cycle, LoadWatch, Trigger
+from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
 
 
@@ -29,7 +30,7 @@ class Caps:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class StopPolicy:
     """What happens to an attached cache before the agent, or the machine, ends: flushed within the time, or left."""
 
     flush: bool = False
@@ -48,9 +49,9 @@ class Policy:
     not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
     that carry another `backing_uuid` are another agent's. `lead_s` is how long before a forecast burst the cache is
     bought, `least_confidence` how sure the forecast must be. `notice_poll_s` is how often the cloud is asked whether it
-    takes this machine away (None: never), `notice_flush` whether the cache is flushed then. `marks` keeps the tag that
-    tells a janitor what a volume may hold. `detach_help_after_s` is how long a detach may wait for an instant without
-    requests before the applications are held back for one (None: for ever).
+    takes this machine away (None: never), `notice_flush` whether the cache is flushed then. `tags_volumes` keeps the
+    tag that tells a janitor what a volume may hold. `detach_throttle_after_s` is how long a detach may wait for an
+    instant without requests before the applications are held back for one (None: for ever).
     """
 
     backing_bandwidth_mb_s: float
@@ -58,7 +59,7 @@ class Policy:
     drain_bandwidth_mb_s: float = 0.0
     utilization_threshold: float = 0.30
     release_threshold: float = 0.25
-    hold_s: float = 0.0
+    trigger_delay_s: float = 0.0
     inactivity_delay_s: float = 30.0
     cool_down_s: float = 5.0
     initial_size_bytes: int = 10 * GIB
@@ -67,18 +68,18 @@ class Policy:
     cache_iops: int | None = None
     cutoff: float = 0.40
     headroom: float = 1.05
-    attach_deadline_s: float = 180.0
-    start_spread_s: float = 0.0
-    reconcile_s: float = 3600.0
+    attach_timeout_s: float = 180.0
+    start_jitter_s: float = 0.0
+    reconcile_interval_s: float = 3600.0
     lead_s: float = 60.0
     least_confidence: float = 0.8
-    on_stop: Parting = Parting()
-    on_shutdown: Parting = Parting()
-    on_reboot: Parting = Parting()
+    on_stop: StopPolicy = StopPolicy()
+    on_shutdown: StopPolicy = StopPolicy()
+    on_reboot: StopPolicy = StopPolicy()
     notice_poll_s: float | None = None
     notice_flush: bool = True
-    marks: bool = True
-    detach_help_after_s: float | None = None
+    tags_volumes: bool = True
+    detach_throttle_after_s: float | None = None
     backing_uuid: str = ""
     caps: Caps = Caps()
 
@@ -114,10 +115,10 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
 
 def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
     """Utilization has been at or above UT for the hold time."""
-    return load.above_since is not None and now - load.above_since >= policy.hold_s
+    return load.above_since is not None and now - load.above_since >= policy.trigger_delay_s
 
 
-def is_boost_wanted(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
+def boost_trigger(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
     """What asks for a boost now, or None. The one place that decides when to boost.
 
     A load that is there; else a sure enough forecast whose burst begins within the lead time. A burst that should

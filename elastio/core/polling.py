@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.actions import DetachCacheSet, Lane, Outcome, Verdict, is_read, lane_of
+from elastio.core.actions import DetachCacheSet, Outcome, OutcomeKind, Worker, is_read, worker_of
+from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Cycle, Pace
+from elastio.core.state import AgentState
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
 SETTLE_S = 5.0
 RETRY_FIRST_S = 1.0
 RETRY_MOST_S = 60.0
-LOOK_FIRST_S = 0.2
-LOOK_GROWTH = 1.3
-LOOK_MOST_S = 3.0
+POLL_FIRST_S = 0.2
+POLL_GROWTH = 1.3
+POLL_MOST_S = 3.0
 # Of a volume that is being made: between two looks at least, of what it is late by, and how much earlier the first is.
-CLOSE_LOOK_S = 0.15
+CLOSE_POLL_S = 0.15
 LATE_SHARE = 0.1
 SOON_S = 0.2
 # The first look is no later than this: the one slow volume that was seen must not hold up those after it.
@@ -31,22 +32,22 @@ SLOWER, EARLIER = 1.25, 0.75
 # What did not show after so many looks (about two minutes) is looked for less often: a cloud's API is shared.
 PATIENT_LOOKS = 40
 PATIENT_ASKS = 4
-LOOK_LATER_S = 30.0
+POLL_LATER_S = 30.0
 # Delays grow no more after so many tries; a power of some thousand tries would be no float.
 MANY_TRIES = 16
 
 
-def next_pace(pace: Pace, outcome: Outcome, obs: Observation) -> Pace:
+def next_backoff(backoff: Backoff, outcome: Outcome, obs: Observation) -> Backoff:
     """When this kind of call may be made again, after `outcome`."""
-    tries = pace.tries
+    tries = backoff.tries
     if is_read(outcome.action):
         # Successes and failures are counted apart: the first failure after many good looks is a first one.
-        tries = tries if bool(pace.error) == bool(outcome.error) else 0
-        delay = _look_delay_s(tries) if outcome.verdict is Verdict.DONE else _retry_delay_s(tries)
-        return Pace(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
-    if outcome.verdict is Verdict.DONE:
-        return _settling(tries if not pace.error else 0, outcome, obs)
-    return Pace(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
+        tries = tries if bool(backoff.error) == bool(outcome.error) else 0
+        delay = _look_delay_s(tries) if outcome.kind is OutcomeKind.DONE else _retry_delay_s(tries)
+        return Backoff(tries + 1, obs.now + delay * (0.75 + 0.5 * obs.jitter), outcome.error)
+    if outcome.kind is OutcomeKind.DONE:
+        return _settling(tries if not backoff.error else 0, outcome, obs)
+    return Backoff(tries + 1, obs.now + _retry_delay_s(tries) * (0.5 + 0.5 * obs.jitter), outcome.error)
 
 
 def awaiting(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
@@ -54,34 +55,34 @@ def awaiting(cycle: Cycle, least_s: float | None, obs: Observation) -> Cycle:
 
     From then on each wait is a share of what it is late by: what is lost between two looks is that share at most.
     """
-    created, look = cycle.marks.created, cycle.paced("DescribeVolume")
-    if created is None or look.error or cycle.volume_state is not VolumeState.CREATING:
+    created, poll = cycle.times.created, cycle.backoff_of("DescribeVolume")
+    if created is None or poll.error or cycle.volume_state is not VolumeState.CREATING:
         return cycle
     due = created + min(max(0.0, (least_s or 0.0) - SOON_S), FIRST_MOST_S)
-    wait_s = min(max(CLOSE_LOOK_S, LATE_SHARE * (obs.now - due)), LOOK_MOST_S)
-    again_at = due if obs.now < due else obs.now + wait_s * (0.75 + 0.5 * obs.jitter)
-    patient = look.tries >= PATIENT_LOOKS
-    return cycle if patient else cycle.with_pace("DescribeVolume", replace(look, again_at=again_at))
+    wait_s = min(max(CLOSE_POLL_S, LATE_SHARE * (obs.now - due)), POLL_MOST_S)
+    retry_at = due if obs.now < due else obs.now + wait_s * (0.75 + 0.5 * obs.jitter)
+    patient = poll.tries >= PATIENT_LOOKS
+    return cycle if patient else cycle.with_backoff("DescribeVolume", replace(poll, retry_at=retry_at))
 
 
 def _look_delay_s(tries: int) -> float:
     if tries >= PATIENT_LOOKS:
-        return LOOK_LATER_S
-    return min(LOOK_FIRST_S * LOOK_GROWTH ** min(tries, MANY_TRIES), LOOK_MOST_S)
+        return POLL_LATER_S
+    return min(POLL_FIRST_S * POLL_GROWTH ** min(tries, MANY_TRIES), POLL_MOST_S)
 
 
 def _retry_delay_s(tries: int) -> float:
     return min(RETRY_FIRST_S * 2.0 ** min(tries, MANY_TRIES), RETRY_MOST_S)
 
 
-def _settling(tries: int, outcome: Outcome, obs: Observation) -> Pace:
+def _settling(tries: int, outcome: Outcome, obs: Observation) -> Backoff:
     """Writes to /sys are done when they return; a cloud call and bcache's detach are only accepted.
 
     What was accepted and does not show is asked for again, ever more seldom.
     """
-    if lane_of(outcome.action) is not Lane.CLOUD and not isinstance(outcome.action, DetachCacheSet):
-        return Pace(0, obs.now)
-    return Pace(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))
+    if worker_of(outcome.action) is not Worker.CLOUD and not isinstance(outcome.action, DetachCacheSet):
+        return Backoff(0, obs.now)
+    return Backoff(tries + 1, obs.now + min(SETTLE_S * 1.5 ** min(tries, MANY_TRIES), RETRY_MOST_S))
 
 
 def create_s(state: AgentState, cycle: Cycle) -> float | None:
@@ -90,8 +91,8 @@ def create_s(state: AgentState, cycle: Cycle) -> float | None:
     What is seen is when it was looked at. One that was ready at the first look may have been so for long: the next one
     is looked at earlier. And clouds become slower, too.
     """
-    created, available = cycle.marks.created, cycle.marks.available
-    is_news = state.cycle is not None and state.cycle.marks.available is None
+    created, available = cycle.times.created, cycle.times.available
+    is_news = state.cycle is not None and state.cycle.times.available is None
     if created is None or available is None or not is_news:
         return state.create_s
     if cycle.unready_at is None:

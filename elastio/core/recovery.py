@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.detection import disputed, is_asked, is_mixed
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.detection import why_data_may_lack
 from elastio.core.model import (
     BackingView,
     CacheMode,
     CacheState,
     DiskView,
-    RequestKind,
     Volume,
     VolumeId,
     VolumeSpec,
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, Phase, Trigger
-from elastio.core.update import remember_outlived
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
+from elastio.core.update import remember_failed_clean
 
 MIXED = (
     "the cache is back, but it may have been dirty when the device went on without it: blocks may be older than what "
@@ -30,54 +30,59 @@ MIXED = (
 )
 
 
-def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
+def recover(
+    state: AgentState, obs: Observation, policy: Policy, *, is_ordered: bool = False
+) -> tuple[AgentState, str] | None:
     """The state to go on from and the sentence that says why; None while too little is known.
 
-    `state` is what the journal remembered: phase and cycle of the last record.
+    `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator said that he
+    has checked what is there, and wants to go on.
     """
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return None
     if backing.cache_set is not None:
-        return _with_cache(replace(state, accepted=""), obs, backing)
+        return _with_cache(replace(state, loss_accepted_for=""), obs, backing, is_ordered=is_ordered)
     if state.is_loss_accepted and not backing.waits_for_cache:
         return _given_up(state, backing)
-    return _without_cache(state if backing.waits_for_cache else replace(state, accepted=""), obs, backing)
+    return _without_cache(state if backing.waits_for_cache else replace(state, loss_accepted_for=""), obs, backing)
 
 
 def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]:
     """The order is used up. The volume stays, and a list made from now on tells whether it still exists."""
-    text = f"going on without volume {state.accepted}, which is left as it is"
-    kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.accepted))))
+    text = f"going on without volume {state.loss_accepted_for}, which is left as it is"
+    kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.loss_accepted_for))))
     stale = backing.state is CacheState.INCONSISTENT
-    state = replace(_at_rest(state), accepted="", given_up=kept, is_stale_accepted=stale)
+    state = replace(_at_rest(state), loss_accepted_for="", given_up=kept, is_stale_accepted=stale)
     return replace(state, owned=None, listed_at=None), text
 
 
 def _at_rest(state: AgentState) -> AgentState:
-    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False)
+    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault=None)
 
 
 def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
     cycle = state.cycle
     if cycle is None:
-        return remember_outlived(_at_rest(state), backing), "no cache is attached"
-    cycle = replace(cycle, failure="", pace={})
-    if not backing.waits_for_cache and _is_disputed(state, cycle, obs, backing):
-        cycle, fault = replace(cycle, is_disputed=True), disputed(cycle)
-        return replace(state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=fault, stopped=False), fault
+        return remember_failed_clean(_at_rest(state), backing), "no cache is attached"
+    cycle = replace(cycle, failure=None, backoffs={})
+    if not backing.waits_for_cache and _may_lack_data(state, cycle, obs, backing):
+        cycle, fault = replace(cycle, may_lack_data=True), why_data_may_lack(cycle)
+        return replace(
+            state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=Fault(FaultKind.MAY_LACK_DATA, fault)
+        ), fault
     if cycle.volume_id is None:
-        cycle = replace(cycle, doubt_at=obs.now)  # the purchase may have been made at the very last moment
-    going_on = state.phase is Phase.ATTACHING and cycle.marks.boosted is None
+        cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the purchase may have been made at the very last moment
+    going_on = state.phase is Phase.ATTACHING and cycle.times.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
-    if backing.outlives_cache:
-        cycle = cycle.marked(detached=obs.now, outlived=obs.now)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
-    return remember_outlived(state, backing), text
+    if backing.lost_clean_cache:
+        cycle = cycle.stamped(detached=obs.now, failed_clean=obs.now)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
+    return remember_failed_clean(state, backing), text
 
 
-def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
+def _may_lack_data(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
     """Whether the volume may hold what this backing device lacks: see `facts._without` for what a look can tell.
 
     A cache that the kernel let go of as clean is believed only in the boot in which it was seen so. At a boot the
@@ -85,19 +90,21 @@ def _is_disputed(state: AgentState, cycle: Cycle, obs: Observation, backing: Bac
     to the cache the last figure said nothing, for the next write made it false. One that was being attached may have
     served, too, though nobody saw it.
     """
-    if cycle.is_disputed or not cycle.may_have_served:
-        return cycle.is_disputed
+    if cycle.may_lack_data or not cycle.may_have_served:
+        return cycle.may_lack_data
     if backing.state is CacheState.INCONSISTENT:
-        return cycle.marks.boosted is not None and not state.is_stale_accepted
-    if not backing.outlives_cache:
+        return cycle.times.boosted is not None and not state.is_stale_accepted
+    if not backing.lost_clean_cache:
         return not cycle.may_have_left
     last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
     is_other_boot = last_boot not in ("", obs.host.boot_id if obs.host else "")
-    is_known_clean = cycle.dirty_bytes == 0 and cycle.marks.bypassed is not None
+    is_known_clean = cycle.dirty_bytes == 0 and cycle.times.bypassed is not None
     return cycle.is_in_front and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
 
 
-def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
+def _with_cache(
+    state: AgentState, obs: Observation, backing: BackingView, *, is_ordered: bool
+) -> tuple[AgentState, str] | None:
     disk = _cache_disk(obs, backing)
     cycle = state.cycle
     known = cycle is not None and (
@@ -109,24 +116,26 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         volume = next((v for v in state.owned if disk is not None and v.serial == disk.serial), None)
         if volume is None:
             fault = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
-            return replace(state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=fault), fault
+            return replace(
+                state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=Fault(FaultKind.FOREIGN_CACHE, fault)
+            ), fault
         cycle = cycle_of(volume, obs)
     if cycle is None:
         return None
-    if is_mixed(state) and not is_asked(obs, RequestKind.RESUME):
-        return replace(state, phase=Phase.FAULTED, recovered=True, fault=MIXED, stopped=False), MIXED
+    if state.is_mixed and not is_ordered:
+        return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
-    if backing.cache_set == state.outlived:
+    if backing.cache_set == state.failed_clean_set:
         # Writes have gone past it: what is clean on it may be old, and is read until it is off again.
         phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)
-    cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).marked(boosted=obs.now)
-    if phase is Phase.FLUSHING and cycle.marks.quiet is None:
-        cycle = replace(cycle.marked(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
+    cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).stamped(boosted=obs.now)
+    if phase is Phase.FLUSHING and cycle.times.quiet is None:
+        cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
     return replace(state, given_up=kept), text
 
 
@@ -139,12 +148,18 @@ def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -
 
 def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
     """The cache is there: whatever said that it had left, or held nothing, is void."""
-    clean, detaching = (cycle.marks.clean, cycle.marks.detaching) if is_leaving else (None, None)
+    clean, detaching = (cycle.times.clean, cycle.times.detaching) if is_leaving else (None, None)
     marks = replace(
-        cycle.marks, detached=None, durable=None, released=None, outlived=None, clean=clean, detaching=detaching
+        cycle.times, detached=None, durable=None, released=None, failed_clean=None, clean=clean, detaching=detaching
     )
     return replace(
-        cycle, cache_set=backing.cache_set, failure="", pace={}, is_disputed=False, is_vouched_for=False, marks=marks
+        cycle,
+        cache_set=backing.cache_set,
+        failure=None,
+        backoffs={},
+        may_lack_data=False,
+        operator_confirmed=False,
+        times=marks,
     )
 
 
@@ -172,7 +187,7 @@ def cycle_of(volume: Volume, obs: Observation) -> Cycle:
         volume_id=volume.id,
         serial=volume.serial,
         volume=volume,
-        mark=volume.mark,
+        tag=volume.tag,
         seen=True,
         opened_wall=volume.created_wall,
-    ).marked(decided=obs.now, created=obs.now)
+    ).stamped(decided=obs.now, created=obs.now)

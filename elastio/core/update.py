@@ -19,33 +19,34 @@ from elastio.core.actions import (
     InstallCache,
     LimitWrites,
     ListVolumes,
-    LookForNotice,
     MakeDurable,
-    MarkVolume,
     Outcome,
+    OutcomeKind,
+    PollNotice,
     ReleaseCacheDisk,
     StartWithoutCache,
+    TagVolume,
     TuneBacking,
-    Verdict,
     is_read,
 )
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger, verb
 from elastio.core.model import (
     BackingView,
-    Bought,
     CacheMode,
     CacheState,
     HostView,
     Identity,
     NoticeView,
+    Purchase,
     Sample,
     Volume,
-    VolumeMark,
     VolumeState,
+    VolumeTag,
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, watch_load
-from elastio.core.polling import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_pace
-from elastio.core.state import AgentState, Cycle, LoadWatch, Pace, Phase, Trigger, verb
+from elastio.core.polling import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_backoff
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import MB
 
 # A volume that was never shown and still is not after this long does not exist.
@@ -70,9 +71,9 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
     if obs.host.backing is None:
         return state
-    state = _forget_outlived(state, obs.host.backing)
+    state = _forget_failed_clean(state, obs.host.backing)
     # Not before it is known whether this is the device that the cycle was on.
-    return remember_outlived(state, obs.host.backing) if state.recovered else state
+    return remember_failed_clean(state, obs.host.backing) if state.recovered else state
 
 
 def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, policy: Policy) -> AgentState:
@@ -81,18 +82,18 @@ def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, polic
     if state.cycle is not None:
         state = replace(state, cycle=waste.watch(state.cycle, state.load, sample, policy))
     if _shows_no_cache_yet(state, sample):
-        return replace(state, flush_mb_s=governor.first_pace(policy))
-    state = replace(state, flush_mb_s=governor.pace(sample, backing, policy))
+        return replace(state, flush_mb_s=governor.first_writeback_rate(policy))
+    state = replace(state, flush_mb_s=governor.writeback_rate(sample, backing, policy))
     pressed = governor.pressed_mb_s(sample, backing, policy)
     if state.cycle is None or state.phase is not Phase.BOOSTING or pressed <= 0:
         return state
     more = int(pressed * sample.seconds * MB)
-    return replace(state, cycle=replace(state.cycle, pressed_bytes=state.cycle.pressed_bytes + more))
+    return replace(state, cycle=replace(state.cycle, forced_writeback_bytes=state.cycle.forced_writeback_bytes + more))
 
 
 def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
     """The sample begins before the cache was there: what it shows of the backing volume is over."""
-    boosted = state.cycle.marks.boosted if state.cycle else None
+    boosted = state.cycle.times.boosted if state.cycle else None
     return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
 
 
@@ -103,11 +104,11 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
         return state
     match action:
         case InstallCache():
-            return replace(state, cycle=cycle.marked(installing=now))
+            return replace(state, cycle=cycle.stamped(installing=now))
         case DetachCacheSet():
-            return replace(state, cycle=cycle.marked(detaching=now))
-        case MarkVolume():
-            return replace(state, cycle=replace(cycle, mark=VolumeMark.UNKNOWN))  # until it is acknowledged
+            return replace(state, cycle=cycle.stamped(detaching=now))
+        case TagVolume():
+            return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
     return state
 
 
@@ -119,27 +120,31 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
         return _fold_list(state, outcome, obs, policy)
     if isinstance(outcome.action, Identify):
         return _fold_identity(state, outcome, obs)
-    if isinstance(outcome.action, LookForNotice):
+    if isinstance(outcome.action, PollNotice):
         return _fold_notice(state, outcome, obs, policy)
     if isinstance(outcome.action, TuneBacking) or (isinstance(outcome.action, StartWithoutCache) and not state.cycle):
-        return replace(state, tune_pace=next_pace(state.tune_pace, outcome, obs))
+        return replace(state, tune_backoff=next_backoff(state.tune_backoff, outcome, obs))
     if outcome.action == LimitWrites(None):
-        return replace(state, limit_pace=next_pace(state.limit_pace, outcome, obs))
+        return replace(state, limit_backoff=next_backoff(state.limit_backoff, outcome, obs))
     return state if state.cycle is None else _fold_of_cycle(state, state.cycle, outcome, obs)
 
 
 def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
-    asked = cycle.paced(outcome.action)
-    cycle = cycle.with_pace(outcome.action, next_pace(asked, outcome, obs))
-    counts = not is_read(outcome.action) and not isinstance(outcome.action, MarkVolume)
-    if counts and outcome.verdict is Verdict.DONE and asked.tries < PATIENT_ASKS:
-        cycle = cycle.with_pace(verb("DescribeVolume"), Pace())  # something changed: look at once again
-    if outcome.verdict is Verdict.DONE:
+    asked = cycle.backoff_of(outcome.action)
+    cycle = cycle.with_backoff(outcome.action, next_backoff(asked, outcome, obs))
+    counts = not is_read(outcome.action) and not isinstance(outcome.action, TagVolume)
+    if counts and outcome.kind is OutcomeKind.DONE and asked.tries < PATIENT_ASKS:
+        cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: look at once again
+    if outcome.kind is OutcomeKind.DONE:
         cycle = awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
-    elif outcome.verdict is Verdict.REFUSED:
-        cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
+    elif outcome.kind is OutcomeKind.REFUSED:
+        cycle = (
+            replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
+            if state.phase is Phase.ATTACHING
+            else cycle
+        )
     elif isinstance(outcome.action, CreateVolume):
-        cycle = replace(cycle, doubt_at=obs.now)
+        cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=create_s(state, cycle))
 
 
@@ -147,38 +152,41 @@ def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: 
     """Without an answer the last one holds: a notice does not end because a metadata service is slow."""
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
-        pace = next_pace(state.notice_pace, outcome, obs)
+        backoff = next_backoff(state.notice_backoff, outcome, obs)
         return replace(
-            state, notice_pace=replace(pace, again_at=max(pace.again_at, obs.now + (policy.notice_poll_s or 0)))
+            state,
+            notice_backoff=replace(backoff, retry_at=max(backoff.retry_at, obs.now + (policy.notice_poll_s or 0))),
         )
-    again_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
-    return replace(state, notice=view.notice, notice_pace=Pace(0, again_at))
+    retry_at = obs.now + policy.notice_poll_s if view.supported else float("inf")
+    return replace(state, notice=view.notice, notice_backoff=Backoff(0, retry_at))
 
 
 def _fold_identity(state: AgentState, outcome: Outcome, obs: Observation) -> AgentState:
     if isinstance(outcome.value, Identity):
         return replace(state, identity=outcome.value)
-    return replace(state, identity_pace=Pace(state.identity_pace.tries + 1, obs.now + RETRY_MOST_S, outcome.error))
+    return replace(
+        state, identity_backoff=Backoff(state.identity_backoff.tries + 1, obs.now + RETRY_MOST_S, outcome.error)
+    )
 
 
 def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
     match outcome.action:
-        case CreateVolume() if isinstance(outcome.value, Bought):
+        case CreateVolume() if isinstance(outcome.value, Purchase):
             return replace(adopt(cycle, outcome.value.volume, obs), quote=outcome.value.quote)
         case DescribeVolume():
             return _fold_describe(cycle, outcome.value if isinstance(outcome.value, Volume) else None, obs)
         case AttachVolume():
-            return cycle.marked(asked=obs.now)
+            return cycle.stamped(asked=obs.now)
         case InstallCache() if isinstance(outcome.value, str):
             return replace(cycle, cache_set=outcome.value)
-        case MarkVolume():
-            return replace(cycle, mark=outcome.action.mark)
+        case TagVolume():
+            return replace(cycle, tag=outcome.action.tag)
         case ReleaseCacheDisk():
-            return cycle.marked(durable=obs.now, released=obs.now)
+            return cycle.stamped(durable=obs.now, released=obs.now)
         case MakeDurable():
-            return cycle.marked(durable=obs.now)
+            return cycle.stamped(durable=obs.now)
         case DeleteVolume():
-            return cycle.bill_closed(obs.now).marked(deleted=obs.now)
+            return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
     return cycle
 
 
@@ -190,10 +198,10 @@ def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
         volume_id=volume.id,
         serial=volume.serial,
         volume=volume,
-        mark=volume.mark,
-        doubt_at=None,
+        tag=volume.tag,
+        create_unconfirmed_at=None,
         opened_wall=opened,
-    ).marked(created=obs.now)
+    ).stamped(created=obs.now)
 
 
 def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
@@ -208,9 +216,9 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
         cycle = replace(cycle, volume=volume, seen=True)
         if volume.state is VolumeState.CREATING:
             return replace(cycle, unready_at=obs.now)
-        is_made = volume.state is VolumeState.AVAILABLE and cycle.marks.asked is None
-        return cycle.marked(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
-    created = cycle.marks.created
+        is_made = volume.state is VolumeState.AVAILABLE and cycle.times.asked is None
+        return cycle.stamped(available=obs.now) if is_made and cycle.trigger is not Trigger.ORPHAN else cycle
+    created = cycle.times.created
     invisible_yet = not cycle.seen and created is not None and obs.now - created < VISIBLE_WITHIN_S
     if cycle.volume is None or invisible_yet:
         return cycle
@@ -218,16 +226,18 @@ def _fold_describe(cycle: Cycle, volume: Volume | None, obs: Observation) -> Cyc
 
 
 def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
-    pace = next_pace(state.list_pace, outcome, obs)
-    if outcome.verdict is not Verdict.DONE or not isinstance(outcome.value, tuple):
-        return replace(state, list_pace=pace)
+    backoff = next_backoff(state.list_backoff, outcome, obs)
+    if outcome.kind is not OutcomeKind.DONE or not isinstance(outcome.value, tuple):
+        return replace(state, list_backoff=backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
     # Machines that were started together shall not ask together for ever. What leaves is seen to be gone.
     leaves = any(v.state is VolumeState.DELETING for v in volumes)
-    every_s = min(policy.reconcile_s, LEAVING_S) if leaves else policy.reconcile_s
-    again_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
-    state = replace(state, owned=volumes, others=others, list_pace=pace, listed_at=obs.now, list_again_at=again_at)
+    every_s = min(policy.reconcile_interval_s, LEAVING_S) if leaves else policy.reconcile_interval_s
+    retry_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
+    state = replace(
+        state, owned=volumes, others=others, list_backoff=backoff, listed_at=obs.now, list_again_at=retry_at
+    )
     cycle = state.cycle
     if cycle is None:
         return state
@@ -245,8 +255,8 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
     cycle = _based(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and state.phase is Phase.ATTACHING:
-        cycle = cycle.marked(appeared=host.at)
-        if cycle.cache_set is None and cycle.marks.installing is not None:
+        cycle = cycle.stamped(appeared=host.at)
+        if cycle.cache_set is None and cycle.times.installing is not None:
             # Its answer may be lost; the set on the volume that was bought is the one that was made there.
             cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock)
     backing = host.backing
@@ -254,14 +264,16 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
         return _without(cycle, host, state)
     if cycle.backing_serial is None:
         cycle = replace(cycle, backing_serial=backing.disk_serial)
-    gone = (cycle.marks.detached, cycle.marks.durable, cycle.marks.outlived)
+    gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
     if any(at is not None for at in gone):
         # It is there again: whatever said that it had left, or held nothing, is void.
-        cycle = replace(cycle, marks=replace(cycle.marks, detached=None, durable=None, released=None, outlived=None))
+        cycle = replace(
+            cycle, times=replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
+        )
     if backing.cache_mode is CacheMode.WRITEBACK:
-        cycle = cycle.marked(boosted=host.at)
+        cycle = cycle.stamped(boosted=host.at)
     if backing.cache_mode is CacheMode.NONE:
-        cycle = cycle.marked(bypassed=host.at)
+        cycle = cycle.stamped(bypassed=host.at)
     in_use = 0 if backing.available_percent is None else 100 - backing.available_percent
     return replace(
         cycle,
@@ -272,7 +284,9 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
         peak_dirty_bytes=max(cycle.peak_dirty_bytes, backing.dirty_bytes),
         peak_in_use_percent=max(cycle.peak_in_use_percent, in_use),
         cutoff_percent=backing.cutoff_percent or cycle.cutoff_percent,
-        evicted_bytes=max(cycle.evicted_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)),
+        written_through_bytes=max(
+            cycle.written_through_bytes, (backing.overflow_bytes or 0) - (cycle.overflow_base or 0)
+        ),
     )
 
 
@@ -284,49 +298,53 @@ def _without(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
     while nobody looked, and the volume may hold what is nowhere else.
     """
     backing = host.backing
-    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.marks.released is not None:
+    if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.times.released is not None:
         return cycle
     if not cycle.may_have_served:
         return cycle
     if not cycle.is_on(backing):
-        return replace(cycle, is_disputed=True)
-    if backing.outlives_cache:
+        return replace(cycle, may_lack_data=True)
+    if backing.lost_clean_cache:
         return _failed_clean(cycle, host, state)
     if backing.state is not CacheState.NO_CACHE:
         return cycle
     if not cycle.may_have_left:
-        return replace(cycle, is_disputed=True)
-    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
+        return replace(cycle, may_lack_data=True)
+    return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
 def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
     """The kernel goes by the superblock. After a power cut that may say clean over an index that is not."""
     if cycle.is_index_dirty:
-        return replace(cycle, is_disputed=True)
+        return replace(cycle, may_lack_data=True)
     if not state.recovered:
         return cycle  # `recovery` asks first whether this boot is the one in which the cache was last seen
-    cycle = cycle.marked(outlived=host.at) if cycle.marks.boosted is not None else cycle
-    return cycle.marked(detached=host.at) if state.phase is Phase.DETACHING else cycle
+    cycle = cycle.stamped(failed_clean=host.at) if cycle.times.boosted is not None else cycle
+    return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
-def remember_outlived(state: AgentState, backing: BackingView) -> AgentState:
+def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
     """Remember what the kernel shows until the next cache only, and forgets at a boot.
 
     While a cache is being attached the kernel shows the same.
     """
-    cycle, named = state.cycle, backing.named_set
-    if not backing.outlives_cache or named is None:
+    cycle, named = state.cycle, backing.superblock_set
+    if not backing.lost_clean_cache or named is None:
         return state
-    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.marks.boosted is None
-    return state if is_coming and cycle is not None and named == cycle.cache_set else replace(state, outlived=named)
+    is_coming = state.phase is Phase.ATTACHING and cycle is not None and cycle.times.boosted is None
+    return (
+        state
+        if is_coming and cycle is not None and named == cycle.cache_set
+        else replace(state, failed_clean_set=named)
+    )
 
 
-def _forget_outlived(state: AgentState, backing: BackingView) -> AgentState:
-    started = state.outlived != "" and backing.state is CacheState.INCONSISTENT
-    renewed = backing.cache_set is not None and backing.cache_set != state.outlived
-    if state.outlived == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
+def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
+    started = state.failed_clean_set != "" and backing.state is CacheState.INCONSISTENT
+    renewed = backing.cache_set is not None and backing.cache_set != state.failed_clean_set
+    if state.failed_clean_set == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
         return state
-    return replace(state, outlived="", is_stale_accepted=state.is_stale_accepted or started)
+    return replace(state, failed_clean_set="", is_stale_accepted=state.is_stale_accepted or started)
 
 
 def _based(cycle: Cycle, host: HostView) -> Cycle:

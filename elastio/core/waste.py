@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
 from elastio.core.policy import Policy, utilization
-from elastio.core.state import AgentState, Cycle, LoadWatch, Look, Thrift, Trigger
+from elastio.core.state import AgentState, LoadWatch, UselessBoost, Waste
 from elastio.units import MB, format_duration
 
 # Of the backing volume's bandwidth: what a boost must save applications to have been worth its cost. Attaching and
@@ -59,10 +60,10 @@ def watch(cycle: Cycle, load: LoadWatch, sample: Sample, policy: Policy) -> Cycl
     which the cache was there, and was not yet seen.
     """
     cycle = replace(cycle, longest_s=max(cycle.longest_s, _lasted_s(load, sample.at)))
-    boosted = cycle.marks.boosted
+    boosted = cycle.times.boosted
     if boosted is None:
         return replace(cycle, bare=max(cycle.bare, min(1.0, load.peak)))
-    if sample.at - sample.seconds < boosted or cycle.marks.detached is not None:
+    if sample.at - sample.seconds < boosted or cycle.times.detached is not None:
         return cycle
     moved = sample.adaptive.total_mb_s * sample.seconds * MB
     gained = max(0.0, utilization(sample, policy) - cycle.bare) * policy.backing_bandwidth_mb_s * sample.seconds * MB
@@ -81,22 +82,22 @@ def has_earned(cycle: Cycle, policy: Policy) -> bool:
     return cycle.gained_bytes >= EARNED_S * policy.backing_bandwidth_mb_s * MB or cycle.missing_bytes > 0
 
 
-def judged(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Thrift:
+def judged(state: AgentState, cycle: Cycle, wall: float, policy: Policy) -> Waste:
     """What is remembered once this cycle is over."""
-    thrift = state.thrift
+    thrift = state.waste
     if cycle.failure and state.failures > 0:
         return _wasted(thrift, cycle)
-    thrift = replace(thrift, wasted=0) if cycle.marks.boosted is not None else thrift
-    was_stopped = cycle.forced or state.paused or state.hold is not None
+    thrift = replace(thrift, wasted=0) if cycle.times.boosted is not None else thrift
+    was_stopped = cycle.forced or state.paused or state.inhibition is not None
     if cycle.trigger is not Trigger.LOAD or was_stopped:
         return thrift
     recent = _remembered(thrift, wall)
     if has_earned(cycle, policy):
         return replace(thrift, useless=tuple(u for u in recent if not _is_like(cycle.bare, cycle.longest_s, 0.0, u)))
-    return replace(thrift, useless=(*recent, Look(cycle.bare, cycle.longest_s, wall))[-KEPT:])
+    return replace(thrift, useless=(*recent, UselessBoost(cycle.bare, cycle.longest_s, wall))[-KEPT:])
 
 
-def _wasted(thrift: Thrift, cycle: Cycle) -> Thrift:
+def _wasted(thrift: Waste, cycle: Cycle) -> Waste:
     if cycle.volume_id is None:
         return thrift
     wasted = thrift.wasted + 1
@@ -108,7 +109,7 @@ def _wasted(thrift: Thrift, cycle: Cycle) -> Thrift:
 # --- before the next purchase ----------------------------------------------------------------------------
 
 
-def must_wait(thrift: Thrift, load: LoadWatch, now: float, wall: float) -> bool:
+def must_wait(thrift: Waste, load: LoadWatch, now: float, wall: float) -> bool:
     """This load is like those that boosts were useless for, and such a one has had its turn."""
     peak, seconds, grain_s = min(1.0, load.peak), _lasted_s(load, now), _lasted_s(load, load.crossed_at or now)
     useless = _remembered(thrift, wall)
@@ -121,18 +122,18 @@ def pause_s(useless: int) -> float:
     return 0.0 if useless < FREE else min(FIRST_PAUSE_S * 2.0 ** (useless - FREE), LONGEST_PAUSE_S)
 
 
-def _is_like(peak: float, seconds: float, grain_s: float, useless: Look) -> bool:
+def _is_like(peak: float, seconds: float, grain_s: float, useless: UselessBoost) -> bool:
     """One and the same load is seen to last longer by a sample (`grain_s`), as it meets the samples."""
     longest_s = max(useless.seconds * BEYOND, useless.seconds + grain_s)
     return peak <= useless.peak * BEYOND and seconds <= longest_s
 
 
-def _remembered(thrift: Thrift, wall: float) -> tuple[Look, ...]:
+def _remembered(thrift: Waste, wall: float) -> tuple[UselessBoost, ...]:
     """Not for longer than a day, and nothing that a clock which was set back has not seen yet."""
     return tuple(u for u in thrift.useless if 0 <= wall - u.at_wall < REMEMBERED_S)
 
 
-def told(thrift: Thrift, wall: float) -> str:
+def told(thrift: Waste, wall: float) -> str:
     """What holds purchases back, for people; empty: nothing does."""
     if thrift.stopped:
         return f"no boost begins by itself until `elastio resume`: {thrift.stopped}"

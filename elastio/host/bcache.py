@@ -18,6 +18,7 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import (
     blockdev,
     cache_format,
+    failed_cache,
     guard,
     kernel,
     nodelock,
@@ -25,11 +26,10 @@ from elastio.host import (
     superblock,
     throttle,
     tuning,
-    wounded,
 )
 from elastio.host.commands import Run, run
 from elastio.host.sysfs import Sysfs, parse_size, wait_for
-from elastio.host.view import SETS, Backing, Seen, find_backing, look
+from elastio.host.view import SETS, Backing, Seen, find_backing, scan
 from elastio.units import MB
 
 _log = logging.getLogger(__name__)
@@ -68,14 +68,18 @@ class BcacheHost:
         self._has_warned = False
         self._seen, self._unfit = Seen(), kernel.why_unfit(self.sysfs)
 
-    def look(self, serials: tuple[Serial, ...]) -> HostView:
+    def scan(self, serials: tuple[Serial, ...]) -> HostView:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        view = look(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
-        view = replace(view, unfit=self._unfit)
-        if view.backing is not None or view.twins:
+        view = scan(self.sysfs, self.backing_uuid, serials, now=now, boot_id=self.boot_id, seen=self._seen)
+        view = replace(view, unsupported=self._unfit)
+        if view.backing is not None or view.duplicates:
             return view
-        dropped = wounded.find_dropped(self.sysfs, self.backing_uuid)
-        return replace(view, dropped=dropped, wounded=wounded.find_wounded(self.sysfs, self.backing_uuid))
+        dropped = failed_cache.find_unregistered_backing(self.sysfs, self.backing_uuid)
+        return replace(
+            view,
+            unregistered_backing=dropped,
+            dead_bcache_device=failed_cache.find_dead_bcache_device(self.sysfs, self.backing_uuid),
+        )
 
     # --- the backing device ------------------------------------------------------------------------------
 
@@ -127,8 +131,8 @@ class BcacheHost:
     def _quiet(self, disk: str, limit: str, is_ready: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """See `throttle.quiet`. Warns once where not all could be held back."""
         self.lease.end()
-        with throttle.quiet(self.sysfs, disk, limit, self._wait, is_ready) as is_held:
-            if not is_held and not self._has_warned:
+        with throttle.quiet(self.sysfs, disk, limit, self._wait, is_ready) as is_inhibited:
+            if not is_inhibited and not self._has_warned:
                 self._has_warned = True
                 _log.warning("not all that use %s can be held back (see `elastio doctor`): a read may be stale", disk)
             yield
@@ -329,10 +333,10 @@ class BcacheHost:
     # --- after a cache was lost ----------------------------------------------------------------------------
 
     def register_backing(self) -> None:
-        wounded.register_backing(self.sysfs, self.backing_uuid, self._wait)
+        failed_cache.register_backing(self.sysfs, self.backing_uuid, self._wait)
 
     def start_without_cache(self) -> None:
-        wounded.start_without_cache(self.sysfs, self._backing(), self._wait)
+        failed_cache.start_without_cache(self.sysfs, self._backing(), self._wait)
 
     # --- durability ----------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ before the first limit is written a process is forked that waits on a pipe whose
 - The guard is killed: the holder lives and lets go by itself. All of them are killed, as the service manager does with
   the rest of a unit whose main process died: `elastio free` runs when the unit has ended, and before it starts.
 
-A guard keeps nothing of what it inherited open, neither the device's lock nor a lane's pipe, and carries out nothing
+A guard keeps nothing of what it inherited open, neither the device's lock nor a worker's pipe, and carries out nothing
 else: a new agent need not wait for it.
 """
 

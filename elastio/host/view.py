@@ -90,7 +90,7 @@ def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
     return found
 
 
-def look(
+def scan(
     sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, boot_id: str, seen: Seen | None = None
 ) -> HostView:
     """The backing device and those disks that are asked for or are its cache."""
@@ -100,7 +100,7 @@ def look(
     view = _backing_view(sysfs, found[0], seen) if len(found) == 1 else None
     wanted = view.cache_set if view else None
     twins = tuple(b.device for b in found) if len(found) > 1 else ()
-    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, twins=twins)
+    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, duplicates=twins)
 
 
 def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
@@ -146,7 +146,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
         overflow_bytes=overflow.read(sysfs),
-        named_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
+        superblock_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
     )
 
 

@@ -23,7 +23,7 @@ class Route(Enum):
     BYPASS = "bypass"  # to the backing disk only; its place in the index goes when it begins
 
 
-class Pace(Enum):
+class WritebackMode(Enum):
     """How fast dirty blocks are written back."""
 
     TRICKLE = "trickle"  # the kernel's defaults: 4 KiB/s until a tenth of the cache is dirty
@@ -47,7 +47,7 @@ class Bcache:
     unsettled: set[int] = field(default_factory=set)  # whose newest version the backing disk does not hold durably
     running: bool = True
     mode: CacheMode = CacheMode.WRITETHROUGH
-    pace: Pace = Pace.TRICKLE
+    writeback_mode: WritebackMode = WritebackMode.TRICKLE
     limit_mb_s: float = 0.0  # of a limited pace
     write_limit_mb_s: float | None = None  # of applications' writes, above bcache
     writeback_running: bool = True
@@ -204,14 +204,14 @@ class Bcache:
     def set_background(self, mb_s: float | None) -> None:
         """The pace of background flushing: none (0), what is left over (None), or at most so many MB/s."""
         self.writeback_running = mb_s != 0
-        self.pace, self.limit_mb_s = (Pace.LIMITED, mb_s) if mb_s else (Pace.IDLE, 0.0)
+        self.writeback_mode, self.limit_mb_s = (WritebackMode.LIMITED, mb_s) if mb_s else (WritebackMode.IDLE, 0.0)
 
     @property
     def flush_limit_mb_s(self) -> float | None:
         """MB/s that the pace in force allows to background flushing; None: no limit."""
-        if self.pace is Pace.TRICKLE:
+        if self.writeback_mode is WritebackMode.TRICKLE:
             return TRICKLE_BYTES_S / MB
-        return self.limit_mb_s if self.pace is Pace.LIMITED else None
+        return self.limit_mb_s if self.writeback_mode is WritebackMode.LIMITED else None
 
     def may_flush(self) -> bool:
         """True when the writeback thread has leave to run, and sees work: its sign is the superblock, not the index.
@@ -222,15 +222,17 @@ class Bcache:
             return False
         return self.detaching or (self.writeback_running and self.sb_dirty)
 
-    def flush_class(self) -> Pace:
+    def flush_class(self) -> WritebackMode:
         """The pace in force now: a detach flushes at full speed, and so does a cache above its target."""
         if self.detaching:
-            return Pace.FULL
-        if self.pace is Pace.TRICKLE and self.cache is not None:
+            return WritebackMode.FULL
+        if self.writeback_mode is WritebackMode.TRICKLE and self.cache is not None:
             over = len(self.cache.dirty) > TRICKLE_SHARE * self.cache.blocks
-            return Pace.FULL if over else Pace.TRICKLE
+            return WritebackMode.FULL if over else WritebackMode.TRICKLE
         # Class IDLE means something only to a scheduler that sees the queue of the backing disk.
-        return Pace.FULL if self.pace is Pace.IDLE and not self.tuned else self.pace
+        return (
+            WritebackMode.FULL if self.writeback_mode is WritebackMode.IDLE and not self.tuned else self.writeback_mode
+        )
 
     def harm(self) -> str:
         """What applications could see that must not be, ever; empty where there was nothing."""

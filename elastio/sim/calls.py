@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Adds up what calls take, over all the ports that one job of a lane may use."""
+    """Adds up what calls take, over all the ports that one job of a worker may use."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -22,8 +22,8 @@ class Meter:
 class Calls:
     """Carries out calls under a fault plan and tells how long each took.
 
-    `seconds` is the simulated duration of the last call; infinite when no answer came, so that a lane sees a
-    time-out. Without a lane such a call raises its error at once: adapters bound every call themselves.
+    `seconds` is the simulated duration of the last call; infinite when no answer came, so that a worker sees a
+    time-out. Without a worker such a call raises its error at once: adapters bound every call themselves.
     """
 
     def __init__(

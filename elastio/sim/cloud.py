@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import DeviceBusyError
 from elastio.sim.disk import SimDisk
 from elastio.sim.kernel import SimKernel
@@ -46,7 +46,7 @@ class CloudVolume:
     state: VolumeState = VolumeState.CREATING
     owner: str = ""
     backing_uuid: str = ""
-    mark: VolumeMark = VolumeMark.CLEAN
+    tag: VolumeTag = VolumeTag.CLEAN
     tags: dict[str, str] = field(default_factory=dict)
     visible_at: float = 0.0
     settled_at: float = 0.0
@@ -81,7 +81,7 @@ class CloudVolume:
             token=self.token,
             backing_uuid=self.backing_uuid,
             created_wall=self.created_wall,
-            mark=self.mark,
+            tag=self.tag,
         )
 
 

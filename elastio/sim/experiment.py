@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import Cycle
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Moment, Simulation
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
@@ -65,7 +65,7 @@ class IoPhase:
     boosted_after_s: float | None
     held_s: float
     peak_dirty_bytes: int
-    evicted_bytes: int
+    written_through_bytes: int
     agbs: float
     failure: str
 
@@ -86,8 +86,8 @@ def compare(experiment: Experiment) -> Comparison:
     """Runs all three. Raises ValueError for a story that is none, TimeoutError when the adaptive run does not end."""
     slow = _static("static-slow", experiment, experiment.backing_mb_s)
     fast = _static("static-fast", experiment, experiment.cache_mb_s)
-    books = MemoryBooks()
-    simulation = adaptive_run(experiment, books)
+    recorder = MemoryRecorder()
+    simulation = adaptive_run(experiment, recorder)
     world = simulation.world
     stats = world.workload.stats
     backing = agbs(experiment.backing_mb_s, experiment.size_bytes, stats.finished_s or 0.0)
@@ -98,19 +98,21 @@ def compare(experiment: Experiment) -> Comparison:
         fast,
         Setup("adaptive", stats.completion_s or 0.0, backing + cache),
         cache,
-        tuple(phase_of(c, wall_offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None),
+        tuple(
+            phase_of(c, wall_offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None
+        ),
         len(world.lost()),
         world.volumes_left(),
         tuple(simulation.timeline),
     )
 
 
-def adaptive_run(experiment: Experiment, books: MemoryBooks) -> Simulation:
+def adaptive_run(experiment: Experiment, recorder: MemoryRecorder) -> Simulation:
     """The application under the real agent, until it has ended and nothing is left."""
     kernel = KernelSettings(backing_mb_s=experiment.backing_mb_s, backing_bytes=experiment.size_bytes)
     load = Checkpointing(experiment.profile, experiment.size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=experiment.seed), load, FaultPlan.parse(experiment.faults))
-    simulation = Simulation(world, experiment.policy(kernel.backing_uuid), books=books, seed=experiment.seed)
+    simulation = Simulation(world, experiment.policy(kernel.backing_uuid), recorder=recorder, seed=experiment.seed)
     simulation.run_until(lambda: world.workload.done, _limit_s(experiment))
     simulation.run_until_settled(_limit_s(experiment))
     return simulation
@@ -134,14 +136,14 @@ def phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
     """A cycle as a line of the result; `wall_offset` is the wall clock at the start of the run."""
     opened = wall if cycle.opened_wall is None else cycle.opened_wall
     held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
-    boosted = cycle.marks.boosted
+    boosted = cycle.times.boosted
     return IoPhase(
         started_s=cycle.started_wall - wall_offset,
-        size_bytes=cycle.sold.size_bytes,
+        size_bytes=cycle.provisioned.size_bytes,
         boosted_after_s=None if boosted is None else boosted - cycle.started_at,
         held_s=held,
         peak_dirty_bytes=cycle.peak_dirty_bytes,
-        evicted_bytes=cycle.evicted_bytes,
-        agbs=agbs(cycle.sold.bandwidth_mb_s, cycle.sold.size_bytes, held),
-        failure=cycle.failure,
+        written_through_bytes=cycle.written_through_bytes,
+        agbs=agbs(cycle.provisioned.bandwidth_mb_s, cycle.provisioned.size_bytes, held),
+        failure=str(cycle.failure or ""),
     )

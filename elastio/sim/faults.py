@@ -46,7 +46,7 @@ class Kind(StrEnum):
     SWAP_NAMELESS = "swap_nameless"  # likewise, and the copy shows no serial
     SWAP_BACK = "swap_back"  # the machine is off for that
     DETACH_BY_HAND = "detach_by_hand"  # somebody detaches the cache set in sysfs
-    KILL_CHILD = "kill_child"  # the OOM killer takes the children of the lanes: their jobs have no answer
+    KILL_CHILD = "kill_child"  # the OOM killer takes the children of the workers: their jobs have no answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ PROVIDER_KINDS: dict[str, tuple[Kind, ...]] = {
     "list_owned": (Kind.THROTTLE, Kind.EXPIRED, Kind.HANG),
 }
 HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
-    "look": (Kind.REFUSE, Kind.HANG),
+    "scan": (Kind.REFUSE, Kind.HANG),
     "tune_backing": HOST_KINDS,
     "format_cache": HOST_KINDS,
     "register_cache": HOST_KINDS,
@@ -198,7 +198,7 @@ class FaultPlan:
         draw = Random(seed)
         faults = []
         for _ in range(count):
-            op = draw.choice(sorted(OP_KINDS))
+            op = draw.choice(tuple(OP_KINDS))
             kind = draw.choice(OP_KINDS[op])
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
         happenings = []

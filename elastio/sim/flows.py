@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from elastio.core.model import CacheMode
-from elastio.sim.bcache import Bcache, Pace, Route
+from elastio.sim.bcache import Bcache, Route, WritebackMode
 from elastio.sim.content import CacheContent
 from elastio.units import MB
 
@@ -290,10 +290,10 @@ class FlushFlow:
 
         Only when `ready`.
         """
-        pace = self._bcache.flush_class()
-        if pace is Pace.IDLE and yield_backing:
+        writeback_mode = self._bcache.flush_class()
+        if writeback_mode is WritebackMode.IDLE and yield_backing:
             return 0
-        has_limit = pace is Pace.LIMITED or pace is Pace.TRICKLE
+        has_limit = writeback_mode is WritebackMode.LIMITED or writeback_mode is WritebackMode.TRICKLE
         moved = budget.spend(BOTH, min(self._left, int(self._tokens)) if has_limit else self._left)
         self._tokens -= moved if has_limit else 0
         self._traffic.cache.read += moved

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
-from elastio.sim.bcache import Bcache, Pace
+from elastio.sim.bcache import Bcache, WritebackMode
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Fault, FaultPlan, Kind
@@ -54,9 +54,9 @@ class SimHost:
         self._times = times or HostTimes()
         self.calls = Calls(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
-    def look(self, serials: tuple[Serial, ...]) -> HostView:
+    def scan(self, serials: tuple[Serial, ...]) -> HostView:
         """See `ports.CacheHost`."""
-        return self.calls.run("look", self._times.look, lambda _: self._look(serials))
+        return self.calls.run("scan", self._times.look, lambda _: self._look(serials))
 
     def tune_backing(self) -> None:
         """Bounded queue, mq-deadline, `cache_mode` at writeback so that attaching writes one superblock only."""
@@ -155,7 +155,7 @@ class SimHost:
             backing=self._backing() if kernel.registered else None,
             disks=tuple(self._disk(d) for d in shown),
             cache_sets=sets,
-            dropped="" if kernel.registered else "vdb",
+            unregistered_backing="" if kernel.registered else "vdb",
         )
 
     def _backing(self) -> BackingView:
@@ -170,7 +170,7 @@ class SimHost:
             writeback_running=bcache.writeback_running,
             tuned=bcache.tuned and (cache is not None or bcache.mode is CacheMode.WRITEBACK),
             size_bytes=self._kernel.settings.backing_bytes,
-            flush_full_speed=bcache.pace is Pace.FULL,
+            flush_full_speed=bcache.writeback_mode is WritebackMode.FULL,
             flush_limit_mb_s=bcache.flush_limit_mb_s,
             write_limit_mb_s=bcache.write_limit_mb_s,
             adaptive_name="bcache0" if bcache.running else "",
@@ -179,7 +179,7 @@ class SimHost:
             available_percent=round((1 - cache.in_use) * 100) if cache else None,
             cutoff_percent=round(bcache.cutoff * 100) if cache else None,
             overflow_bytes=bcache.overflow_bytes,
-            named_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
+            superblock_set=None if bcache.cache_set or bcache.state is CacheState.NO_CACHE else bcache.sb_set,
         )
 
     def _disk(self, disk: SimDisk) -> DiskView:
@@ -197,7 +197,7 @@ class SimHost:
         bcache = self._backing_device()
         bcache.tuned = True
         if bcache.cache is None:
-            bcache.pace = Pace.IDLE
+            bcache.writeback_mode = WritebackMode.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
 
     def _format(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
@@ -227,7 +227,7 @@ class SimHost:
             raise NotOursError(f"cache set {bcache.cache_set} is attached already")
         self._require_not_the_last_cache(disk)
         if bcache.cache is None:
-            bcache.pace = Pace.IDLE
+            bcache.writeback_mode = WritebackMode.IDLE
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
@@ -244,7 +244,7 @@ class SimHost:
 
     def _phase2(self) -> None:
         bcache = self._attached_device()
-        bcache.pace, bcache.writeback_running = Pace.FULL, True
+        bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
     def _bypass(self) -> None:
         """The real one looks at `state`, and lets pass what only the index calls dirty if it is little."""

@@ -8,7 +8,7 @@ import sys
 
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError
-from elastio.sim.bcache import Pace
+from elastio.sim.bcache import WritebackMode
 from elastio.sim.content import CacheContent
 from elastio.sim.disk import SimDisk
 from elastio.sim.flows import Budget, Load, Traffic
@@ -166,7 +166,11 @@ class SimKernel(Link):
         self.bcache.overflow_bytes = 0
         self.bcache.write_limit_mb_s = None
         self.let_go()
-        self.bcache.pace, self.bcache.tuned, self.bcache.writeback_running = Pace.TRICKLE, False, True
+        self.bcache.writeback_mode, self.bcache.tuned, self.bcache.writeback_running = (
+            WritebackMode.TRICKLE,
+            False,
+            True,
+        )
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
             traffic.read = traffic.written = 0
@@ -283,7 +287,7 @@ class SimKernel(Link):
 
     def would_wait(self) -> bool:
         """A power cut would leave a superblock that names a set which is off, and whose disk is no more."""
-        named = self._superblock.named_set
+        named = self._superblock.superblock_set
         return named is not None and named != self.bcache.sb_set and self._recoverable(None, named) is None
 
     def _recoverable(self, without: Serial | None, named: CacheSetUuid | None) -> CacheContent | None:

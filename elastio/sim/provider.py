@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
@@ -118,17 +118,17 @@ class SimProvider:
         """See `ports.TellsNotices`."""
         return self.calls.run("notice", BESIDE_S, lambda _: self.announced)
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
-        """See `ports.MarksVolumes`."""
-        self.calls.run("mark", BESIDE_S, lambda _: self._mark(volume_id, mark))
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
+        """See `ports.TagsVolumes`."""
+        self.calls.run("tag", BESIDE_S, lambda _: self._tag(volume_id, tag))
 
-    def _mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def _tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         volume = self.volumes.get(volume_id)
         if volume is not None:
             self._require_own(volume)
-            volume.mark = mark
-        elif mark is not VolumeMark.CLEAN:
-            raise TransientError(f"there is no volume {volume_id} to be marked {mark}")
+            volume.tag = tag
+        elif tag is not VolumeTag.CLEAN:
+            raise TransientError(f"there is no volume {volume_id} to be tagged {tag}")
 
     # --- for worlds and tests --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a simulated agent writes down, kept in memory: its journal and its books outlive it, as files do."""
+"""What a simulated agent writes down, kept in memory: its journal and its recorder outlive it, as files do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from elastio.accounting.report import day_start
-from elastio.agent.journal import Journal, Memory, Owner, recall
+from elastio.agent.journal import Journal, Owner
+from elastio.agent.memory import Memory, recall
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle, Trigger
+from elastio.core.state import AgentState
 from elastio.units import agbs
 
 IN_MEMORY = Path("the simulated journal")
@@ -43,30 +45,30 @@ class MemoryJournal(Journal):
         return (json.loads(line) for line in self.lines)
 
     def remember(self, *, now: float, wall: float) -> Memory:
-        """See `journal.remember`."""
+        """See `memory.remember`."""
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 
-class MemoryBooks:
-    """`ports.Books` without a file: the newest row of every cycle, and the size that was learned."""
+class MemoryRecorder:
+    """`ports.Recorder` without a file: the newest row of every cycle, and the size that was learned."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Cycle] = {}
         self.learned_bytes: int | None = None
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        """See `ports.Books`."""
+        """See `ports.Recorder`."""
         self.rows[cycle.token] = cycle
 
     def learned(self, size_bytes: int) -> None:
-        """See `ports.Books`."""
+        """See `ports.Recorder`."""
         self.learned_bytes = size_bytes
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """See `ports.Books`. Nothing disappears here without the cycle being told."""
+        """See `ports.Recorder`. Nothing disappears here without the cycle being told."""
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """See `ports.Books`. The history is not kept here: `Simulation.timeline` is."""
+        """See `ports.Recorder`. The history is not kept here: `Simulation.timeline` is."""
 
     def learned_size(self) -> int | None:
         """Bytes that past cycles taught to buy; None: nothing yet."""
@@ -84,4 +86,4 @@ def _agbs(cycle: Cycle, since: float, wall: float) -> float:
         return 0.0
     until = wall if cycle.closed_wall is None else cycle.closed_wall
     seconds = max(0.0, until - max(since, cycle.opened_wall))
-    return agbs(cycle.sold.bandwidth_mb_s, cycle.sold.size_bytes, seconds)
+    return agbs(cycle.provisioned.bandwidth_mb_s, cycle.provisioned.size_bytes, seconds)

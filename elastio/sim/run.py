@@ -8,18 +8,17 @@ from typing import Any, Protocol
 
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
-from elastio.agent.loop import Agent, Lanes, Look
+from elastio.agent.loop import Agent, Serials, Workers
 from elastio.core.actions import Action, Outcome
-from elastio.core.detection import orphans
 from elastio.core.model import HostView, Request, RequestKind
 from elastio.core.observation import Answer
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
-from elastio.ports import Books, Forecaster, Journal, NoForecast
+from elastio.ports import Forecaster, Journal, NoForecast, Recorder
 from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
-from elastio.sim.lane import SimLane
-from elastio.sim.records import MemoryBooks, MemoryJournal
+from elastio.sim.records import MemoryJournal, MemoryRecorder
+from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from elastio.units import MB
 
@@ -31,8 +30,8 @@ Point = Callable[[str], None]
 """Called with a name wherever an agent may die: before and after every record, effect and outcome."""
 
 
-class KeptBooks(Books, Protocol):
-    """Books that also tell what was learned, as a start needs it."""
+class KeptRecorder(Recorder, Protocol):
+    """Recorder that also tell what was learned, as a start needs it."""
 
     def learned_size(self) -> int | None: ...
 
@@ -95,21 +94,21 @@ def ignore(point: str) -> None:
 
 
 class Simulation:
-    """A world and its agent. `agent` is None while none runs; journal and books outlive it, as files do."""
+    """A world and its agent. `agent` is None while none runs; journal and recorder outlive it, as files do."""
 
     def __init__(
         self,
         world: SimWorld,
         policy: Policy,
         *,
-        books: KeptBooks | None = None,
+        recorder: KeptRecorder | None = None,
         point: Point = ignore,
         forecaster: Forecaster | None = None,
         sample_interval_s: float = SAMPLE_S,
         seed: int = 1,
     ) -> None:
         self.world, self.policy = world, policy
-        self.books: KeptBooks = MemoryBooks() if books is None else books
+        self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
         self.point, self._forecaster = point, forecaster or NoForecast()
         self.lines: list[bytes] = []
         self.timeline: list[Moment] = []
@@ -121,7 +120,7 @@ class Simulation:
         self._boots = world.kernel.boots
         self._stopped_until = self._restart_at = self._full_until = float("-inf")
         world.on_agent = self.happen
-        self._lanes: tuple[SimLane[Look, HostView | str], SimLane[Action, Outcome], SimLane[Action, Outcome]]
+        self._workers: tuple[SimWorker[Serials, HostView | str], SimWorker[Action, Outcome], SimWorker[Action, Outcome]]
         self.agent: Agent | None = None
         self.journal = self._open_journal()
         self.start_agent()
@@ -147,10 +146,10 @@ class Simulation:
         memory = self.journal.remember(now=clock.now(), wall=clock.wall())
         self.agent = self._last = Agent(
             self.policy,
-            memory.state(learned_size_bytes=self.books.learned_size()),
-            lanes=self._open_lanes(),
+            memory.state(learned_size_bytes=self.recorder.learned_size()),
+            workers=self._open_workers(),
             journal=PointedJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
-            books=self.books,
+            recorder=self.recorder,
             clock=clock,
             counters=self.world.counters,
             sample_interval_s=self._interval,
@@ -167,8 +166,8 @@ class Simulation:
     def kill_agent(self) -> None:
         """SIGKILL: what is under way goes on without anybody who waits for it."""
         if self.agent is not None:
-            for lane in self._lanes:
-                lane.abandon()
+            for worker in self._workers:
+                worker.abandon()
             self.agent = None
             self._stopped_until = float("-inf")
 
@@ -185,14 +184,14 @@ class Simulation:
         elif accident.kind in UNTOLD_SWAPS:
             self._swap_backing(accident)
         elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
-            for lane in self._lanes:
-                lane.lose()
+            for worker in self._workers:
+                worker.lose()
 
     def _swap_backing(self, accident: Accident) -> None:
         """By nothing but what was written down an agent tells such a copy from the disk: before that nobody could."""
         clock = self.world.clock
         cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
-        if cycle is not None and cycle.marks.boosted is not None:
+        if cycle is not None and cycle.times.boosted is not None:
             self.world.swap_backing(accident.seconds, accident.kind)
 
     def _is_disk_full(self) -> bool:
@@ -212,13 +211,13 @@ class Simulation:
     def _pass(self, name: str) -> None:
         self.point(name)
 
-    def _open_lanes(self) -> Lanes:
+    def _open_workers(self) -> Workers:
         world = self.world
         executor = Executor(world.host, lambda: world.provider, seconds=lambda: world.meter.seconds)
 
-        def look(serials: Look) -> HostView | str:
+        def scan(serials: Serials) -> HostView | str:
             try:
-                return world.host.look(serials)
+                return world.host.scan(serials)
             except ElastioError as error:
                 return str(error)
 
@@ -229,11 +228,13 @@ class Simulation:
             self._pass(f"after {name}")
             return replace(outcome, seconds=world.meter.seconds)
 
-        look_lane: SimLane[Look, HostView | str] = world.lane(look, lambda _, s: f"no view of the kernel in {s:.0f} s")
-        cloud: SimLane[Action, Outcome] = world.lane(carry_out, lost)
-        host: SimLane[Action, Outcome] = world.lane(carry_out, lost)
-        self._lanes = (look_lane, cloud, host)
-        return Lanes(look=look_lane, cloud=cloud, host=host)
+        scan_worker: SimWorker[Serials, HostView | str] = world.worker(
+            scan, lambda _, s: f"no view of the kernel in {s:.0f} s"
+        )
+        cloud: SimWorker[Action, Outcome] = world.worker(carry_out, lost)
+        host: SimWorker[Action, Outcome] = world.worker(carry_out, lost)
+        self._workers = (scan_worker, cloud, host)
+        return Workers(scan=scan_worker, cloud=cloud, host=host)
 
     # --- time ------------------------------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class Simulation:
         if self.agent is not None and clock.elapsed() >= self._stopped_until:
             self.agent.step()
             now = clock.now()
-            events = [at for lane in self._lanes if (at := lane.next_event_at()) is not None]
+            events = [at for worker in self._workers if (at := worker.next_event_at()) is not None]
             seconds = min(most_s, max(LEAST_STEP_S, min((self.agent.wake_at(), *events)) - now))
         self.world.advance(seconds)
         self._record()
@@ -272,7 +273,7 @@ class Simulation:
         """Idle, and the agent has the cloud's own word that nothing is left."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
-        return idle and state.listed_at is not None and not orphans(state)
+        return idle and state.listed_at is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
         """Step until nothing is left to do. Raises TimeoutError after `limit_s`."""
@@ -281,7 +282,7 @@ class Simulation:
     def standing(self) -> str:
         """Phase, wait and fault in one line."""
         state, agent = self._last.state, self._last
-        said = [str(state.phase), state.waiting_for, state.fault, agent.last_error]
+        said = [str(state.phase), state.waiting_for, str(state.fault or ""), agent.last_error]
         return "; ".join(s for s in said if s) + f"; {self.world.volumes_left()} volumes are left"
 
     # --- the operator ----------------------------------------------------------------------------------------

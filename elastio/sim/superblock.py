@@ -67,6 +67,6 @@ class SuperblockOnDisk:
         return self._durable
 
     @property
-    def named_set(self) -> CacheSetUuid | None:
+    def superblock_set(self) -> CacheSetUuid | None:
         """The set that the device would wait for after a power cut."""
         return self._durable.cache_set

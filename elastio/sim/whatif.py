@@ -13,7 +13,7 @@ from elastio.errors import ConfigError
 from elastio.sim.experiment import phase_of
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
@@ -25,7 +25,7 @@ from elastio.units import GB, GIB, MB, agbs
 KEYS: Mapping[str, str] = {
     "utilization_threshold": "policy",
     "release_threshold": "policy",
-    "hold_s": "policy",
+    "trigger_delay_s": "policy",
     "inactivity_delay_s": "policy",
     "cool_down_s": "policy",
     "headroom": "cache",
@@ -93,10 +93,10 @@ class Question:
             document[KEYS[key]][key] = value
         first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
         document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
-        return require_sold(replace(parse(document).policy(), marks=False, notice_poll_s=None))
+        return require_provisioned(replace(parse(document).policy(), tags_volumes=False, notice_poll_s=None))
 
 
-def require_sold(policy: Policy) -> Policy:
+def require_provisioned(policy: Policy) -> Policy:
     """The policy. Raises ConfigError where the simulated cloud sells no such caches: no boost would ever begin."""
     mb_s = policy.bought_bandwidth_mb_s
     if not SLOWEST_MB_S <= mb_s <= FASTEST_MB_S:
@@ -199,15 +199,15 @@ def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
     kernel = KernelSettings(backing_mb_s=question.backing_mb_s, backing_bytes=question.size_bytes)
     load = Replay(question.wanted, question.size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
-    books = MemoryBooks()
-    simulation = Simulation(world, policy, books=books, seed=question.seed)
+    recorder = MemoryRecorder()
+    simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
         simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
     simulation.run_until(lambda: load.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
     seconds = load.stats.finished_s or 0.0
     offset = world.clock.wall() - world.clock.elapsed()
-    phases = tuple(phase_of(c, offset, world.clock.wall()) for c in books.rows.values() if c.opened_wall is not None)
+    phases = tuple(phase_of(c, offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None)
     tariff = question.tariff
     cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
     mb_s = simulation.policy.bought_bandwidth_mb_s

@@ -13,9 +13,9 @@ from elastio.sim.cloud import CloudTimes, KernelSlots
 from elastio.sim.faults import Accident, FaultPlan, Kind
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
-from elastio.sim.lane import Job, Result, SimLane
 from elastio.sim.provider import Chance, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
+from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.units import GIB, agbs
 
@@ -167,16 +167,16 @@ class SimWorld:
 
     # --- questions -------------------------------------------------------------------------------------------
 
-    def lane(
+    def worker(
         self, execute: Callable[[Job], Result], lost: Callable[[Job, float], Result] | None = None
-    ) -> SimLane[Job, Result]:
-        """A lane whose jobs take as long as the calls they make, to the host and to the cloud."""
+    ) -> SimWorker[Job, Result]:
+        """A worker whose jobs take as long as the calls they make, to the host and to the cloud."""
 
         def measured(job: Job) -> Result:
             self.meter.seconds = 0.0
             return execute(job)
 
-        return SimLane(measured, self.clock, lambda _: self.meter.seconds, lost=lost)
+        return SimWorker(measured, self.clock, lambda _: self.meter.seconds, lost=lost)
 
     def lost(self, *, without: Serial | None = None, power_cut: bool = False) -> frozenset[int]:
         """See `SimKernel.lost`."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from elastio.core.model import VolumeMark, VolumeSpec
+from elastio.core.model import VolumeSpec, VolumeTag
 from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, RefusedError
 from elastio.units import GIB, MIB
 from elastio_aws import codes, devices, volumes
@@ -40,7 +40,7 @@ def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
         _checked("AWS place", provider, _place),
         _checked("AWS create", provider, lambda p: _create(p, wanted)),
         _checked("AWS attach", provider, _attach),
-        _checked("AWS mark", provider, _mark),
+        _checked("AWS tag", provider, _tag),
         _checked("AWS encryption", provider, _encryption),
         _checked("AWS bandwidth", provider, lambda p: _bandwidth(p, wanted)),
         _checked("AWS attachments", provider, _attachments),
@@ -94,11 +94,11 @@ def _attach(provider: AwsProvider) -> str:
     return "AttachVolume is allowed for this agent's volumes."
 
 
-def _mark(provider: AwsProvider) -> str:
+def _tag(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
         return "CreateTags cannot be tried before the first volume exists; without it nothing is boosted."
-    tags = volumes.tag_list({volumes.STATE_TAG: VolumeMark.CLEAN.value})
+    tags = volumes.tag_list({volumes.STATE_TAG: VolumeTag.CLEAN.value})
     _dry_run(provider, "create_tags", (codes.DRY_RUN_OK,), Resources=[owned[0].id], Tags=tags)
     return f"CreateTags is allowed for {volumes.STATE_TAG} of this agent's volumes."
 

@@ -95,7 +95,7 @@ def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
         size_bytes=int(shown.get("Size") or 0) * settings.scale.gib_bytes,
         owner=tags.get(volumes.OWNER_TAG, ""),
         backing_uuid=tags.get(volumes.BACKING_TAG, ""),
-        mark=volumes.mark_of(tags),
+        tag=volumes.tag_of(tags),
         expires_wall=expiry_of(tags.get(volumes.EXPIRES_TAG, "")),
     )
 

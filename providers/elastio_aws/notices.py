@@ -26,7 +26,7 @@ NOT_FOUND = 404
 UNAUTHORIZED = 401
 # A session is renewed before it ends, so that a look is one request.
 RENEW_S = 0.8 * TOKEN_TTL_S
-# The look shares its lane with purchases: a service that is silent may hold them up for a moment only.
+# The look shares its worker with purchases: a service that is silent may hold them up for a moment only.
 TIMEOUT_S, ATTEMPTS = 1.0, 1
 MAINTENANCE_EVERY_S = 60.0
 # Known for days: it counts when it is so near that what is dirty should be on its way back.

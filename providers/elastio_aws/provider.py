@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import (
     AuthError,
     ConfigError,
@@ -181,17 +181,17 @@ class AwsProvider:
         """Whether EC2 is about to interrupt this spot instance. Asks the metadata service and no SDK."""
         return self._notices.read()
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """CreateTags, which replaces a value. The IAM policy allows this one key, on this instance's own volumes."""
         if volume_id not in self._ours and self._own(volume_id) is None:
-            return refusals.require_kept(volume_id, mark)
-        tags = volumes.tag_list({volumes.STATE_TAG: mark.value})
+            return refusals.require_kept(volume_id, tag)
+        tags = volumes.tag_list({volumes.STATE_TAG: tag.value})
         try:
             self.ec2().call("create_tags", Resources=[volume_id], Tags=tags)
         except ProviderError as error:
             if codes.code_of(error) != codes.NOT_FOUND:
                 raise
-            refusals.require_kept(volume_id, mark)
+            refusals.require_kept(volume_id, tag)
 
     def warm_up(self) -> None:
         """Import the SDK and make its client now. Once per SDK version its data is trimmed: two minutes at most.
@@ -253,7 +253,7 @@ class AwsProvider:
             volumes.CYCLE_TAG: token,
             volumes.BACKING_TAG: self._backing_uuid,
             volumes.EXPIRES_TAG: self._expires[1],
-            volumes.STATE_TAG: VolumeMark.CLEAN.value,
+            volumes.STATE_TAG: VolumeTag.CLEAN.value,
             volumes.NAME_TAG: f"elastio {me.instance_id}",
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastio.core.model import VolumeId, VolumeMark
+from elastio.core.model import VolumeId, VolumeTag
 from elastio.errors import NotOursError, ProviderError, RefusedError, TransientError
 from elastio_aws import codes, volumes
 
@@ -17,10 +17,10 @@ def is_about_the_name(error: ProviderError, name: str) -> bool:
     return codes.code_of(error) == codes.BAD_VALUE and about
 
 
-def require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
-    """A volume that is gone needs no mark; but one may be too young to be seen, and become a cache: TransientError."""
-    if mark is not VolumeMark.CLEAN:
-        raise TransientError(f"{volume_id} is not known to EC2 (yet), so it is not marked {mark}; it is asked again.")
+def require_kept(volume_id: VolumeId, tag: VolumeTag) -> None:
+    """A volume that is gone needs no tag; but one may be too young to be seen, and become a cache: TransientError."""
+    if tag is not VolumeTag.CLEAN:
+        raise TransientError(f"{volume_id} is not known to EC2 (yet), so it is not tagged {tag}; it is asked again.")
 
 
 def not_ours(volume_id: VolumeId) -> NotOursError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
 from elastio.errors import TransientError
 from elastio_aws.settings import Scale
 
@@ -71,7 +71,7 @@ def volume_of(
         token=labels.get(CYCLE_TAG, ""),
         backing_uuid=labels.get(BACKING_TAG, ""),
         created_wall=created.timestamp() if isinstance(created, datetime) else 0.0,
-        mark=mark_of(labels),
+        tag=tag_of(labels),
     )
 
 
@@ -85,12 +85,12 @@ def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
     return {str(tag["Key"]): str(tag["Value"]) for tag in shown.get("Tags") or () if "Key" in tag and "Value" in tag}
 
 
-def mark_of(tags: Mapping[str, str]) -> VolumeMark:
-    """What the tag says; anything else than a mark, and no tag at all, is unknown."""
+def tag_of(tags: Mapping[str, str]) -> VolumeTag:
+    """What the tag says; anything else than a tag, and no tag at all, is unknown."""
     try:
-        return VolumeMark(tags.get(STATE_TAG, VolumeMark.UNKNOWN))
+        return VolumeTag(tags.get(STATE_TAG, VolumeTag.UNKNOWN))
     except ValueError:
-        return VolumeMark.UNKNOWN
+        return VolumeTag.UNKNOWN
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote as quoted
 from urllib.parse import urlencode
 
-from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.model import Identity, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import ConfigError, NotOursError, ProviderError, RefusedError, TransientError
 from elastio_openstack import identity, speeds, volumes
 from elastio_openstack.answers import read_as, rows, table
@@ -156,17 +156,17 @@ class OpenstackProvider:
 
     # --- beside the port -----------------------------------------------------------------------------------
 
-    def mark(self, volume_id: VolumeId, mark: VolumeMark) -> None:
+    def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
         """Sets one key of the volume's metadata and leaves the others."""
         if volume_id not in self._ours and self._own(volume_id) is None:
-            return _require_kept(volume_id, mark)
-        body = {"metadata": {volumes.STATE_KEY: mark.value}}
+            return _require_kept(volume_id, tag)
+        body = {"metadata": {volumes.STATE_KEY: tag.value}}
         try:
             self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/metadata", body)
         except ProviderError as error:
             if status_of(error) != 404:
                 raise
-            _require_kept(volume_id, mark)
+            _require_kept(volume_id, tag)
 
     def close(self) -> None:
         """Drop connections and token; harmless when there are none."""
@@ -221,7 +221,7 @@ class OpenstackProvider:
                 volumes.BACKING_KEY: self._backing_uuid,
                 volumes.BANDWIDTH_KEY: f"{speed.at(size_gib):g}",
                 volumes.EXPIRES_KEY: volumes.expires(self._wall(), self.settings.lifetime_s),
-                volumes.STATE_KEY: VolumeMark.CLEAN.value,
+                volumes.STATE_KEY: VolumeTag.CLEAN.value,
             },
         }
         if self.settings.availability_zone:
@@ -331,7 +331,7 @@ class OpenstackProvider:
         raise error
 
     def _take_back(self, volume_id: VolumeId, error: ProviderError) -> NoReturn:
-        """Cinder's mark of a detach that Nova has lost: see `stuck`."""
+        """Cinder's tag of a detach that Nova has lost: see `stuck`."""
         _log.warning("%s: has been detaching for too long, which is taken back", volume_id)
         self.cloud().call(CINDER, "POST", f"/volumes/{quoted(volume_id)}/action", {"os-roll_detaching": {}})
         self._detaches.forget(volume_id)
@@ -367,10 +367,10 @@ class OpenstackProvider:
         raise error
 
 
-def _require_kept(volume_id: VolumeId, mark: VolumeMark) -> None:
-    """A volume that is gone needs no mark; but what is not seen may still become a cache."""
-    if mark is not VolumeMark.CLEAN:
-        raise TransientError(f"{volume_id} is not known to Cinder, so it is not marked {mark}; it is asked again.")
+def _require_kept(volume_id: VolumeId, tag: VolumeTag) -> None:
+    """A volume that is gone needs no tag; but what is not seen may still become a cache."""
+    if tag is not VolumeTag.CLEAN:
+        raise TransientError(f"{volume_id} is not known to Cinder, so it is not tagged {tag}; it is asked again.")
 
 
 def status_of(error: ProviderError) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeState
+from elastio.core.model import Serial, Volume, VolumeId, VolumeState, VolumeTag
 from elastio.units import GIB
 
 OWNER_KEY = "elastio:owner"  # the server's id
@@ -64,16 +64,16 @@ def volume_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Ma
         token=labels.get(CYCLE_KEY, ""),
         backing_uuid=labels.get(BACKING_KEY, ""),
         created_wall=_wall(shown.get("created_at")),
-        mark=mark_of(labels),
+        tag=tag_of(labels),
     )
 
 
-def mark_of(labels: Mapping[str, str]) -> VolumeMark:
-    """What the metadata say; anything else than a mark, and none at all, is unknown."""
+def tag_of(labels: Mapping[str, str]) -> VolumeTag:
+    """What the metadata say; anything else than a tag, and none at all, is unknown."""
     try:
-        return VolumeMark(labels.get(STATE_KEY, VolumeMark.UNKNOWN))
+        return VolumeTag(labels.get(STATE_KEY, VolumeTag.UNKNOWN))
     except ValueError:
-        return VolumeMark.UNKNOWN
+        return VolumeTag.UNKNOWN
 
 
 def serial_of(volume_id: str) -> Serial:

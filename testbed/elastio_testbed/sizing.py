@@ -128,11 +128,11 @@ def _burst(guest: Guest, size_bytes: int, number: int) -> Trial:
         raise GuestError(f"{guest.name}: a burst of {size_bytes} bytes made {len(phases) - known} boosts, not one")
     row = phases[-1]
     return Trial(
-        size_bytes=row["sold_size_bytes"],
+        size_bytes=row["provisioned_size_bytes"],
         burst_s=round(dump["ended"] - dump["began"], 3),
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
-        spilled_bytes=row["evicted_bytes"],
+        spilled_bytes=row["written_through_bytes"],
     )
 
 

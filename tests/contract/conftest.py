@@ -15,7 +15,7 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
 from elastio import registry
 from elastio.core.model import Serial, VolumeId, VolumeSpec
-from elastio.ports import MarksVolumes, TellsNotices, VolumeProvider
+from elastio.ports import TagsVolumes, TellsNotices, VolumeProvider
 from elastio.sim import faults as sim_faults
 from elastio.sim import provider as sim
 from elastio.units import GIB
@@ -267,9 +267,9 @@ def shelf_cloud(tmp_path: Path) -> ShelfCloud:
 
 # What the provider of each cloud does besides the eight methods.
 BESIDES: dict[str, set[type]] = {
-    "ec2_cloud": {MarksVolumes, TellsNotices},
-    "sim_cloud": {MarksVolumes, TellsNotices},
-    "openstack_cloud": {MarksVolumes},
+    "ec2_cloud": {TagsVolumes, TellsNotices},
+    "sim_cloud": {TagsVolumes, TellsNotices},
+    "openstack_cloud": {TagsVolumes},
     "shelf_cloud": set(),
 }
 
@@ -281,9 +281,9 @@ def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     return found
 
 
-@pytest.fixture(params=[name for name, does in BESIDES.items() if MarksVolumes in does])
-def marking_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud whose provider keeps a mark on its volumes."""
+@pytest.fixture(params=[name for name, does in BESIDES.items() if TagsVolumes in does])
+def tagging_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
+    """Every cloud whose provider keeps a tag on its volumes."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import VolumeMark, VolumeState
+from elastio.core.model import VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.units import GIB
 from elastio_aws import checks
@@ -113,7 +113,7 @@ def test_attach_asks_nothing_more_once_the_owner_was_seen(ec2_cloud: Any) -> Non
 
     before = len(asked())
     ec2_cloud.provider.attach(volume.id)
-    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
+    ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
     assert asked()[before:] == ["AttachVolume", "CreateTags"]
     restarted = ec2_cloud.open()
     restarted.attach(volume.id)
@@ -151,10 +151,10 @@ def test_mark_on_a_volume_that_is_too_young_to_be_seen_is_not_taken_for_kept(ec2
     volume = _available(ec2_cloud)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.ERROR, "CreateTags", code="InvalidVolume.NotFound")])
     with pytest.raises(TransientError):
-        ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
-    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.CLEAN
-    ec2_cloud.provider.mark(volume.id, VolumeMark.DIRTY)
-    assert ec2_cloud.provider.describe(volume.id).mark is VolumeMark.DIRTY
+        ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.CLEAN
+    ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
+    assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.DIRTY
 
 
 def test_what_is_marked_dirty_is_not_taken_away_under_the_shipped_policy(ec2_cloud: Any) -> None:
@@ -162,12 +162,12 @@ def test_what_is_marked_dirty_is_not_taken_away_under_the_shipped_policy(ec2_clo
     provider, volume = ec2_cloud.provider, _available(ec2_cloud)
     provider.attach(volume.id)
     ec2_cloud.settle()
-    provider.mark(volume.id, VolumeMark.DIRTY)
+    provider.tag(volume.id, VolumeTag.DIRTY)
     with pytest.raises(AuthError):
         provider.detach(volume.id)
     with pytest.raises(AuthError):
         provider.delete(volume.id)
-    provider.mark(volume.id, VolumeMark.CLEAN)
+    provider.tag(volume.id, VolumeTag.CLEAN)
     provider.detach(volume.id)
     ec2_cloud.settle()
     provider.delete(volume.id)

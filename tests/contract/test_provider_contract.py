@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
+from elastio.core.model import Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, ProviderError, QuotaError, RefusedError, TransientError
-from elastio.ports import MarksVolumes, TellsNotices
+from elastio.ports import TagsVolumes, TellsNotices
 from elastio.units import GIB
 
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
@@ -257,11 +257,11 @@ def test_foreign_volume_is_left_alone(cloud: Any, call: str) -> None:
     assert foreign in cloud.paid()
 
 
-def test_foreign_volume_is_not_marked(marking_cloud: Any) -> None:
-    provider, foreign = marking_cloud.provider, marking_cloud.foreign()
+def test_foreign_volume_is_not_marked(tagging_cloud: Any) -> None:
+    provider, foreign = tagging_cloud.provider, tagging_cloud.foreign()
     born = provider.describe(foreign)
     with pytest.raises(NotOursError):
-        provider.mark(foreign, VolumeMark.DIRTY)
+        provider.tag(foreign, VolumeTag.DIRTY)
     assert provider.describe(foreign) == born
 
 
@@ -306,28 +306,28 @@ def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: t
 # --- what a provider may do besides ------------------------------------------------------------------------
 
 
-def test_a_volume_is_born_clean_and_shows_a_later_mark(marking_cloud: Any) -> None:
-    provider = marking_cloud.provider
-    volume = _bought(marking_cloud)
-    assert volume.mark is VolumeMark.CLEAN
-    for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
-        provider.mark(volume.id, mark)
-        marking_cloud.settle()
-        assert [(v.mark, v.token) for v in provider.list_owned()] == [(mark, volume.token)]
+def test_a_volume_is_born_clean_and_shows_a_later_mark(tagging_cloud: Any) -> None:
+    provider = tagging_cloud.provider
+    volume = _bought(tagging_cloud)
+    assert volume.tag is VolumeTag.CLEAN
+    for tag in (VolumeTag.DIRTY, VolumeTag.CLEAN):
+        provider.tag(volume.id, tag)
+        tagging_cloud.settle()
+        assert [(v.tag, v.token) for v in provider.list_owned()] == [(tag, volume.token)]
         seen = provider.describe(volume.id)
         assert seen is not None
-        assert seen.mark is mark
+        assert seen.tag is tag
 
 
-def test_a_mark_on_what_does_not_exist_is_no_error(marking_cloud: Any) -> None:
-    marking_cloud.provider.mark(UNKNOWN, VolumeMark.CLEAN)
-    assert marking_cloud.provider.list_owned() == ()
+def test_a_mark_on_what_does_not_exist_is_no_error(tagging_cloud: Any) -> None:
+    tagging_cloud.provider.tag(UNKNOWN, VolumeTag.CLEAN)
+    assert tagging_cloud.provider.list_owned() == ()
 
 
-def test_a_dirty_mark_that_is_not_kept_is_an_error(marking_cloud: Any) -> None:
-    """A cache is attached as soon as the mark was acknowledged."""
+def test_a_dirty_mark_that_is_not_kept_is_an_error(tagging_cloud: Any) -> None:
+    """A cache is attached as soon as the tag was acknowledged."""
     with pytest.raises(TransientError):
-        marking_cloud.provider.mark(UNKNOWN, VolumeMark.DIRTY)
+        tagging_cloud.provider.tag(UNKNOWN, VolumeTag.DIRTY)
 
 
 def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
@@ -338,4 +338,4 @@ def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
 def test_what_a_provider_does_besides_is_seen_by_the_agent(provider_and_besides: Any) -> None:
     """The agent asks by protocol: a method by another name would never be called."""
     provider, besides = provider_and_besides
-    assert {kind for kind in (MarksVolumes, TellsNotices) if isinstance(provider, kind)} == besides
+    assert {kind for kind in (TagsVolumes, TellsNotices) if isinstance(provider, kind)} == besides

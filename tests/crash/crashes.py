@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.recorder import LedgerBooks
+from elastio.accounting.recorder import CostRecorder
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
@@ -206,6 +206,10 @@ class LimitWatch:
         return now - self._since
 
 
+def has_fault(sim: Simulation, kind: FaultKind) -> bool:
+    return sim.state.fault is not None and sim.state.fault.kind is kind
+
+
 def is_left_to_a_human(sim: Simulation) -> bool:
     """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
 
@@ -215,23 +219,23 @@ def is_left_to_a_human(sim: Simulation) -> bool:
     if kernel.was_detached_by_hand and sim.phase is Phase.FAULTED and sim.world.volumes_left() == 1:
         return True
     waits = not kernel.bcache.running and not kernel.bcache.sb_dirty
-    in_doubt = sim.phase is Phase.FAULTED and cycle is not None and (cycle.is_disputed or waits)
+    in_doubt = sim.phase is Phase.FAULTED and cycle is not None and (cycle.may_lack_data or waits)
     return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
 
 
 class Play:
     """One run of a story, checked after every step."""
 
-    def __init__(self, story: Story, tripwire: Tripwire, books: Path) -> None:
+    def __init__(self, story: Story, tripwire: Tripwire, recorder: Path) -> None:
         self.story, self.acts, self.tripwire = story, list(story.acts), tripwire
         load = Trace(story.load, story.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), load)
         if story.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
-        self.ledger = Ledger(books)
+        self.ledger = Ledger(recorder)
         self.sim = Simulation(
-            self.world, story.policy, books=LedgerBooks(self.ledger, KERNEL.backing_uuid), point=tripwire
+            self.world, story.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=tripwire
         )
         self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
@@ -249,7 +253,7 @@ class Play:
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self.sim.standing()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
-        assert not self.sim.state.stopped, f"a decision broke a rule: {self.sim.standing()}"
+        assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
@@ -295,7 +299,7 @@ class Play:
         assert self.world.volumes_left() == 0
         assert not is_held_back(self.sim), "applications are held back at rest"
         assert not self.world.lost(power_cut=True), "something was released before it was durable"
-        assert self.world.kernel.bcache.sb_set in (None, self.sim.state.outlived)
+        assert self.world.kernel.bcache.sb_set in (None, self.sim.state.failed_clean_set)
         wall = self.world.clock.wall()
         ends = [cycle.closed_wall for cycle in self.ledger.cycles(0.0, wall + TOMORROW_S) if cycle.opened_wall]
         assert None not in ends, "a bill runs on for ever"
@@ -311,7 +315,7 @@ class Play:
         if not self.may_fault or self.world.lost():
             return False
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
-        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
         return missing or is_left_to_a_human(self.sim)
 
     def kill(self) -> None:

@@ -76,5 +76,5 @@ WOES = {
     ),
     "somebody detaches the cache": Woe(Kind.DETACH_BY_HAND, late_s=15.0, may_fault=True),
     "the agent stands still": Woe(Kind.STOP, seconds=90.0, late_s=95.0, is_over_with_agent=True),
-    "a lane's child is killed": Woe(Kind.KILL_CHILD, late_s=5.0, is_over_with_agent=True),
+    "a worker's child is killed": Woe(Kind.KILL_CHILD, late_s=5.0, is_over_with_agent=True),
 }

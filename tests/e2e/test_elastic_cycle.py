@@ -30,7 +30,7 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
     assert len(phases) >= 2
     assert {p["failure"] for p in phases} == {""}
     assert len([p for p in phases if p["peak_dirty_bytes"] > 0]) >= 2, phases
-    assert phases[-1]["sold_size_bytes"] < phases[0]["sold_size_bytes"]
+    assert phases[-1]["provisioned_size_bytes"] < phases[0]["provisioned_size_bytes"]
     volumes = lab.cloud.volumes()
     assert len(volumes) == len(phases)
     assert all(v.deleted_at is not None for v in volumes)

@@ -24,7 +24,7 @@ FACTS, RECOVERY, MACHINE, LOOP = (
 JOURNAL, ACTIONS = "elastio/agent/journal.py", "elastio/core/actions.py"
 HOST, KERNEL, CLOUD = "elastio/sim/host.py", "elastio/sim/link.py", "elastio/sim/provider.py"
 
-EARLY = Patch(STEPS, "LAST_S, LOOK_S = 0.5,", "LAST_S, LOOK_S = 1e9,")
+EARLY = Patch(STEPS, "LAST_S, POLL_S = 0.5,", "LAST_S, POLL_S = 1e9,")
 ANY_TIME = Patch(INVARIANTS, "MOMENT_S = 1.0", "MOMENT_S = 1e9")
 HOST_BYPASSES = Patch(HOST, "if bcache.state is not CacheState.CLEAN or (kernel", "if False and (kernel")
 ASLEEP = Patch(STEPS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:", "if False:")
@@ -43,8 +43,8 @@ NOT_BYPASSED = Patch(
 ANY_DISK = Patch(
     STATE, "return None in (self.backing_serial, backing.disk_serial) or self.backing_serial ==", "return True or 0 =="
 )
-ANY_LEAVE = Patch(STATE, "return self.marks.boosted is None or any(at is not None for at in gone)", "return True")
-NO_DISPUTE = Patch(RECOVERY, "_is_disputed(state, cycle, obs, backing):", "False:")
+ANY_LEAVE = Patch(STATE, "return self.times.boosted is None or any(at is not None for at in gone)", "return True")
+NO_DISPUTE = Patch(RECOVERY, "_may_lack_data(state, cycle, obs, backing):", "False:")
 NOT_RELEASED = Patch(STEPS, "if disk is not None and is_in_use(disk) and not is_gone:", "if False and disk:")
 LET_GO = Patch(
     INVARIANTS,
@@ -53,8 +53,8 @@ LET_GO = Patch(
 )
 OUTLIVED_ANYWAY = Patch(
     EVENTS,
-    "return waits_for_it and backing.state is CacheState.CLEAN and not is_disputed and not is_back",
-    "return backing.waits_for_cache or (waits_for_it and is_disputed and is_back)",
+    "return waits_for_it and backing.state is CacheState.CLEAN and not may_lack_data and not is_back",
+    "return backing.waits_for_cache or (waits_for_it and may_lack_data and is_back)",
 )
 OVERWRITTEN = "/an older copy is put on the backing disk"
 DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
@@ -165,7 +165,7 @@ LETTING_GO = (
             OUTLIVED_ANYWAY,
             Patch(
                 INVARIANTS,
-                "if not outlived and not (state.is_loss_accepted and action.given_up == state.accepted):",
+                "if not outlived and not (state.is_loss_accepted and action.given_up == state.loss_accepted_for):",
                 "if not outlived and False:",
             ),
         ),
@@ -174,7 +174,7 @@ LETTING_GO = (
         "an outlived cache comes back",
         "what has missed writes is not put in front again",
         (
-            Patch(STEPS, "if backing.may_have_gone_on and not cycle.is_vouched_for:", "if False:"),
+            Patch(STEPS, "if backing.may_have_been_written_since and not cycle.operator_confirmed:", "if False:"),
             Patch(
                 INVARIANTS,
                 'return "what is on it may be older than the backing device" if in_doubt else ""',
@@ -187,15 +187,15 @@ LETTING_GO = (
         "unseen is never in front",
         "what was being attached may have taken writes before anybody saw it",
         RECOVERY,
-        "if cycle.is_disputed or not cycle.may_have_served:",
-        "if cycle.is_disputed or cycle.marks.boosted is None:",
+        "if cycle.may_lack_data or not cycle.may_have_served:",
+        "if cycle.may_lack_data or cycle.times.boosted is None:",
         first=DIES_AT_BOOT,
     ),
     one(
         "a detach is not written down",
         "the agent's own detach is believed, and known after a crash",
         FACTS,
-        "return replace(state, cycle=cycle.marked(detaching=now))",
+        "return replace(state, cycle=cycle.stamped(detaching=now))",
         "return state",
     ),
 )
@@ -215,8 +215,8 @@ BUYING = (
         "installed before it is marked",
         "dirty is written on it first",
         STEPS,
-        "if mark.waiting_for:\n        return mark",
-        "if False:\n        return mark",
+        "if tag.waiting_for:\n        return tag",
+        "if False:\n        return tag",
     ),
     one(
         "the bill goes on",
@@ -226,19 +226,19 @@ BUYING = (
         "return self",
     ),
     one(
-        "born without a mark",
+        "born without a tag",
         "what has never been a cache may go",
         "elastio/sim/cloud.py",
-        "mark: VolumeMark = VolumeMark.CLEAN",
-        "mark: VolumeMark = VolumeMark.UNKNOWN",
+        "tag: VolumeTag = VolumeTag.CLEAN",
+        "tag: VolumeTag = VolumeTag.UNKNOWN",
     ),
 )
 WRITING_DOWN = (
     one(
-        "the mark is not sent",
-        "what is dirty is marked so in the cloud",
+        "the tag is not sent",
+        "what is dirty is tagged so in the cloud",
         "elastio/agent/executor.py",
-        "provider.mark(action.volume_id, action.mark)",
+        "provider.tag(action.volume_id, action.tag)",
         "pass",
     ),
     one(
@@ -281,8 +281,8 @@ WRITING_DOWN = (
         "limits stay",
         "applications are let go",
         STEPS,
-        'obs, "applications to be let go") if free else Plan()',
-        'obs, "applications to be let go") if False else Plan()',
+        'obs, "applications to be let go") if free else NextAction()',
+        'obs, "applications to be let go") if False else NextAction()',
         first=DISK_FULL,
     ),
 )

@@ -17,7 +17,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, seed, settings
 
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.recorder import LedgerBooks
+from elastio.accounting.recorder import CostRecorder
 from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
 from elastio.sim.workload import Stretch
 from tests.crash.crashes import FAST
@@ -31,7 +31,7 @@ LONGEST_S = 100.0
 def storm_with_ledger(schedule: Schedule) -> Storm:
     """One storm on a ledger file, with all that must hold. Raises AssertionError that begins with its schedule."""
     with tempfile.TemporaryDirectory(dir=FAST) as folder, Ledger(Path(folder) / "ledger") as ledger:
-        storm = Storm(schedule, LedgerBooks(ledger, KERNEL.backing_uuid))
+        storm = Storm(schedule, CostRecorder(ledger, KERNEL.backing_uuid))
         storm.run()
         storm.check_ledger(ledger)
     return storm
@@ -44,7 +44,7 @@ def seconds(least: int, most: int) -> st.SearchStrategy[float]:
 
 @st.composite
 def faults(draw: st.DrawFn) -> Fault:
-    op = draw(st.sampled_from(sorted(OP_KINDS)))
+    op = draw(st.sampled_from(tuple(OP_KINDS)))
     kind = draw(st.sampled_from(OP_KINDS[op]))
     calls = draw(st.sampled_from(sorted(set(RANDOM_CALLS))))
     return Fault(op, kind, draw(st.integers(1, 4)), calls, draw(seconds(1, 40)))

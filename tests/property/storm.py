@@ -6,13 +6,13 @@ import math
 from random import Random
 
 from elastio.accounting.ledger import Ledger
-from elastio.core.model import Forecast, RequestKind, VolumeMark, VolumeState
+from elastio.core.model import Forecast, RequestKind, VolumeState, VolumeTag
 from elastio.core.policy import Policy
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.run import KeptBooks, Simulation
+from elastio.sim.run import KeptRecorder, Simulation
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB
@@ -22,6 +22,7 @@ from tests.crash.crashes import (
     HumanWatch,
     LimitWatch,
     has_bared,
+    has_fault,
     is_at_rest,
     is_held_back,
     is_left_to_a_human,
@@ -35,10 +36,10 @@ POLICY = Policy(
     cache_bandwidth_mb_s=80,
     inactivity_delay_s=4,
     initial_size_bytes=GIB,
-    reconcile_s=120,
-    marks=True,
+    reconcile_interval_s=120,
+    tags_volumes=True,
     notice_poll_s=5.0,
-    detach_help_after_s=10.0,
+    detach_throttle_after_s=10.0,
     backing_uuid=KERNEL.backing_uuid,
 )
 CALM_S = 3000.0
@@ -90,14 +91,14 @@ class Wild:
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(self, schedule: Schedule, books: KeptBooks | None = None) -> None:
+    def __init__(self, schedule: Schedule, recorder: KeptRecorder | None = None) -> None:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
         load = Trace((*schedule.load, Stretch(FOREVER_S, 0)), span, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
-        self.sim = Simulation(self.world, POLICY, books=books, seed=schedule.seed, forecaster=forecaster)
+        self.sim = Simulation(self.world, POLICY, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, self.needs_a_human)
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
@@ -109,9 +110,9 @@ class Storm:
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self._where()}"
-        assert not self.sim.state.stopped, f"a decision broke a rule: {self._where()}"
+        assert not self.sim.state.is_stopped, f"a decision broke a rule: {self._where()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
-        assert not self.is_unmarked(), f"dirty data on a volume that is not marked so: {self._where()}"
+        assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
         assert left <= 1, f"two volumes: {self._where()}"
@@ -125,7 +126,7 @@ class Storm:
         disk = self.world.kernel.cache_disk()
         if disk is None or not self.world.kernel.bcache.dirty_bytes:
             return False
-        return not any(v.serial == disk.serial and v.mark is VolumeMark.DIRTY for v in self.world.provider.existing())
+        return not any(v.serial == disk.serial and v.tag is VolumeTag.DIRTY for v in self.world.provider.existing())
 
     def _where(self) -> str:
         return f"{self.schedule} # at {self.world.clock.elapsed():.1f}: {self.sim.standing()}"
@@ -166,7 +167,7 @@ class Storm:
         """The cloud broke the volume that holds the only copy: it is kept, and the agent says so."""
         kept = self.world.provider.existing()
         broken = any(v.state is VolumeState.ERROR for v in kept) and not self.world.lost()
-        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
         return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
     def _is_over(self) -> bool:

@@ -95,7 +95,7 @@ def test_a_look_at_a_kernel_that_shows_nonsense_is_an_error_of_ours(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode(errors="replace"))
     host = BcacheHost(BACKING_UUID, tree.kernel, tree.programs)
-    view = unless(HostError, lambda: host.look((SERIAL,)))
+    view = unless(HostError, lambda: host.scan((SERIAL,)))
     assert view is None or isinstance(view, HostView)
 
 

@@ -33,7 +33,7 @@ def kill_daemon(lab: Lab) -> None:
     lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"], timeout_s=CALL_S)
 
 
-def free_applications(lab: Lab) -> None:
+def clear_io_limits(lab: Lab) -> None:
     """The guest has killed the daemon as it held applications back; its configuration does not parse any more.
 
     Nobody may have to mend that first for applications to write again.
@@ -156,7 +156,7 @@ READY: Mapping[Deed, Callable[[Lab], None]] = {Deed.PULL_DIRTY: make_dirty}
 DEEDS: Mapping[Deed, Callable[[Lab], None]] = {
     Deed.NOTHING: nothing,
     Deed.KILL_DAEMON: kill_daemon,
-    Deed.KILL_HOLDING: free_applications,
+    Deed.KILL_HOLDING: clear_io_limits,
     Deed.FILL_DISK: fill_disk,
     Deed.CUT_POWER: cut_power,
     Deed.STOP_SERVICE: stop_service,

@@ -12,7 +12,7 @@ from elastio_testbed.ec2 import Fault, FaultKind
 ACTIONS = (
     "CreateVolume",
     "AttachVolume",
-    "MarkVolume",
+    "TagVolume",
     "InstallCache",
     "EnterPhase2",
     "BypassCache",

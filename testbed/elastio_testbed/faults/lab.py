@@ -74,7 +74,7 @@ class Lab(Subject):
 
     def write_config(self) -> None:
         """The agent's configuration; one more line under the same heading."""
-        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_deadline_s = {DEADLINE_S}")
+        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_timeout_s = {DEADLINE_S}")
 
     def settle(self, seconds: float) -> None:
         """See `Subject`."""

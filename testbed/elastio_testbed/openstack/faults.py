@@ -39,7 +39,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One row of the table: at `moment` comes `strike`, and no sooner than `hold_s` later `mend`.
+    """One row of the table: at `moment` comes `strike`, and no sooner than `trigger_delay_s` later `mend`.
 
     `is_early`: it is struck before the load, or the moment would be over before it is in force.
     `said` is a part of the error that the agent has to have met before the end of the fault, `said_later` of one until
@@ -55,7 +55,7 @@ class Kind:
     said: str = ""
     said_later: str = ""
     shown: tuple[str, ...] = ()
-    hold_s: float = 20.0
+    trigger_delay_s: float = 20.0
     is_early: bool = False
     check: str = ""
     way_out: str = ""
@@ -102,7 +102,7 @@ KINDS: Mapping[str, Kind] = {
             Moment("intent", "AttachVolume"),
             *_without(services.CINDER_VOLUME.name),
             shown=("reserved", "attaching"),
-            hold_s=30.0,
+            trigger_delay_s=30.0,
         ),
         Kind(
             "nova-api-stopped-at-detach",
@@ -265,7 +265,7 @@ def struck(kind: Kind, subject: NovaSubject, story: Story, name: str, seed: int,
         kind.strike(subject)
     met = not kind.said or subject.wait_for_trouble(kind.said, since, FELT_S)
     doctor = subject.failed_checks().get(kind.check, "") if kind.check else ""
-    time.sleep(max(0.0, kind.hold_s - (time.monotonic() - at)))
+    time.sleep(max(0.0, kind.trigger_delay_s - (time.monotonic() - at)))
     shown = subject.shown() if kind.shown else ()
     kind.mend(subject)
     mended = time.monotonic()

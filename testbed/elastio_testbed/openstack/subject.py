@@ -26,7 +26,7 @@ DOCTOR_S = 180.0
 MOST_RECORDS, RECENT, POLL_S = 2000, 40, 2.0
 # The packaged bounds only make a run longer: 600 s until a volume that was still being deleted is looked for again.
 CONFIG: Mapping[str, Mapping[str, object]] = {
-    "policy": {"attach_deadline_s": DEADLINE_S, "reconcile_s": 60},
+    "policy": {"attach_timeout_s": DEADLINE_S, "reconcile_interval_s": 60},
     "agent": {"sample_interval_s": 1.0},
     "provider.openstack": {"detach_deadline_s": 60.0},
 }

@@ -11,7 +11,7 @@ from elastio.ports import Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import SimProvider
-from elastio.sim.run import KeptBooks, Point, Simulation, ignore
+from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
 from elastio.sim.workload import Stretch, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB
@@ -35,13 +35,13 @@ def machine(
     faults: str = "nothing",
     *,
     point: Point = ignore,
-    books: KeptBooks | None = None,
+    recorder: KeptRecorder | None = None,
     forecaster: Forecaster | None = None,
     **policy: Any,
 ) -> Simulation:
     """The agent on this load and story; `policy` overrides POLICY."""
     world = SimWorld(WorldSettings(kernel=KERNEL, seed=5), Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
-    return Simulation(world, replace(POLICY, **policy), point=point, books=books, forecaster=forecaster)
+    return Simulation(world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster)
 
 
 def decisions(sim: Simulation) -> list[str]:
@@ -85,7 +85,7 @@ class _OnlyThePort:
         self._provider = provider
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("notice", "mark"):
+        if name in ("notice", "tag"):
             raise AttributeError(name)
         return getattr(self._provider, name)
 

@@ -20,31 +20,6 @@ PHASES = {
     Phase.FAULTED: "Something that only an operator may decide. Nothing is released.",
 }
 
-EVENTS = {
-    Event.BOOST_WANTED: "Utilization reached the threshold for the hold time, a sure forecast says that a burst is "
-    "near, or an operator asked; no cap forbids it.",
-    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
-    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
-    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
-    Event.BOOST_ABANDONED: "The deadline passed, the volume failed, or its disk was not what was bought.",
-    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
-    "operator asked to flush or pause, or a hold began.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "has its chance left, or an operator asked, or a hold began, or somebody else made writes bypass the cache.",
-    Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
-    "bypass the cache yet.",
-    Event.CACHE_LEFT: "The kernel shows no cache set any more: somebody detached it, or it failed while it was clean.",
-    Event.DRAINED: "Clean, and mode `none`.",
-    Event.DIRTIED: "The cache set is attached and not drained after all.",
-    Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
-    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a strange cache set "
-    "is attached, the volume hangs on another machine, or no cache shows although one took writes or was dirty "
-    "before a boot, or before it was torn off.",
-    Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "
-    "without it, or an operator resumed and no danger shows any longer.",
-}
-
-
 HEAD = """\
 # State machine
 
@@ -76,13 +51,15 @@ def table(title: str, *rows: tuple[str, ...]) -> str:
 
 
 def page() -> str:
-    moves = ((f"`{before}`", str(event), f"`{after}`") for (before, event), after in TRANSITIONS.items())
-    repair = ("`faulted`", str(Event.REPAIRED), "read off the kernel")
+    moves = (
+        (f"`{before}`", str(event), f"`{after}`" if after else "read off the kernel")
+        for (before, event), after in TRANSITIONS.items()
+    )
     parts = (
         HEAD,
         table("Phases", ("phase", "what happens in it"), *((f"`{phase}`", PHASES[phase]) for phase in Phase)),
-        table("Transitions", ("phase", "event", "next phase"), *moves, repair),
-        table("Events", ("event", "what shows it"), *((str(event), EVENTS[event]) for event in Event)),
+        table("Transitions", ("phase", "event", "next phase"), *moves),
+        table("Events", ("event", "what shows it"), *((str(event), event.meaning) for event in Event)),
         TAIL.format(first_s=FAILED_COOL_DOWN_S, most_min=FAILED_COOL_DOWN_MOST_S / 60),
     )
     return "\n".join(parts)

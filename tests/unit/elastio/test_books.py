@@ -13,11 +13,12 @@ import pytest
 
 from elastio.accounting.history_store import HistoryLimits, read_loads
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.recorder import TOUCH_EVERY_S, LedgerBooks, open_books
+from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
-from elastio.core.state import Cycle, Marks, Phase, Trigger
+from elastio.core.state import Phase
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
 
@@ -37,7 +38,7 @@ CYCLE = Cycle(
     volume=VOLUME,
     quote=Quote(SPEC, "USD", 3.6, 60.0, "a price list"),
     opened_wall=WALL,
-    marks=Marks(decided=NOW, created=NOW),
+    times=Timestamps(decided=NOW, created=NOW),
 )
 
 
@@ -47,9 +48,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def books(path: Path) -> Iterator[LedgerBooks]:
+def recorder(path: Path) -> Iterator[CostRecorder]:
     with Ledger(path) as ledger:
-        yield LedgerBooks(ledger, "dev")
+        yield CostRecorder(ledger, "dev")
 
 
 def spoil(path: Path) -> None:
@@ -62,19 +63,19 @@ def spoil(path: Path) -> None:
     db.close()
 
 
-def test_a_cycle_counts_in_what_was_spent_today(books: LedgerBooks) -> None:
-    assert books.spend(wall=WALL) == Spend()
-    books.record_cycle(CYCLE, now=NOW, wall=WALL)
-    spent = books.spend(wall=WALL + 100)
+def test_a_cycle_counts_in_what_was_spent_today(recorder: CostRecorder) -> None:
+    assert recorder.spend(wall=WALL) == Spend()
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    spent = recorder.spend(wall=WALL + 100)
     assert spent.boosts == 1
     assert spent.agbs == pytest.approx(100.0 * 10 * 100)
     assert spent.currency == pytest.approx(0.1)
 
 
-def test_what_could_never_be_read_is_not_taken_for_nothing(books: LedgerBooks, path: Path) -> None:
+def test_what_could_never_be_read_is_not_taken_for_nothing(recorder: CostRecorder, path: Path) -> None:
     """Caps fail closed: a boost that may pass one is not begun, one without caps is not kept back."""
     spoil(path)
-    spent = books.spend(wall=WALL)
+    spent = recorder.spend(wall=WALL)
     assert not spent.known
     for caps in (Caps(max_boosts_per_day=5), Caps(max_agbs_per_day=1e9), Caps(max_cost_per_day=100.0)):
         assert "the ledger cannot be read" in refusal(GB, spent, Policy(20, 80, caps=caps))
@@ -82,35 +83,35 @@ def test_what_could_never_be_read_is_not_taken_for_nothing(books: LedgerBooks, p
 
 
 def test_a_cycle_that_has_no_volume_any_more_costs_no_more(
-    books: LedgerBooks, caplog: pytest.LogCaptureFixture
+    recorder: CostRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    books.record_cycle(CYCLE, now=NOW, wall=WALL)
-    books.listed(frozenset({"token-1"}), wall=WALL + 100)
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    recorder.listed(frozenset({"token-1"}), wall=WALL + 100)
     assert caplog.text == ""
-    books.listed(frozenset(), wall=WALL + 100)
+    recorder.listed(frozenset(), wall=WALL + 100)
     assert "cycle token-1 has no volume any more: its bill is closed" in caplog.text
-    assert books.spend(wall=WALL + 5000).agbs == pytest.approx(100.0 * 10 * 100)
+    assert recorder.spend(wall=WALL + 5000).agbs == pytest.approx(100.0 * 10 * 100)
 
 
-def test_a_learned_size_stays(books: LedgerBooks, path: Path) -> None:
-    assert books.learned_size() is None
-    books.learned(7 * GB)
-    assert books.learned_size() == 7 * GB
+def test_a_learned_size_stays(recorder: CostRecorder, path: Path) -> None:
+    assert recorder.learned_size() is None
+    recorder.learned(7 * GB)
+    assert recorder.learned_size() == 7 * GB
     with Ledger(path) as again:
-        assert LedgerBooks(again, "dev").learned_size() == 7 * GB
-        assert LedgerBooks(again, "another").learned_size() is None
+        assert CostRecorder(again, "dev").learned_size() == 7 * GB
+        assert CostRecorder(again, "another").learned_size() is None
 
 
 def test_a_ledger_that_fails_is_reported_and_stops_nothing(
-    books: LedgerBooks, path: Path, caplog: pytest.LogCaptureFixture
+    recorder: CostRecorder, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    books.record_cycle(CYCLE, now=NOW, wall=WALL)
-    known = books.spend(wall=WALL + 100)
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    known = recorder.spend(wall=WALL + 100)
     spoil(path)
-    books.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
-    books.learned(GB)
-    books.listed(frozenset(), wall=WALL)
-    assert books.spend(wall=WALL + 200) == replace(known, known=False)
+    recorder.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
+    recorder.learned(GB)
+    recorder.listed(frozenset(), wall=WALL)
+    assert recorder.spend(wall=WALL + 200) == replace(known, known=False)
     told = [record.getMessage().split(": ")[0] for record in caplog.records]
     assert told == [
         "cycle token-2 is not in the ledger",
@@ -120,9 +121,9 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     ]
 
 
-def test_the_device_is_noted_once_a_minute(books: LedgerBooks, path: Path) -> None:
+def test_the_device_is_noted_once_a_minute(recorder: CostRecorder, path: Path) -> None:
     for second in (0.0, 1.0, TOUCH_EVERY_S - 0.5, TOUCH_EVERY_S, TOUCH_EVERY_S + 1):
-        books.touch_device(GB, 60.0, 128.0, wall=WALL + second)
+        recorder.touch_device(GB, 60.0, 128.0, wall=WALL + second)
     with Ledger(path, read_only=True) as ledger:
         (span,) = ledger.spans(WALL - 1, WALL + 1000)
     assert (span.size_bytes, span.first_wall, span.last_wall) == (GB, WALL, WALL + 60)
@@ -142,7 +143,7 @@ def test_a_day_follows_the_rules_of_the_zone(tmp_path: Path) -> None:
 
 def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
     with Ledger(path) as ledger:
-        sim = machine(books=LedgerBooks(ledger, KERNEL.backing_uuid))
+        sim = machine(recorder=CostRecorder(ledger, KERNEL.backing_uuid))
         sim.run_for(15)
         assert_at_rest(sim)
         (row,) = ledger.cycles(0.0, sim.world.clock.wall())
@@ -158,11 +159,11 @@ def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Ledger(path) as ledger:
-        books = LedgerBooks(ledger, KERNEL.backing_uuid)
-        sim = machine(books=books)
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        sim = machine(recorder=recorder)
         sim.run_for(15)
         assert_at_rest(sim)
-        books.flush(wall=sim.world.clock.wall())
+        recorder.flush(wall=sim.world.clock.wall())
         (load,) = read_loads(ledger.file).values()
         assert load.written_bytes == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.1)
         spoil(path)
@@ -180,12 +181,12 @@ def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
             db.execute("PRAGMA user_version = 999")
     else:
         path.write_bytes(b"this is no database at all" * 100)
-    with open_books(path, "dev", HistoryLimits()) as books:
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
         assert "running without a ledger" in caplog.text
         assert "restart elastiod" in caplog.text
-        assert not books.spend(wall=WALL).known
-        assert books.learned_size() is None
-        sim = machine(books=books)
+        assert not recorder.spend(wall=WALL).known
+        assert recorder.learned_size() is None
+        sim = machine(recorder=recorder)
         in_phase(sim, Phase.BOOSTING)
         sim.run_for(1)
         assert_at_rest(sim)
@@ -196,8 +197,8 @@ def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
 
 def test_without_a_ledger_no_boost_begins_that_may_pass_a_cap(path: Path) -> None:
     path.write_bytes(b"this is no database at all" * 100)
-    with open_books(path, "dev", HistoryLimits()) as books:
-        sim = machine(books=books, caps=Caps(max_boosts_per_day=5))
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
+        sim = machine(recorder=recorder, caps=Caps(max_boosts_per_day=5))
         sim.run_until(lambda: sim.state.owned is not None, 30)
         answer = sim.ask(RequestKind.BOOST)
     assert not answer.accepted
@@ -205,22 +206,22 @@ def test_without_a_ledger_no_boost_begins_that_may_pass_a_cap(path: Path) -> Non
 
 
 def test_a_ledger_that_opens_is_used(path: Path) -> None:
-    with open_books(path, "dev", HistoryLimits()) as books:
-        books.learned(7 * GB)
-        assert books.spend(wall=WALL).known
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
+        recorder.learned(7 * GB)
+        assert recorder.spend(wall=WALL).known
     with Ledger(path) as ledger:
         assert ledger.learned_size("dev") == 7 * GB
 
 
-def test_a_learned_size_that_cannot_be_read_is_none(books: LedgerBooks, path: Path) -> None:
-    books.learned(7 * GB)
+def test_a_learned_size_that_cannot_be_read_is_none(recorder: CostRecorder, path: Path) -> None:
+    recorder.learned(7 * GB)
     spoil(path)
-    assert books.learned_size() is None
+    assert recorder.learned_size() is None
 
 
 def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: Path) -> None:
     with Ledger(path) as ledger:
-        sim = machine(faults="@dirty=vanish attach#2+=throttle", books=LedgerBooks(ledger, KERNEL.backing_uuid))
+        sim = machine(faults="@dirty=vanish attach#2+=throttle", recorder=CostRecorder(ledger, KERNEL.backing_uuid))
         in_phase(sim, Phase.FAULTED)
         cycle = sim.state.cycle
         assert cycle is not None

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from elastio.codec import decode, encode
 from elastio.core.actions import CreateVolume
-from elastio.core.model import Bought, VolumeSpec
-from elastio.core.state import Cycle, Pace, Trigger
+from elastio.core.cycle import Backoff, Cycle, Trigger
+from elastio.core.model import Purchase, VolumeSpec
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),
@@ -50,17 +50,17 @@ def test_a_cycle_survives_the_way_through_json(cycle: Cycle) -> None:
 
 
 @settings(deadline=None)
-@given(any_of(Bought) | any_of(CreateVolume))
-def test_what_an_action_carries_survives_too(value: Bought | CreateVolume) -> None:
+@given(any_of(Purchase) | any_of(CreateVolume))
+def test_what_an_action_carries_survives_too(value: Purchase | CreateVolume) -> None:
     assert decode(type(value), through_json(value)) == value
 
 
 def test_a_field_of_a_later_release_is_ignored() -> None:
-    assert decode(Pace, {"tries": 2, "again_at": 1.5, "error": "", "colour": "red"}) == Pace(2, 1.5)
+    assert decode(Backoff, {"tries": 2, "retry_at": 1.5, "error": "", "colour": "red"}) == Backoff(2, 1.5)
 
 
 def test_a_field_of_an_earlier_release_takes_its_default() -> None:
-    assert decode(Pace, {"again_at": 3}) == Pace(0, 3.0, "")
+    assert decode(Backoff, {"retry_at": 3}) == Backoff(0, 3.0, "")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_field_of_an_earlier_release_takes_its_default() -> None:
         (VolumeSpec, {"size_bytes": 1.5, "bandwidth_mb_s": 1.0}),
         (VolumeSpec, [10, 1.0]),
         (VolumeSpec, None),
-        (Pace, {"tries": None}),
+        (Backoff, {"tries": None}),
         (Trigger, "whim"),
         (Cycle, {"token": "t", "trigger": "load", "spec": "small", "started_at": 0, "started_wall": 0}),
     ],
@@ -86,6 +86,6 @@ def test_what_does_not_fit_is_refused(kind: type, data: object) -> None:
 @pytest.mark.parametrize("pace", [[], "CreateVolume", {"CreateVolume": 3}, {"CreateVolume": []}])
 def test_a_table_that_is_none_is_refused(pace: object) -> None:
     whole = {"token": "t", "trigger": "load", "spec": {"size_bytes": 1, "bandwidth_mb_s": 1}, "started_at": 0}
-    assert decode(Cycle, {**whole, "started_wall": 0, "pace": {}}).pace == {}
+    assert decode(Cycle, {**whole, "started_wall": 0, "backoffs": {}}).backoffs == {}
     with pytest.raises(TypeError):
-        decode(Cycle, {**whole, "started_wall": 0, "pace": pace})
+        decode(Cycle, {**whole, "started_wall": 0, "backoffs": pace})

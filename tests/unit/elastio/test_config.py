@@ -11,7 +11,7 @@ import pytest
 
 from elastio.config.schema import SECTIONS, Config, keys_of, load, parse
 from elastio.config.text import toml
-from elastio.core.policy import Parting, Policy
+from elastio.core.policy import Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
 
@@ -46,28 +46,30 @@ def refusal_of(document: dict[str, Any]) -> str:
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
-    least = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, marks=True)
-    assert parse(LEAST).policy() == replace(least, on_shutdown=Parting(True, 300.0))
+    least = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, tags_volumes=True)
+    assert parse(LEAST).policy() == replace(least, on_shutdown=StopPolicy(True, 300.0))
 
 
 @pytest.mark.parametrize(
     ("end", "power_off", "reboot"),
     [
-        ("auto", Parting(True, 40.0), Parting()),
-        ("flush", Parting(True, 40.0), Parting(True, 40.0)),
-        ("leave", Parting(), Parting()),
+        ("auto", StopPolicy(True, 40.0), StopPolicy()),
+        ("flush", StopPolicy(True, 40.0), StopPolicy(True, 40.0)),
+        ("leave", StopPolicy(), StopPolicy()),
     ],
 )
-def test_what_is_done_before_a_power_off_and_before_a_reboot(end: str, power_off: Parting, reboot: Parting) -> None:
+def test_what_is_done_before_a_power_off_and_before_a_reboot(
+    end: str, power_off: StopPolicy, reboot: StopPolicy
+) -> None:
     policy = parse({**LEAST, "shutdown": {"on_shutdown": end, "flush_limit_s": 40}}).policy()
     assert (policy.on_shutdown, policy.on_reboot) == (power_off, reboot)
 
 
 def test_the_end_of_the_agent_and_of_the_machine_reach_the_policy() -> None:
     ends = {"on_stop": "flush", "flush_limit_s": 40, "notice_flush": False, "notice_poll_s": 0}
-    policy = parse({**LEAST, "shutdown": ends, "policy": {"detach_help_after_s": 10}}).policy()
-    assert policy.on_stop == Parting(True, 40.0)
-    assert (policy.notice_flush, policy.notice_poll_s, policy.detach_help_after_s) == (False, None, 10.0)
+    policy = parse({**LEAST, "shutdown": ends, "policy": {"detach_throttle_after_s": 10}}).policy()
+    assert policy.on_stop == StopPolicy(True, 40.0)
+    assert (policy.notice_flush, policy.notice_poll_s, policy.detach_throttle_after_s) == (False, None, 10.0)
 
 
 def test_a_flag_is_true_or_false_and_nothing_else() -> None:
@@ -90,12 +92,12 @@ def test_every_key_reaches_the_policy() -> None:
             "policy": {
                 "utilization_threshold": 0.5,
                 "release_threshold": 0.4,
-                "hold_s": 3,
+                "trigger_delay_s": 3,
                 "inactivity_delay_s": 12,
                 "cool_down_s": 7,
-                "attach_deadline_s": 90,
-                "start_spread_s": 20,
-                "reconcile_s": 300,
+                "attach_timeout_s": 90,
+                "start_jitter_s": 20,
+                "reconcile_interval_s": 300,
             },
             "caps": {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5},
         }
@@ -106,8 +108,8 @@ def test_every_key_reaches_the_policy() -> None:
     assert (policy.initial_size_bytes, policy.min_size_bytes) == (5 * GIB // 2, GIB // 2)
     assert (policy.caps.max_size_bytes, policy.size_step_bytes) == (40 * GIB, GIB // 4)
     assert (policy.utilization_threshold, policy.release_threshold) == (0.5, 0.4)
-    assert (policy.hold_s, policy.inactivity_delay_s, policy.cool_down_s) == (3, 12, 7)
-    assert (policy.attach_deadline_s, policy.start_spread_s, policy.reconcile_s) == (90, 20, 300)
+    assert (policy.trigger_delay_s, policy.inactivity_delay_s, policy.cool_down_s) == (3, 12, 7)
+    assert (policy.attach_timeout_s, policy.start_jitter_s, policy.reconcile_interval_s) == (90, 20, 300)
     caps = policy.caps
     assert (caps.max_boosts_per_day, caps.max_agbs_per_day, caps.max_cost_per_day) == (4, 1e6, 2.5)
 
@@ -141,7 +143,7 @@ def test_a_uuid_is_compared_in_small_letters() -> None:
         ("device.bandwidth_mb_s", float("nan"), "device.bandwidth_mb_s is nan; allowed: a number above 0"),
         ("device.bandwidth_mb_s", float("inf"), "device.bandwidth_mb_s is inf; allowed: a number above 0"),
         ("policy.utilization_threshold", 1.5, "utilization_threshold is 1.5; allowed: a number above 0 and at most 1"),
-        ("policy.hold_s", -1, "policy.hold_s is -1; allowed: a number from 0 to 3600"),
+        ("policy.trigger_delay_s", -1, "policy.trigger_delay_s is -1; allowed: a number from 0 to 3600"),
         ("agent.sample_interval_s", 0.1, "agent.sample_interval_s is 0.1; allowed: a number from 0.2 to 60"),
         ("agent.sample_interval_s", 61, "agent.sample_interval_s is 61; allowed: a number from 0.2 to 60"),
         ("caps.max_boosts_per_day", 2.5, "caps.max_boosts_per_day is 2.5; allowed: a whole number at least 0"),
@@ -171,7 +173,7 @@ def test_refuses_a_wrong_value_naming_key_value_and_what_is_allowed(key: str, va
         ("caps.max_boost_per_day", "caps.max_boost_per_day is not a setting: did you mean max_boosts_per_day?"),
         ("device.zzz", "device.zzz is not a setting; known are backing_uuid, bandwidth_mb_s"),
         ("provider.region", "provider.region is not a setting; known are name"),
-        ("polcy.hold_s", "[polcy] is not a section: did you mean policy?"),
+        ("polcy.trigger_delay_s", "[polcy] is not a section: did you mean policy?"),
     ],
 )
 def test_refuses_an_unknown_key_and_says_what_was_meant(key: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The door to the cloud, as the daemon opens it in a lane."""
+"""The door to the cloud, as the daemon opens it in a worker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.agent.daemon import CloudDoor, CloudRest, lost_on
+from elastio.agent.daemon import CloudRest, LazyProvider, lost_on
 from elastio.agent.executor import Executor, lost
-from elastio.agent.worker import ForkLane
+from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
 from elastio.config.schema import Config, parse
 from elastio.control.exit_codes import Exit
@@ -24,8 +24,8 @@ from elastio.core.actions import (
     InstallCache,
     ListVolumes,
     Outcome,
+    OutcomeKind,
     TuneBacking,
-    Verdict,
 )
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import ConfigError
@@ -48,35 +48,35 @@ def config(provider: str) -> Config:
 
 
 def test_a_door_opens_once() -> None:
-    door = CloudDoor(config("sim"))
+    door = LazyProvider(config("sim"))
     door.warm_up()
     assert door() is door()
 
 
 def test_a_door_that_cannot_be_opened_says_so() -> None:
     with pytest.raises(ConfigError, match="'nowhere' and no such provider is installed"):
-        CloudDoor(config("nowhere")).warm_up()
+        LazyProvider(config("nowhere")).warm_up()
 
 
 def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -> None:
-    door = CloudDoor(config("nowhere"))
+    door = LazyProvider(config("nowhere"))
     executor = Executor(SimWorld().host, door)
-    lane: ForkLane[Action, Outcome] = ForkLane("cloud", executor.run, lost, door.warm_up)
-    lane.start()
+    worker: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, door.warm_up)
+    worker.start()
     try:
         for asked in (False, True):
             if asked:
-                lane.submit(ListVolumes(), LONG_S)
-            awaited = lane.awaited()
+                worker.submit(ListVolumes(), LONG_S)
+            awaited = worker.awaited()
             assert awaited is not None
             assert wait([awaited], LONG_S)
-            outcome = lane.poll()
-            assert "no such provider is installed" in lane.trouble
+            outcome = worker.poll()
+            assert "no such provider is installed" in worker.trouble
             assert (outcome is not None) == asked
         assert outcome is not None
-        assert (outcome.verdict, outcome.error) == (Verdict.RETRY, lane.trouble)
+        assert (outcome.kind, outcome.error) == (OutcomeKind.RETRY, worker.trouble)
     finally:
-        lane.close(0.0)
+        worker.close(0.0)
 
 
 @pytest.fixture
@@ -99,21 +99,21 @@ def test_whatever_keeps_the_agent_from_starting_applications_are_let_go(
     assert held_back.read_text().startswith(f"250:0 {throttle.FREE}")
 
 
-def is_there(lane: ForkLane[Action, Outcome]) -> bool:
-    return bool([child for child in multiprocessing.active_children() if child.name == f"elastio-{lane.name}"])
+def is_there(worker: ForkWorker[Action, Outcome]) -> bool:
+    return bool([child for child in multiprocessing.active_children() if child.name == f"elastio-{worker.name}"])
 
 
 @pytest.fixture
-def cloud() -> Iterator[ForkLane[Action, Outcome]]:
-    """A lane of the cloud whose child has just been started."""
-    lane: ForkLane[Action, Outcome] = ForkLane("cloud", lambda action: lost(action, 0.0), lost)
-    lane.start()
-    yield lane
-    lane.close(0.0)
+def cloud() -> Iterator[ForkWorker[Action, Outcome]]:
+    """A worker of the cloud whose child has just been started."""
+    worker: ForkWorker[Action, Outcome] = ForkWorker("cloud", lambda action: lost(action, 0.0), lost)
+    worker.start()
+    yield worker
+    worker.close(0.0)
 
 
 def test_the_child_with_the_sdk_ends_while_nothing_is_bought_and_is_back_when_a_load_begins(
-    cloud: ForkLane[Action, Outcome],
+    cloud: ForkWorker[Action, Outcome],
 ) -> None:
     rest = CloudRest(cloud, until=60.0)
     seen = []
@@ -125,7 +125,7 @@ def test_the_child_with_the_sdk_ends_while_nothing_is_bought_and_is_back_when_a_
 
 @pytest.mark.parametrize("is_boosting", [True, False])
 def test_the_child_with_the_sdk_stays_while_bursts_follow_one_another(
-    is_boosting: bool, cloud: ForkLane[Action, Outcome]
+    is_boosting: bool, cloud: ForkWorker[Action, Outcome]
 ) -> None:
     rest = CloudRest(cloud, until=60.0)
     rest.tend(60.0, is_near=True, is_boosting=is_boosting)
@@ -133,7 +133,7 @@ def test_the_child_with_the_sdk_stays_while_bursts_follow_one_another(
     assert is_there(cloud) is is_boosting
 
 
-def test_a_child_with_a_job_does_not_rest(cloud: ForkLane[Action, Outcome]) -> None:
+def test_a_child_with_a_job_does_not_rest(cloud: ForkWorker[Action, Outcome]) -> None:
     cloud.submit(ListVolumes(), LONG_S)
     CloudRest(cloud, until=0.0).tend(1000.0, is_near=False, is_boosting=False)
     assert is_there(cloud)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.agent.event_loop import Driver
-from elastio.core.policy import Parting
+from elastio.agent.event_loop import EventLoop
+from elastio.core.policy import StopPolicy
 from elastio.core.state import Phase
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
@@ -68,7 +68,7 @@ def drive(sim: Simulation, signals: dict[int, int]) -> int:
             os.kill(os.getpid(), signals[turns])
         assert turns < 2000
 
-    driver = Driver(sim.agent, (), Notifier())
+    driver = EventLoop(sim.agent, (), Notifier())
     driver.run(lambda: None, after_step)
     return turns
 
@@ -76,7 +76,7 @@ def drive(sim: Simulation, signals: dict[int, int]) -> int:
 @pytest.fixture
 def _one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver asks the real clock when to wake, which the simulated agent does not know: never sleep."""
-    monkeypatch.setattr(Driver, "_sleep_s", lambda _: 0.0)
+    monkeypatch.setattr(EventLoop, "_sleep_s", lambda _: 0.0)
 
 
 @pytest.mark.usefixtures("_one_clock")
@@ -91,7 +91,7 @@ def test_a_stop_that_leaves_ends_at_once(said: socket.socket) -> None:
 def test_a_stop_that_flushes_asks_for_more_time_until_the_volume_is_gone(
     said: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sim = boosting(on_stop=Parting(flush=True, limit_s=600.0))
+    sim = boosting(on_stop=StopPolicy(flush=True, limit_s=600.0))
     monkeypatch.setattr(SystemClock, "now", lambda _: sim.world.clock.now())
     drive(sim, {3: signal.SIGTERM})
     assert sim.phase is Phase.IDLE
@@ -101,7 +101,7 @@ def test_a_stop_that_flushes_asks_for_more_time_until_the_volume_is_gone(
 
 @pytest.mark.usefixtures("_one_clock")
 def test_a_second_signal_does_not_wait(said: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    sim = boosting(on_stop=Parting(flush=True, limit_s=600.0))
+    sim = boosting(on_stop=StopPolicy(flush=True, limit_s=600.0))
     monkeypatch.setattr(SystemClock, "now", lambda _: sim.world.clock.now())
     assert drive(sim, {3: signal.SIGTERM, 5: signal.SIGTERM}) < 10
     assert sim.world.volumes_left() == 1

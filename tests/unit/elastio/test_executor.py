@@ -21,12 +21,22 @@ from elastio.core.actions import (
     InstallCache,
     ListVolumes,
     Outcome,
+    OutcomeKind,
     ReleaseCacheDisk,
     SetFlush,
     TuneBacking,
-    Verdict,
 )
-from elastio.core.model import Bought, CacheMode, CacheSetUuid, HostView, Quote, Serial, Volume, VolumeSpec, VolumeState
+from elastio.core.model import (
+    CacheMode,
+    CacheSetUuid,
+    HostView,
+    Purchase,
+    Quote,
+    Serial,
+    Volume,
+    VolumeSpec,
+    VolumeState,
+)
 from elastio.errors import ConfigError
 from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
@@ -78,12 +88,12 @@ class Machine:
 
     def done(self, action: Action) -> Outcome:
         outcome = self.run(action)
-        assert (outcome.action, outcome.verdict, outcome.error) == (action, Verdict.DONE, "")
+        assert (outcome.action, outcome.kind, outcome.error) == (action, OutcomeKind.DONE, "")
         return outcome
 
     def bought(self) -> Volume:
         outcome = self.done(CREATE)
-        assert isinstance(outcome.value, Bought)
+        assert isinstance(outcome.value, Purchase)
         self.world.advance(60.0)
         return outcome.value.volume
 
@@ -110,8 +120,8 @@ class Machine:
         seen = self.done(DescribeVolume(volume.id)).value
         return seen.state if isinstance(seen, Volume) else None
 
-    def look(self, volume: Volume) -> HostView:
-        return self.world.host.look((volume.serial,))
+    def scan(self, volume: Volume) -> HostView:
+        return self.world.host.scan((volume.serial,))
 
 
 @pytest.fixture
@@ -145,7 +155,7 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
     seen = []
     for action in (EnterPhase2(), EnterPhase1(flush_mb_s=0.0), SetFlush(None), BypassCache()):
         machine.done(action)
-        backing = machine.look(volume).backing
+        backing = machine.scan(volume).backing
         assert backing is not None
         assert backing.cache_set == cache_set
         seen.append((backing.cache_mode, backing.flush_full_speed, backing.writeback_running))
@@ -155,12 +165,12 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
         (CacheMode.WRITEBACK, False, True),
         (CacheMode.NONE, False, True),
     ]
-    assert machine.run(EnterPhase1(flush_mb_s=0.0)).verdict is not Verdict.DONE
+    assert machine.run(EnterPhase1(flush_mb_s=0.0)).kind is not OutcomeKind.DONE
 
 
 def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
     outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
-    assert outcome.verdict is Verdict.REFUSED
+    assert outcome.kind is OutcomeKind.REFUSED
     assert "the smallest volume that serves is 2.0 GiB, above the cap of 1.0 GiB" in outcome.error
     assert machine.world.volumes_left() == 0
 
@@ -172,13 +182,13 @@ class Unpriced(SimProvider):
         return replace(super().quote(spec), price_per_hour=0.0, price_known=False)
 
 
-@pytest.mark.parametrize(("needs_price", "verdict"), [(True, Verdict.REFUSED), (False, Verdict.DONE)])
+@pytest.mark.parametrize(("needs_price", "kind"), [(True, OutcomeKind.REFUSED), (False, OutcomeKind.DONE)])
 def test_nothing_is_bought_without_a_price_under_a_cap_in_currency(
-    machine: Machine, needs_price: bool, verdict: Verdict
+    machine: Machine, needs_price: bool, kind: OutcomeKind
 ) -> None:
     provider = Unpriced(SimClock(), SimAccount("uuid"), Shelf())
     executor = Executor(machine.world.host, lambda: provider)
-    assert executor.run(CreateVolume("token-1", SPEC, 4 * GIB, needs_price)).verdict is verdict
+    assert executor.run(CreateVolume("token-1", SPEC, 4 * GIB, needs_price)).kind is kind
     assert bool(provider.existing()) is not needs_price
 
 
@@ -190,8 +200,8 @@ def assert_kept(machine: Machine, volume: Volume, reason: str) -> None:
     before = machine.state(volume)
     for action in (DetachVolume(volume.id, volume.serial), DeleteVolume(volume.id, volume.serial)):
         outcome = machine.run(action)
-        assert (outcome.verdict, outcome.error) == (
-            Verdict.REFUSED,
+        assert (outcome.kind, outcome.error) == (
+            OutcomeKind.REFUSED,
             f"the volume with serial {volume.serial} was kept: {reason}",
         )
         machine.world.advance(60.0)
@@ -224,10 +234,10 @@ def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Ma
 
 
 def test_a_volume_is_kept_when_the_look_fails() -> None:
-    machine = Machine("look#1=refuse")
+    machine = Machine("scan#1=refuse")
     volume = machine.plugged()
     outcome = machine.run(DeleteVolume(volume.id, volume.serial))
-    assert outcome.verdict is Verdict.RETRY
+    assert outcome.kind is OutcomeKind.RETRY
     assert machine.state(volume) is VolumeState.ATTACHED
 
 
@@ -235,31 +245,31 @@ def test_a_volume_is_kept_when_the_look_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "verdict"),
+    ("fault", "kind"),
     [
-        ("throttle", Verdict.RETRY),
-        ("lose_reply", Verdict.RETRY),
-        ("quota", Verdict.REFUSED),
-        ("expired", Verdict.REFUSED),
-        ("refuse", Verdict.REFUSED),
+        ("throttle", OutcomeKind.RETRY),
+        ("lose_reply", OutcomeKind.RETRY),
+        ("quota", OutcomeKind.REFUSED),
+        ("expired", OutcomeKind.REFUSED),
+        ("refuse", OutcomeKind.REFUSED),
     ],
 )
-def test_an_error_of_the_cloud_has_its_verdict(fault: str, verdict: Verdict) -> None:
+def test_an_error_of_the_cloud_has_its_verdict(fault: str, kind: OutcomeKind) -> None:
     outcome = Machine(f"create#1={fault}").run(CREATE)
-    assert (outcome.verdict, outcome.value) == (verdict, None)
+    assert (outcome.kind, outcome.value) == (kind, None)
     assert outcome.error
     assert outcome.seconds >= 0
 
 
-@pytest.mark.parametrize(("fault", "verdict"), [("refuse", Verdict.RETRY), ("busy", Verdict.RETRY)])
-def test_an_error_of_the_kernel_may_pass(fault: str, verdict: Verdict) -> None:
-    assert Machine(f"tune_backing#1={fault}").run(TuneBacking()).verdict is verdict
+@pytest.mark.parametrize(("fault", "kind"), [("refuse", OutcomeKind.RETRY), ("busy", OutcomeKind.RETRY)])
+def test_an_error_of_the_kernel_may_pass(fault: str, kind: OutcomeKind) -> None:
+    assert Machine(f"tune_backing#1={fault}").run(TuneBacking()).kind is kind
 
 
 def test_a_disk_that_is_not_ours_is_final(machine: Machine) -> None:
     volume = machine.plugged()
     outcome = machine.run(InstallCache(volume.serial, volume.size_bytes + 1, flush_mb_s=0.0))
-    assert outcome.verdict is Verdict.REFUSED
+    assert outcome.kind is OutcomeKind.REFUSED
 
 
 def test_a_provider_that_cannot_be_opened_is_an_outcome(machine: Machine) -> None:
@@ -267,18 +277,18 @@ def test_a_provider_that_cannot_be_opened_is_an_outcome(machine: Machine) -> Non
         raise ConfigError("the provider is not installed")
 
     outcome = Executor(machine.world.host, closed).run(ListVolumes())
-    assert (outcome.verdict, outcome.error) == (Verdict.RETRY, "the provider is not installed")
+    assert (outcome.kind, outcome.error) == (OutcomeKind.RETRY, "the provider is not installed")
 
 
 def test_the_host_needs_no_provider(machine: Machine) -> None:
     def closed() -> VolumeProvider:
         raise AssertionError("opened for a host action")
 
-    assert Executor(machine.world.host, closed).run(TuneBacking()).verdict is Verdict.DONE
+    assert Executor(machine.world.host, closed).run(TuneBacking()).kind is OutcomeKind.DONE
 
 
 def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
-    """It ends the child that ran it; the lane then says that the job is lost."""
+    """It ends the child that ran it; the worker then says that the job is lost."""
 
     def broken() -> VolumeProvider:
         raise ZeroDivisionError
@@ -292,7 +302,7 @@ def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
 
 def test_a_lost_job_may_or_may_not_have_happened() -> None:
     outcome = lost(CREATE, 60.4)
-    assert (outcome.action, outcome.verdict, outcome.seconds) == (CREATE, Verdict.UNKNOWN, 60.4)
+    assert (outcome.action, outcome.kind, outcome.seconds) == (CREATE, OutcomeKind.UNKNOWN, 60.4)
     assert outcome.error == "no answer within 60 s: it may or may not have happened"
 
 

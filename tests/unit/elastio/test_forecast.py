@@ -12,14 +12,15 @@ import pytest
 from elastio.accounting.history import phases, samples
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.recorder import LedgerBooks
-from elastio.agent.journal import shift
+from elastio.accounting.recorder import CostRecorder
 from elastio.agent.loop import FORECAST_EVERY_S
+from elastio.agent.memory import shift
+from elastio.core.cycle import Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, RequestKind
 from elastio.core.observation import Decision
-from elastio.core.policy import Caps, Policy, chance_until, forecast_size, is_boost_wanted
-from elastio.core.state import LoadWatch, Phase, Trigger
+from elastio.core.policy import Caps, Policy, boost_trigger, chance_until, forecast_size
+from elastio.core.state import LoadWatch, Phase
 from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
@@ -181,7 +182,7 @@ def test_a_second_burst_soon_after_is_met_by_the_threshold() -> None:
     sim = foretold((*BURST[:2], Stretch(120, 0), Stretch(12, 60), QUIET))
     sim.run_for(BURST_AT_S + 12 + 120 + 13)
     assert_at_rest(sim)
-    assert [c.trigger for c in sim.books.rows.values()] == [Trigger.FORECAST, Trigger.LOAD]  # type: ignore[attr-defined]
+    assert [c.trigger for c in sim.recorder.rows.values()] == [Trigger.FORECAST, Trigger.LOAD]  # type: ignore[attr-defined]
 
 
 # --- the loop's side -------------------------------------------------------------------------------------------
@@ -228,8 +229,8 @@ def test_a_forecaster_needs_nothing_but_the_ledger(tmp_path: Path) -> None:
     """Three bursts 200 s apart: the third one is met, from what the ledger kept of the first two."""
     load = (Stretch(20, 0), *(s for _ in range(3) for s in (Stretch(12, 60), Stretch(188, 0))))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        books = LedgerBooks(ledger, KERNEL.backing_uuid)
-        sim = machine((*load, QUIET), books=books, forecaster=FromHistory(ledger), **AHEAD)
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        sim = machine((*load, QUIET), recorder=recorder, forecaster=FromHistory(ledger), **AHEAD)
         sim.run_for(20 + 400 - 1)
         assert sim.phase is Phase.BOOSTING
         sim.run_for(300)
@@ -277,7 +278,7 @@ def policy(**changes: object) -> Policy:
 def test_a_boost_is_wanted_by_the_load_or_by_a_sure_forecast_within_the_lead_time(
     load: LoadWatch, forecast: Forecast | None, wanted: Trigger | None
 ) -> None:
-    assert is_boost_wanted(load, forecast, values.NOW, policy()) is wanted
+    assert boost_trigger(load, forecast, values.NOW, policy()) is wanted
 
 
 def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:

@@ -49,12 +49,12 @@ def sample(app: float, *, flush: float = 0.0, miss: float = 0.0, hit: float = 0.
     ],
 )
 def test_flushes_with_what_both_volumes_have_left(seen: Sample, mb_s: float | None) -> None:
-    assert governor.pace(seen, cached(available_percent=90), SMALL) == pytest.approx(mb_s)
+    assert governor.writeback_rate(seen, cached(available_percent=90), SMALL) == pytest.approx(mb_s)
 
 
 def test_a_volume_that_both_saturate_belongs_to_the_application() -> None:
     """What the application alone would take cannot be seen then."""
-    assert governor.pace(sample(72.0, flush=20.0), cached(available_percent=90), SMALL) == governor.NOTHING
+    assert governor.writeback_rate(sample(72.0, flush=20.0), cached(available_percent=90), SMALL) == governor.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_what_was_bought_for_flushing_is_used_while_the_application_saturates_th
     seen: Sample, mb_s: float | None
 ) -> None:
     with_drain = replace(SMALL, drain_bandwidth_mb_s=20.0)
-    assert governor.pace(seen, cached(available_percent=90), with_drain) == pytest.approx(mb_s)
+    assert governor.writeback_rate(seen, cached(available_percent=90), with_drain) == pytest.approx(mb_s)
 
 
 @pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])
 def test_flushes_before_the_cache_is_full_even_if_it_costs_the_application(available: int | None, mb_s: float) -> None:
     backing = cached(available_percent=available, cutoff_percent=70)
-    assert governor.pace(sample(95.0), backing, SMALL) == mb_s
+    assert governor.writeback_rate(sample(95.0), backing, SMALL) == mb_s
 
 
 def test_a_kernel_that_shows_no_cutoff_has_the_configured_one() -> None:
     backing = cached(available_percent=62, cutoff_percent=None)
-    assert governor.pace(sample(95.0), backing, replace(SMALL, cutoff=0.40)) == 20.0
-    assert governor.pace(sample(95.0), backing, replace(SMALL, cutoff=0.70)) == 0.0
+    assert governor.writeback_rate(sample(95.0), backing, replace(SMALL, cutoff=0.40)) == 20.0
+    assert governor.writeback_rate(sample(95.0), backing, replace(SMALL, cutoff=0.70)) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,32 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.graceful_shutdown import Departure
-from elastio.core import inhibition
+from elastio.agent.graceful_shutdown import GracefulShutdown
+from elastio.core import inhibition, requests
+from elastio.core.cycle import Timestamps
+from elastio.core.detection import Detection
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Notice, Request, RequestKind
-from elastio.core.policy import Parting
-from elastio.core.state import Hold, HoldReason, Marks, Phase
+from elastio.core.observation import Answer, Observation
+from elastio.core.policy import Policy, StopPolicy
+from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
 
-FLUSH = Parting(flush=True, limit_s=120.0)
-SNAPSHOT = Hold(HoldReason.SNAPSHOT, NOW + 60)
+FLUSH = StopPolicy(flush=True, limit_s=120.0)
+SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
 AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
+
+
+def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
+    return requests.answer(before, request, obs, policy, unmoved)
+
+
+def unmoved(before: AgentState, detected: Detection) -> AgentState:
+    raise AssertionError(f"{detected.event} in {before.phase}")
 
 
 def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
@@ -44,7 +55,7 @@ def is_safe(sim: Simulation) -> bool:
         (cached(), cycle(), False),
         (cached(state=CacheState.CLEAN, dirty_bytes=0), cycle(), False),
         (backing(), cycle(), False),  # "no cache", but not yet durably so
-        (backing(), cycle(marks=Marks(released=NOW)), True),
+        (backing(), cycle(times=Timestamps(released=NOW)), True),
         (backing(), cycle(cache_set=None), True),
     ],
 )
@@ -54,91 +65,94 @@ def test_only_a_volume_that_durably_needs_no_cache_is_safe_to_copy(view: object,
 
 
 def test_a_hold_ends_when_its_time_is_over_and_not_before() -> None:
-    held = state(Phase.IDLE, hold=SNAPSHOT)
+    held = state(Phase.IDLE, inhibition=SNAPSHOT)
     assert inhibition.update(held, seen(), POLICY) == (held, "")
     ended, why = inhibition.update(held, seen(now=NOW + 60), POLICY)
-    assert ended.hold is None
+    assert ended.inhibition is None
     assert "over" in why
 
 
 def test_a_notice_holds_beyond_its_moment_and_is_withdrawn_with_it() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("terminate", WALL + 120))
     held, why = inhibition.update(noticed, seen(), POLICY)
-    assert held.hold is not None
-    assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
-    assert held.hold.until > NOW + 120
+    assert held.inhibition is not None
+    assert (held.inhibition.reason, held.inhibition.flush) == (InhibitionReason.NOTICE, True)
+    assert held.inhibition.until > NOW + 120
     assert "terminate" in why
     assert inhibition.update(held, seen(now=NOW + 1), POLICY) == (held, "")
-    assert inhibition.update(replace(held, notice=None), seen(), POLICY)[0].hold is None
+    assert inhibition.update(replace(held, notice=None), seen(), POLICY)[0].inhibition is None
 
 
 def test_a_notice_may_leave_the_cache_where_it_is() -> None:
     noticed = state(Phase.BOOSTING, cycle(), notice=Notice("stop", WALL + 120))
     held, _ = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
-    assert held.hold is not None
+    assert held.inhibition is not None
     assert not inhibition.wants_flush(held)
 
 
-@pytest.mark.parametrize("reason", [HoldReason.SNAPSHOT, HoldReason.STOP, HoldReason.SHUTDOWN])
-def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after_it(reason: HoldReason) -> None:
-    before = Hold(reason, NOW + 60)
-    noticed = state(Phase.FLUSHING, cycle(), hold=before, notice=Notice("stop", WALL + 120))
+@pytest.mark.parametrize("reason", [InhibitionReason.SNAPSHOT, InhibitionReason.STOP, InhibitionReason.SHUTDOWN])
+def test_a_notice_takes_back_no_order_to_flush_and_what_it_covers_is_there_after_it(reason: InhibitionReason) -> None:
+    before = Inhibition(reason, NOW + 60)
+    noticed = state(Phase.FLUSHING, cycle(), inhibition=before, notice=Notice("stop", WALL + 120))
     held, why = inhibition.update(noticed, seen(), replace(POLICY, notice_flush=False))
-    assert held.hold is not None
-    assert (held.hold.reason, held.hold.flush) == (HoldReason.NOTICE, True)
+    assert held.inhibition is not None
+    assert (held.inhibition.reason, held.inhibition.flush) == (InhibitionReason.NOTICE, True)
     assert "flushing" in why
     withdrawn = replace(held, notice=None)
-    assert inhibition.update(withdrawn, seen(), POLICY)[0].hold == before
-    assert inhibition.update(withdrawn, seen(now=NOW + 60), POLICY)[0].hold is None
+    assert inhibition.update(withdrawn, seen(), POLICY)[0].inhibition == before
+    assert inhibition.update(withdrawn, seen(now=NOW + 60), POLICY)[0].inhibition is None
 
 
 @pytest.mark.parametrize("kind", [RequestKind.STOP, RequestKind.SHUTDOWN])
 def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happen(kind: RequestKind) -> None:
     snapshot = replace(SNAPSHOT, until=NOW + 9000)
-    held = state(Phase.IDLE, hold=snapshot)
+    held = state(Phase.IDLE, inhibition=snapshot)
     for _ in range(3):  # asked for again and again: nothing piles up
-        held, answer = inhibition.answer(held, Request(kind), seen(), POLICY)
+        held, answer = asked(held, Request(kind), seen(), POLICY)
         assert answer.accepted
-        assert held.hold is not None
-        assert held.hold.under == snapshot
-    assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].hold == snapshot
+        assert held.inhibition is not None
+        assert held.inhibition.under == snapshot
+    assert inhibition.update(held, seen(now=NOW + 8000), POLICY)[0].inhibition == snapshot
 
 
 def test_a_script_can_end_its_hold_under_another_one() -> None:
-    stop = Hold(HoldReason.STOP, NOW + 60, under=SNAPSHOT)
-    notice = Hold(HoldReason.NOTICE, NOW + 600, under=stop)
-    after, answer = inhibition.answer(state(Phase.IDLE, hold=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    stop = Inhibition(InhibitionReason.STOP, NOW + 60, under=SNAPSHOT)
+    notice = Inhibition(InhibitionReason.NOTICE, NOW + 600, under=stop)
+    after, answer = asked(state(Phase.IDLE, inhibition=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
-    assert after.hold == replace(notice, under=replace(stop, under=None))
+    assert after.inhibition == replace(notice, under=replace(stop, under=None))
     assert "notice" in answer.text
 
 
 def test_a_script_learns_that_its_hold_was_over() -> None:
-    _, answer = inhibition.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    _, answer = asked(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted
-    _, answer = inhibition.answer(state(Phase.IDLE, hold=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    _, answer = asked(state(Phase.IDLE, inhibition=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
 
 
-@pytest.mark.parametrize("reason", [HoldReason.STOP, HoldReason.SHUTDOWN, HoldReason.NOTICE])
-def test_nothing_is_quiesced_while_the_machine_ends(reason: HoldReason) -> None:
-    before = state(Phase.BOOSTING, cycle(), hold=Hold(reason, NOW + 60))
-    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+@pytest.mark.parametrize("reason", [InhibitionReason.STOP, InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE])
+def test_nothing_is_quiesced_while_the_machine_ends(reason: InhibitionReason) -> None:
+    before = state(Phase.BOOSTING, cycle(), inhibition=Inhibition(reason, NOW + 60))
+    after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted
     assert after == before
 
 
 @pytest.mark.parametrize(("seconds", "until"), [(5.0, SNAPSHOT.until), (1e6, NOW + 1e6)])
 def test_a_second_quiesce_never_shortens_the_first(seconds: float, until: float) -> None:
-    before = state(Phase.IDLE, hold=SNAPSHOT)
-    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
+    before = state(Phase.IDLE, inhibition=SNAPSHOT)
+    after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
     assert answer.accepted
-    assert after.hold == Hold(HoldReason.SNAPSHOT, until)
+    assert after.inhibition == Inhibition(InhibitionReason.SNAPSHOT, until)
 
 
 def test_a_faulted_agent_quiesces_nothing() -> None:
-    _, answer = inhibition.answer(
-        state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY
+    _, answer = asked(
+        state(Phase.FAULTED, fault=Fault(FaultKind.INCONSISTENT, "x")),
+        Request(RequestKind.QUIESCE, seconds=60),
+        seen(),
+        POLICY,
     )
     assert not answer.accepted
 
@@ -148,23 +162,23 @@ def test_neither_the_load_nor_an_operator_turns_a_held_flush_back(asked: tuple[R
     under_load = seen(host(cached(flush_full_speed=True)), sample=busy_sample(), requests=asked)
     free = state(Phase.FLUSHING, cycle(), load=HIGH)
     assert decide(free, under_load, POLICY).state.phase is Phase.BOOSTING
-    assert decide(replace(free, hold=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING
+    assert decide(replace(free, inhibition=SNAPSHOT), under_load, POLICY).state.phase is Phase.FLUSHING
 
 
 @pytest.mark.parametrize(
     ("changes", "over"),
     [
         ({}, True),
-        ({"hold": Hold(HoldReason.STOP, NOW + 60, flush=False), "cycle": cycle()}, True),
-        ({"hold": Hold(HoldReason.STOP, NOW + 60), "cycle": cycle(cache_set=SET)}, False),
-        ({"hold": Hold(HoldReason.STOP, NOW + 60)}, True),
-        ({"hold": Hold(HoldReason.STOP, NOW + 60), "recovered": False}, False),
-        ({"hold": Hold(HoldReason.STOP, NOW), "cycle": cycle()}, True),
-        ({"hold": Hold(HoldReason.STOP, NOW + 60), "cycle": cycle(), "fault": "x"}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60, flush=False), "cycle": cycle()}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(cache_set=SET)}, False),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60)}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "recovered": False}, False),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW), "cycle": cycle()}, True),
+        ({"inhibition": Inhibition(InhibitionReason.STOP, NOW + 60), "cycle": cycle(), "fault": "x"}, True),
     ],
 )
 def test_the_agent_ends_when_nothing_is_left_or_its_time_is_over(changes: dict[str, Any], over: bool) -> None:
-    assert bool(inhibition.has_parted(state(Phase.FLUSHING, **changes), NOW)) is over
+    assert bool(inhibition.stop_reason(state(Phase.FLUSHING, **changes), NOW)) is over
 
 
 # --- on the simulator -----------------------------------------------------------------------------------
@@ -220,15 +234,15 @@ def test_a_hold_outlives_a_restart_and_a_boot() -> None:
     sim.run_until(lambda: is_safe(sim), 300)
     sim.power_cut()
     sim.run_for(60)
-    assert sim.state.hold is not None
+    assert sim.state.inhibition is not None
     assert sim.phase is Phase.IDLE
     assert sim.ask(RequestKind.UNQUIESCE).accepted
     sim.start_agent()
     in_phase(sim, Phase.BOOSTING)
 
 
-@pytest.mark.parametrize("parting", [FLUSH, Parting(flush=False)])
-def test_a_hold_outlives_an_orderly_stop(parting: Parting) -> None:
+@pytest.mark.parametrize("parting", [FLUSH, StopPolicy(flush=False)])
+def test_a_hold_outlives_an_orderly_stop(parting: StopPolicy) -> None:
     sim = machine(STEADY, on_stop=parting)
     in_phase(sim, Phase.BOOSTING)
     quiesce(sim)
@@ -252,7 +266,7 @@ def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None
     assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
     sim.start_agent()
     sim.run_for(3)
-    assert (sim.phase, sim.state.hold) == (Phase.BOOSTING, None)
+    assert (sim.phase, sim.state.inhibition) == (Phase.BOOSTING, None)
 
 
 def test_a_stop_that_flushes_ends_once_the_volume_is_gone() -> None:
@@ -267,7 +281,7 @@ def test_a_stop_that_flushes_ends_once_the_volume_is_gone() -> None:
 
 
 def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
-    sim = machine(BURST, on_stop=Parting(flush=True, limit_s=2.0))
+    sim = machine(BURST, on_stop=StopPolicy(flush=True, limit_s=2.0))
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(8)
     departure = depart(sim)
@@ -290,7 +304,7 @@ def test_a_shutdown_flushes_where_it_is_told_to() -> None:
     sim = machine(STEADY, on_shutdown=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     sim.ask(RequestKind.SHUTDOWN)
-    sim.run_until(lambda: bool(inhibition.has_parted(sim.state, sim.world.clock.now())), 120)
+    sim.run_until(lambda: bool(inhibition.stop_reason(sim.state, sim.world.clock.now())), 120)
     assert sim.world.volumes_left() == 0
 
 
@@ -298,14 +312,14 @@ def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
     sim = machine(STEADY, on_shutdown=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     assert sim.ask(RequestKind.SHUTDOWN, reboots=True).accepted
-    assert sim.state.hold is not None
-    assert not sim.state.hold.flush
+    assert sim.state.inhibition is not None
+    assert not sim.state.inhibition.flush
     assert sim.phase is Phase.BOOSTING
 
 
-def depart(sim: Simulation) -> Departure:
+def depart(sim: Simulation) -> GracefulShutdown:
     assert sim.agent is not None
-    departure = Departure(sim.agent, sim.world.clock)
+    departure = GracefulShutdown(sim.agent, sim.world.clock)
     departure.ask()
     return departure
 
@@ -356,7 +370,7 @@ def test_a_cloud_without_notices_is_asked_once() -> None:
     sim = machine(BURST, notice_poll_s=5.0)
     sim.world.provider = only_the_port(sim.world.provider)
     sim.run_for(60)
-    assert sim.state.notice_pace.again_at == float("inf")
+    assert sim.state.notice_backoff.retry_at == float("inf")
 
 
 def test_nobody_is_asked_for_notices_that_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,17 +17,18 @@ from elastio.core.actions import (
     EnterPhase1,
     EnterPhase2,
     InstallCache,
-    MarkVolume,
     RegisterBacking,
     ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
+    TagVolume,
     WakeWriteback,
 )
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.invariants import check, why_not_let_go
-from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeMark, VolumeSpec
+from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
 from elastio.core.observation import Decision
-from elastio.core.state import Cycle, Marks, Phase, Trigger
+from elastio.core.state import Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB, MB
 
@@ -52,11 +53,11 @@ FORMATTED = disk(cache_set=SET, superblock=SET, held=True)
 REGISTERED = disk(cache_set=SET, superblock=SET)
 MISSING = backing(state=CacheState.DIRTY, running=False)
 OUTLIVED = backing(state=CacheState.CLEAN, running=False)
-OUTLIVES = backing(state=CacheState.CLEAN, named_set=SET)
+OUTLIVES = backing(state=CacheState.CLEAN, superblock_set=SET)
 UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None)
 DISK_1, DISK_2 = Serial("disk-1"), Serial("disk-2")
-BOOSTED = cycle(marks=Marks(boosted=NOW - 5, detaching=NOW - 4))
-NOT_BY_US = cycle(marks=Marks(boosted=NOW - 5, durable=NOW))
+BOOSTED = cycle(times=Timestamps(boosted=NOW - 5, detaching=NOW - 4))
+NOT_BY_US = cycle(times=Timestamps(boosted=NOW - 5, durable=NOW))
 ON_DISK_1 = replace(BOOSTED, backing_serial=DISK_1)
 LITTLE = int(0.9 * POLICY.backing_bandwidth_mb_s * MB)
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
@@ -70,8 +71,8 @@ def check_decision(action: Action, of: Cycle | None, view: HostView | None) -> N
     check(Decision(state(Phase.DETACHING, of), (action,)), seen(view), POLICY)
 
 
-RELEASED = replace(BOOSTED, marks=replace(BOOSTED.marks, released=NOW))
-DURABLE = replace(BOOSTED, marks=replace(BOOSTED.marks, durable=NOW))
+RELEASED = replace(BOOSTED, times=replace(BOOSTED.times, released=NOW))
+DURABLE = replace(BOOSTED, times=replace(BOOSTED.times, durable=NOW))
 
 ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (CREATE, UNBOUGHT, None),
@@ -91,8 +92,8 @@ ALLOWED: list[tuple[Action, Cycle | None, HostView | None]] = [
     (DetachCacheSet(SET), BOOSTED, host(drained(dirty_bytes=1), FORMATTED)),  # the kernel flushes it first
     (RELEASE, BOOSTED, host(backing(), REGISTERED)),
     (RegisterBacking(), BOOSTED, host(None)),
-    (MarkVolume(VOLUME_ID, VolumeMark.DIRTY), BOOSTED, host(cached(), FORMATTED)),
-    (MarkVolume(VOLUME_ID, VolumeMark.CLEAN), RELEASED, host(backing())),
+    (TagVolume(VOLUME_ID, VolumeTag.DIRTY), BOOSTED, host(cached(), FORMATTED)),
+    (TagVolume(VOLUME_ID, VolumeTag.CLEAN), RELEASED, host(backing())),
 ]
 
 
@@ -130,7 +131,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
         cycle(backing_serial=DISK_1),
         host(backing(disk_serial=DISK_2), disk()),
     ),
-    ("not marked dirty", INSTALL, cycle(mark=VolumeMark.CLEAN), host(backing(), disk())),
+    ("not tagged dirty", INSTALL, cycle(tag=VolumeTag.CLEAN), host(backing(), disk())),
     (
         "another backing disk",
         DELETE,
@@ -151,19 +152,19 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("may still be absorbed", DetachCacheSet(SET), BOOSTED, host(drained(cache_mode=CacheMode.WRITEBACK), FORMATTED)),
     ("is not this cycle's", DetachCacheSet(OTHER_SET), BOOSTED, host(drained(), FORMATTED)),
     ("state is unknown", RELEASE, BOOSTED, None),
-    ("not been made durable", MarkVolume(VOLUME_ID, VolumeMark.CLEAN), BOOSTED, host(backing())),
-    ("not this cycle's", MarkVolume(VolumeId("vol-2"), VolumeMark.CLEAN), RELEASED, host(backing())),
+    ("not been made durable", TagVolume(VOLUME_ID, VolumeTag.CLEAN), BOOSTED, host(backing())),
+    ("not this cycle's", TagVolume(VolumeId("vol-2"), VolumeTag.CLEAN), RELEASED, host(backing())),
     ("no cache of this agent", RegisterBacking(), cycle(), host(None)),
     ("no operator gave up", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
-    ("dirty data was on it", DELETE, replace(BOOSTED, is_disputed=True), host(backing())),
-    ("dirty data was on it", DETACH, replace(BOOSTED, is_disputed=True), host(backing())),
+    ("dirty data was on it", DELETE, replace(BOOSTED, may_lack_data=True), host(backing())),
+    ("dirty data was on it", DETACH, replace(BOOSTED, may_lack_data=True), host(backing())),
     (
         "older than the backing device",
         AttachVolume(VOLUME_ID),
         BOOSTED,
         host(backing(state=CacheState.CLEAN, running=False)),
     ),
-    ("gone past it", AttachVolume(VOLUME_ID), cycle(marks=Marks(installing=NOW)), host(OUTLIVES)),
+    ("gone past it", AttachVolume(VOLUME_ID), cycle(times=Timestamps(installing=NOW)), host(OUTLIVES)),
     ("still attached", RELEASE, BOOSTED, host(drained(), FORMATTED)),
 ]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from elastio.core.model import VolumeId, VolumeMark
+from elastio.core.model import VolumeId, VolumeTag
 from elastio.errors import AuthError
 from elastio.janitor import FleetVolume, sweep, why_keep
 
 WALL = 1000.0
-LITTER = FleetVolume(VolumeId("vol-1"), "available", True, 2**30, "arn", "uuid", VolumeMark.CLEAN, WALL)
+LITTER = FleetVolume(VolumeId("vol-1"), "available", True, 2**30, "arn", "uuid", VolumeTag.CLEAN, WALL)
 
 
 @dataclass
@@ -49,8 +49,8 @@ def test_litter_is_deleted() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"mark": VolumeMark.UNKNOWN},
-        {"mark": VolumeMark.DIRTY},
+        {"tag": VolumeTag.UNKNOWN},
+        {"tag": VolumeTag.DIRTY},
         {"is_free": False, "state": "in-use"},
         {"expires_wall": WALL + 1},
         {"expires_wall": None},
@@ -72,7 +72,7 @@ def test_a_dry_run_deletes_nothing() -> None:
     assert account.deleted == []
 
 
-@pytest.mark.parametrize("now", [replace(LITTER, is_free=False), replace(LITTER, mark=VolumeMark.DIRTY), None])
+@pytest.mark.parametrize("now", [replace(LITTER, is_free=False), replace(LITTER, tag=VolumeTag.DIRTY), None])
 def test_what_changed_since_the_list_counts(now: FleetVolume | None) -> None:
     account = Account([LITTER], {"vol-1": now})
     assert outcomes(account) == ["kept"]

@@ -15,27 +15,29 @@ from typing import Any
 import pytest
 
 from elastio.agent import journal as module
-from elastio.agent.journal import Journal, Memory, Owner, read, remember, shift
+from elastio.agent.journal import Journal, Owner, read
+from elastio.agent.memory import Memory, remember, shift
 from elastio.codec import encode
-from elastio.core.actions import AttachVolume, CreateVolume, Outcome, Verdict
+from elastio.core.actions import AttachVolume, CreateVolume, Outcome, OutcomeKind
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import (
-    Bought,
     CacheSetUuid,
+    Purchase,
     Quote,
     Serial,
     Volume,
     VolumeId,
-    VolumeMark,
     VolumeSpec,
     VolumeState,
+    VolumeTag,
 )
-from elastio.core.state import AgentState, Cycle, Hold, HoldReason, Lesson, Look, Marks, Pace, Phase, Thrift, Trigger
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
 from elastio.errors import ConfigError, JournalError
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
 VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * 2**30, 125.0, "token", "uuid", 1000.5)
 QUOTE = Quote(SPEC, "USD", 0.1, 60.0, "list of 2026")
-MARKS = Marks(*(100.0 + n for n in range(len(dataclasses.fields(Marks)))))
+MARKS = Timestamps(*(100.0 + n for n in range(len(dataclasses.fields(Timestamps)))))
 FULL = Cycle(
     token="token",
     trigger=Trigger.OPERATOR,
@@ -50,21 +52,21 @@ FULL = Cycle(
     quote=QUOTE,
     unready_at=100.5,
     seen=True,
-    doubt_at=101.0,
+    create_unconfirmed_at=101.0,
     chance_until=300.0,
     forced=True,
     opened_wall=1101.0,
     closed_wall=1201.0,
-    marks=MARKS,
-    pace={"CreateVolume": Pace(2, 130.0, "throttled")},
+    times=MARKS,
+    backoffs={"CreateVolume": Backoff(2, 130.0, "throttled")},
     peak_dirty_bytes=1,
     peak_in_use_percent=2,
-    evicted_bytes=3,
+    written_through_bytes=3,
     moved_bytes=30,
     gained_bytes=31,
     bare=0.5,
     longest_s=32.0,
-    pressed_bytes=5,
+    forced_writeback_bytes=5,
     overflow_base=6,
     flush_started_dirty_bytes=4,
     cutoff_percent=5,
@@ -72,10 +74,10 @@ FULL = Cycle(
     dirty_wall=1109.0,
     dirty_boot="boot-1",
     is_index_dirty=True,
-    is_disputed=True,
-    is_vouched_for=True,
-    mark=VolumeMark.CLEAN,
-    failure="no luck",
+    may_lack_data=True,
+    operator_confirmed=True,
+    tag=VolumeTag.CLEAN,
+    failure=Failure(FailureKind.TIMED_OUT, "no luck"),
 )
 OWNER = Owner("uuid-1", "i-1")
 STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
@@ -169,47 +171,52 @@ def test_the_last_record_counts(journal: Journal, path: Path) -> None:
 
 
 def test_remembers_a_hold_for_a_snapshot_and_no_other(journal: Journal, path: Path) -> None:
-    for reason in HoldReason:
-        decide(journal, replace(STATE, hold=Hold(reason, 200.0)))
-        assert (recall(path).hold is not None) == (reason is HoldReason.SNAPSHOT)
+    for reason in InhibitionReason:
+        decide(journal, replace(STATE, inhibition=Inhibition(reason, 200.0)))
+        assert (recall(path).inhibition is not None) == (reason is InhibitionReason.SNAPSHOT)
 
 
 def test_a_hold_is_not_longer_after_a_boot_than_it_had_left(journal: Journal, path: Path) -> None:
-    decide(journal, replace(STATE, hold=Hold(HoldReason.SNAPSHOT, 200.0)))  # 90 s are left
-    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).hold
-    assert later == Hold(HoldReason.SNAPSHOT, 55.0)  # 40 s of them went by
-    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).hold
-    assert wrong == Hold(HoldReason.SNAPSHOT, 95.0)
+    decide(journal, replace(STATE, inhibition=Inhibition(InhibitionReason.SNAPSHOT, 200.0)))  # 90 s are left
+    later = recall(path, boot_id="boot-2", now=5.0, wall=1150.0).inhibition
+    assert later == Inhibition(InhibitionReason.SNAPSHOT, 55.0)  # 40 s of them went by
+    wrong = recall(path, boot_id="boot-2", now=5.0, wall=-1e9).inhibition
+    assert wrong == Inhibition(InhibitionReason.SNAPSHOT, 95.0)
 
 
 def test_remembers_what_an_operator_gave_up_and_in_which_boot(journal: Journal, path: Path) -> None:
-    decide(journal, replace(STATE, accepted="vol-1", given_up=(VolumeId("vol-0"),), is_stale_accepted=True))
+    decide(journal, replace(STATE, loss_accepted_for="vol-1", given_up=(VolumeId("vol-0"),), is_stale_accepted=True))
     state = recall(path, boot_id="boot-2").state(learned_size_bytes=3)
-    assert (state.accepted, state.boot_id, state.learned_size_bytes, state.recovered) == ("vol-1", "boot-1", 3, False)
+    assert (state.loss_accepted_for, state.boot_id, state.learned_size_bytes, state.recovered) == (
+        "vol-1",
+        "boot-1",
+        3,
+        False,
+    )
     assert (state.given_up, state.is_stale_accepted) == (("vol-0",), True)
 
 
 def test_what_a_record_of_before_names_as_given_up_is_kept_and_orders_nothing(journal: Journal, path: Path) -> None:
-    decide(journal, replace(STATE, accepted="vol-1"))
+    decide(journal, replace(STATE, loss_accepted_for="vol-1"))
     (record,) = read(path)
     del record["given_up"], record["is_stale_accepted"], record["cycle"]["dirty_boot"]
     for accepted, given_up in (("vol-1", ("vol-1",)), ("", ())):
         path.write_text(json.dumps({**record, "accepted": accepted}) + "\n")
         memory = recall(path)
-        assert (memory.accepted, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
+        assert (memory.loss_accepted_for, memory.given_up, memory.is_stale_accepted) == ("", given_up, bool(accepted))
         assert memory.cycle == replace(FULL, dirty_boot="")
 
 
 def test_a_hold_for_a_snapshot_is_remembered_under_another_one(journal: Journal, path: Path) -> None:
-    snapshot = Hold(HoldReason.SNAPSHOT, 200.0)
-    stop = Hold(HoldReason.STOP, 120.0, under=snapshot)
-    for hold in (stop, Hold(HoldReason.NOTICE, 900.0, under=stop)):
-        decide(journal, replace(STATE, hold=hold))
-        assert recall(path).hold == snapshot
+    snapshot = Inhibition(InhibitionReason.SNAPSHOT, 200.0)
+    stop = Inhibition(InhibitionReason.STOP, 120.0, under=snapshot)
+    for hold in (stop, Inhibition(InhibitionReason.NOTICE, 900.0, under=stop)):
+        decide(journal, replace(STATE, inhibition=hold))
+        assert recall(path).inhibition == snapshot
     (record, *_) = read(path)
-    del record["hold"]["under"]
+    del record["inhibition"]["under"]
     path.write_text(json.dumps(record) + "\n")
-    assert recall(path).hold == snapshot
+    assert recall(path).inhibition == snapshot
 
 
 def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, path: Path) -> None:
@@ -223,7 +230,7 @@ def test_a_note_tells_how_much_is_dirty_and_is_no_decision(journal: Journal, pat
 
 def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: Path) -> None:
     decide(journal)
-    journal.outcome(Outcome(CREATE, Verdict.DONE, Bought(VOLUME, QUOTE), seconds=0.25), now=112.0, wall=1112.0)
+    journal.outcome(Outcome(CREATE, OutcomeKind.DONE, Purchase(VOLUME, QUOTE), seconds=0.25), now=112.0, wall=1112.0)
     assert recall(path).cycle == FULL
     assert list(read(path))[-1] == {
         "seq": 2,
@@ -237,7 +244,7 @@ def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: P
         "verdict": "done",
         "seconds": 0.25,
         "error": "",
-        "value": encode(Bought(VOLUME, QUOTE)),
+        "value": encode(Purchase(VOLUME, QUOTE)),
     }
 
 
@@ -318,7 +325,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
         {"phase": "idle", "now": 1.0, "wall": 2.0},
         {"phase": "boosting", "cycle": {"token": "t"}, "now": 1.0, "wall": 2.0},
         {"phase": "boosting", "cycle": "t", "now": 1.0, "wall": 2.0},
-        {"phase": "boosting", "cycle": {**encode(FULL), "pace": []}, "now": 1.0, "wall": 2.0},
+        {"phase": "boosting", "cycle": {**encode(FULL), "backoffs": []}, "now": 1.0, "wall": 2.0},
         {"phase": "idle", "cycle": None, "wall": 2.0},
         {"phase": "idle", "cycle": None, "now": [], "wall": 2.0},
         {"phase": "idle", "cycle": None, "now": 1.0, "wall": 2.0, "given_up": "vol-1"},
@@ -414,16 +421,16 @@ def test_after_a_reboot_times_are_moved_into_the_new_boot(journal: Journal, path
     cycle = recall(path, now=20.0, wall=1510.0, boot_id="boot-2").cycle
     assert cycle is not None
     assert cycle.started_at == 99.0 - 490.0
-    assert cycle.doubt_at == 101.0 - 490.0
-    assert cycle.marks == Marks(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Marks)))))
+    assert cycle.create_unconfirmed_at == 101.0 - 490.0
+    assert cycle.times == Timestamps(*(100.0 + n - 490.0 for n in range(len(dataclasses.fields(Timestamps)))))
     assert (cycle.started_wall, cycle.opened_wall, cycle.closed_wall) == (1099.0, 1101.0, 1201.0)
-    assert cycle.pace == {}
+    assert cycle.backoffs == {}
 
 
 def test_what_has_not_happened_stays_so() -> None:
-    shifted = shift(replace(FULL, marks=Marks(created=5.0), doubt_at=None), 10.0, 1000.0)
-    assert shifted.marks == Marks(created=15.0)
-    assert shifted.doubt_at is None
+    shifted = shift(replace(FULL, times=Timestamps(created=5.0), create_unconfirmed_at=None), 10.0, 1000.0)
+    assert shifted.times == Timestamps(created=15.0)
+    assert shifted.create_unconfirmed_at is None
 
 
 def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, path: Path) -> None:
@@ -431,7 +438,7 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
     decide(journal)
     cycle = recall(path, now=20.0, wall=1110.0 - 86400.0, boot_id="boot-2").cycle
     assert cycle is not None
-    assert (cycle.started_at, cycle.doubt_at, cycle.marks.decided) == (20.0, 20.0, 20.0)
+    assert (cycle.started_at, cycle.create_unconfirmed_at, cycle.times.decided) == (20.0, 20.0, 20.0)
 
 
 # --- boosts that failed --------------------------------------------------------------------------------------
@@ -439,10 +446,10 @@ def test_a_wrong_time_of_day_moves_nothing_into_the_future(journal: Journal, pat
 
 def test_what_boosts_taught_and_what_was_bought_for_nothing_outlives_a_restart(journal: Journal, path: Path) -> None:
     lessons = (Lesson(5, 4), Lesson(7, 6))
-    thrift = Thrift((Look(0.4, 2.0, 1000.0),), 3, "nothing came of it")
-    journal.decision(Phase.IDLE, AgentState(lessons=lessons, thrift=thrift), "idle", now=110.0, wall=1110.0)
+    thrift = Waste((UselessBoost(0.4, 2.0, 1000.0),), 3, "nothing came of it")
+    journal.decision(Phase.IDLE, AgentState(lessons=lessons, waste=thrift), "idle", now=110.0, wall=1110.0)
     started = recall(path, boot_id="boot-2").state(learned_size_bytes=7)
-    assert (started.lessons, started.thrift) == (lessons, thrift)
+    assert (started.lessons, started.waste) == (lessons, thrift)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Lanes with real children: answers, children given up, children that die, and a driver that is woken by them."""
+"""Workers with real children: answers, children given up, children that die, and a driver that is woken by them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from elastio.agent.event_loop import Driver
-from elastio.agent.worker import ForkLane, Result
+from elastio.agent.event_loop import EventLoop
+from elastio.agent.worker import ForkWorker, Result
 from elastio.core.model import Request
 from elastio.core.observation import Answer
 from elastio.core.state import AgentState
@@ -25,7 +25,7 @@ from elastio.errors import ConfigError
 from elastio.host.sdnotify import Notifier
 
 LONG_S = 30.0
-TextLane = ForkLane[str, str]
+TextLane = ForkWorker[str, str]
 
 
 def work(job: str) -> str:
@@ -63,32 +63,32 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def answer(lane: ForkLane[str, Result]) -> Result:
+def answer(worker: ForkWorker[str, Result]) -> Result:
     """What `poll` says in the end; bounded."""
     end = time.monotonic() + LONG_S
     while time.monotonic() < end:
-        result = lane.poll()
+        result = worker.poll()
         if result is not None:
             return result
-        due = lane.next_event_at()
+        due = worker.next_event_at()
         assert due is not None
-        awaited = lane.awaited()
+        awaited = worker.awaited()
         assert awaited is not None
         select.select([awaited.fileno()], [], [], max(0.001, due - time.monotonic() + 0.001))
-    raise AssertionError("the lane said nothing")
+    raise AssertionError("the worker said nothing")
 
 
-def let_die(lane: TextLane) -> None:
-    """Wait until the lane's child, which was killed or told to end, is dead."""
-    mine = [c for c in multiprocessing.active_children() if c.name == f"elastio-{lane.name}"]
+def let_die(worker: TextLane) -> None:
+    """Wait until the worker's child, which was killed or told to end, is dead."""
+    mine = [c for c in multiprocessing.active_children() if c.name == f"elastio-{worker.name}"]
     for child in mine:
         child.join(LONG_S)
         assert not child.is_alive()
 
 
-def do(lane: TextLane, job: str, timeout_s: float = LONG_S) -> str:
-    lane.submit(job, timeout_s)
-    return answer(lane)
+def do(worker: TextLane, job: str, timeout_s: float = LONG_S) -> str:
+    worker.submit(job, timeout_s)
+    return answer(worker)
 
 
 @pytest.fixture
@@ -96,115 +96,115 @@ def make() -> Iterator[Callable[..., TextLane]]:
     made: list[TextLane] = []
 
     def new(name: str = "test", warm_up: Callable[[], None] | None = None) -> TextLane:
-        lane: TextLane = ForkLane(name, work, lost, warm_up)
-        made.append(lane)
-        return lane
+        worker: TextLane = ForkWorker(name, work, lost, warm_up)
+        made.append(worker)
+        return worker
 
     yield new
-    for lane in made:
-        lane.close(0.0)
+    for worker in made:
+        worker.close(0.0)
 
 
 @pytest.fixture
-def lane(make: Callable[..., TextLane]) -> TextLane:
+def worker(make: Callable[..., TextLane]) -> TextLane:
     return make()
 
 
 # --- answers -----------------------------------------------------------------------------------------------
 
 
-def test_a_result_comes_back_once(lane: TextLane) -> None:
-    assert do(lane, "one") == "ONE"
-    assert lane.poll() is None
-    assert lane.awaited() is None
-    assert lane.next_event_at() is None
+def test_a_result_comes_back_once(worker: TextLane) -> None:
+    assert do(worker, "one") == "ONE"
+    assert worker.poll() is None
+    assert worker.awaited() is None
+    assert worker.next_event_at() is None
 
 
-def test_one_child_serves_all_jobs(lane: TextLane) -> None:
-    assert do(lane, "pid") == do(lane, "pid") != str(os.getpid())
+def test_one_child_serves_all_jobs(worker: TextLane) -> None:
+    assert do(worker, "pid") == do(worker, "pid") != str(os.getpid())
 
 
-def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(lane: TextLane, runs_programs: None) -> None:
+def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextLane, runs_programs: None) -> None:
     program = "from elastio.host.memory import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert (int(do(lane, "locked")) > 0) == (told.strip() == "None")
+    assert (int(do(worker, "locked")) > 0) == (told.strip() == "None")
 
 
-def test_is_busy_from_the_job_to_its_answer(lane: TextLane) -> None:
-    assert not lane.busy
-    lane.submit("one", LONG_S)
-    assert lane.busy
-    assert not lane.stuck
-    answer(lane)
-    assert not lane.busy
+def test_is_busy_from_the_job_to_its_answer(worker: TextLane) -> None:
+    assert not worker.busy
+    worker.submit("one", LONG_S)
+    assert worker.busy
+    assert not worker.stuck
+    answer(worker)
+    assert not worker.busy
 
 
-def test_a_busy_lane_takes_no_job(lane: TextLane) -> None:
-    lane.submit("hang", LONG_S)
-    with pytest.raises(RuntimeError, match="lane test is busy"):
-        lane.submit("two", LONG_S)
+def test_a_busy_lane_takes_no_job(worker: TextLane) -> None:
+    worker.submit("hang", LONG_S)
+    with pytest.raises(RuntimeError, match="worker test is busy"):
+        worker.submit("two", LONG_S)
 
 
-def test_a_result_larger_than_a_pipe_comes_back_whole(lane: TextLane) -> None:
-    assert do(lane, "large:5000000") == "x" * 5_000_000
+def test_a_result_larger_than_a_pipe_comes_back_whole(worker: TextLane) -> None:
+    assert do(worker, "large:5000000") == "x" * 5_000_000
 
 
-def test_an_answer_that_is_there_counts_even_after_the_deadline(lane: TextLane) -> None:
-    lane.submit("one", 0.0)
-    awaited = lane.awaited()
+def test_an_answer_that_is_there_counts_even_after_the_deadline(worker: TextLane) -> None:
+    worker.submit("one", 0.0)
+    awaited = worker.awaited()
     assert awaited is not None
     assert wait([awaited], LONG_S)
-    assert lane.poll() == "ONE"
+    assert worker.poll() == "ONE"
 
 
 # --- no answer ---------------------------------------------------------------------------------------------
 
 
-def test_a_job_past_its_deadline_is_lost_and_the_next_one_works(lane: TextLane) -> None:
-    first = do(lane, "pid")
-    assert do(lane, "hang", 0.02) == "lost hang"
-    let_die(lane)
-    assert not lane.busy
-    assert do(lane, "pid") not in (first, "lost pid")
+def test_a_job_past_its_deadline_is_lost_and_the_next_one_works(worker: TextLane) -> None:
+    first = do(worker, "pid")
+    assert do(worker, "hang", 0.02) == "lost hang"
+    let_die(worker)
+    assert not worker.busy
+    assert do(worker, "pid") not in (first, "lost pid")
 
 
 @pytest.mark.parametrize("job", ["die", "exit"])
-def test_a_job_whose_child_dies_is_lost_at_once(lane: TextLane, job: str) -> None:
-    assert do(lane, job) == f"lost {job}"
-    let_die(lane)
-    assert not lane.busy
-    assert do(lane, "two") == "TWO"
+def test_a_job_whose_child_dies_is_lost_at_once(worker: TextLane, job: str) -> None:
+    assert do(worker, job) == f"lost {job}"
+    let_die(worker)
+    assert not worker.busy
+    assert do(worker, "two") == "TWO"
 
 
-def test_a_child_that_died_between_two_jobs_is_replaced(lane: TextLane) -> None:
-    os.kill(int(do(lane, "pid")), signal.SIGKILL)
-    let_die(lane)
-    assert do(lane, "two") == "TWO"
+def test_a_child_that_died_between_two_jobs_is_replaced(worker: TextLane) -> None:
+    os.kill(int(do(worker, "pid")), signal.SIGKILL)
+    let_die(worker)
+    assert do(worker, "two") == "TWO"
 
 
 def test_a_child_that_dies_just_before_it_takes_the_job_loses_it(
-    lane: TextLane, monkeypatch: pytest.MonkeyPatch
+    worker: TextLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The death is seen only when the job is sent: then it must not be the agent that fails."""
-    os.kill(int(do(lane, "pid")), signal.SIGKILL)
-    let_die(lane)
+    os.kill(int(do(worker, "pid")), signal.SIGKILL)
+    let_die(worker)
     with monkeypatch.context() as looks_alive:
         looks_alive.setattr("multiprocessing.process.BaseProcess.is_alive", lambda self: True)
-        lane.submit("two", LONG_S)
-    assert answer(lane) == "lost two"
+        worker.submit("two", LONG_S)
+    assert answer(worker) == "lost two"
 
 
-def test_a_bug_in_a_job_loses_the_job_and_is_logged(lane: TextLane, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_in_a_job_loses_the_job_and_is_logged(worker: TextLane, capfd: pytest.CaptureFixture[str]) -> None:
     handler = logging.StreamHandler(sys.__stderr__)
     logging.getLogger("elastio.agent.worker").addHandler(handler)
     try:
-        assert do(lane, "bug") == "lost bug"
+        assert do(worker, "bug") == "lost bug"
     finally:
         logging.getLogger("elastio.agent.worker").removeHandler(handler)
-    let_die(lane)
-    assert do(lane, "two") == "TWO"
+    let_die(worker)
+    assert do(worker, "two") == "TWO"
     said = capfd.readouterr().err
-    assert "lane test: a bug in a job, whose outcome is unknown now: 'bug'" in said
+    assert "worker test: a bug in a job, whose outcome is unknown now: 'bug'" in said
     assert "ZeroDivisionError: of all things" in said
 
 
@@ -212,34 +212,34 @@ def test_a_start_that_fails_does_not_take_the_jobs_with_it(make: Callable[..., T
     def fail() -> None:
         raise ImportError("no SDK here")
 
-    lane = make("cold", fail)
-    assert do(lane, "one") == "ONE"
+    worker = make("cold", fail)
+    assert do(worker, "one") == "ONE"
 
 
 def test_a_child_is_warm_before_its_first_job(make: Callable[..., TextLane]) -> None:
     warmed: list[int] = []
-    lane: ForkLane[str, int] = ForkLane("warm", lambda _: len(warmed), lambda _, __: -1, lambda: warmed.append(1))
-    lane.submit("one", LONG_S)
-    assert answer(lane) == 1
+    worker: ForkWorker[str, int] = ForkWorker("warm", lambda _: len(warmed), lambda _, __: -1, lambda: warmed.append(1))
+    worker.submit("one", LONG_S)
+    assert answer(worker) == 1
     assert warmed == []  # in the child, not here
-    assert lane.trouble == ""
-    lane.close(0.0)
+    assert worker.trouble == ""
+    worker.close(0.0)
 
 
 def test_the_time_of_a_job_counts_from_the_end_of_the_warm_up(make: Callable[..., TextLane]) -> None:
     """Else an import that takes longer than the first job may would be killed and begun anew for ever."""
     warm, go_on = os.pipe()
-    lane = make("slow", lambda: os.read(warm, 1))
-    lane.submit("pid", 0.0)
-    assert wait_until(lambda: time.monotonic() > lane._began)
-    assert lane.poll() is None
-    assert lane.busy
-    due = lane.next_event_at()
+    worker = make("slow", lambda: os.read(warm, 1))
+    worker.submit("pid", 0.0)
+    assert wait_until(lambda: time.monotonic() > worker._began)
+    assert worker.poll() is None
+    assert worker.busy
+    due = worker.next_event_at()
     assert due is not None
     assert due > time.monotonic() + LONG_S
     os.write(go_on, b"x")
-    assert answer(lane)  # in time or not: it was tried
-    assert lane.next_event_at() is None
+    assert answer(worker)  # in time or not: it was tried
+    assert worker.next_event_at() is None
     os.close(warm)
     os.close(go_on)
 
@@ -248,11 +248,11 @@ def test_a_warm_up_that_never_ends_is_given_up_and_the_next_one_has_longer(
     make: Callable[..., TextLane], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("elastio.agent.worker.WARM_UP_S", 0.02)
-    lane = make("never", signal.pause)
-    assert do(lane, "one") == "lost one"
-    assert "was not ready in time" in lane.trouble
-    assert lane._warm_up_s == 0.04
-    let_die(lane)
+    worker = make("never", signal.pause)
+    assert do(worker, "one") == "lost one"
+    assert "was not ready in time" in worker.trouble
+    assert worker._warm_up_s == 0.04
+    let_die(worker)
 
 
 def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
@@ -261,59 +261,59 @@ def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
     def refuse() -> None:
         raise ConfigError("no such provider is installed")
 
-    lane = make("cloud", refuse)
-    lane.start()
-    awaited = lane.awaited()
+    worker = make("cloud", refuse)
+    worker.start()
+    awaited = worker.awaited()
     assert awaited is not None  # a driver is woken by it
     assert wait([awaited], LONG_S)
-    assert lane.poll() is None
-    assert lane.trouble == "no such provider is installed"
-    assert "lane cloud: no such provider is installed" in caplog.text
-    assert lane.awaited() is None
-    assert do(lane, "one") == "ONE"
+    assert worker.poll() is None
+    assert worker.trouble == "no such provider is installed"
+    assert "worker cloud: no such provider is installed" in caplog.text
+    assert worker.awaited() is None
+    assert do(worker, "one") == "ONE"
 
 
 def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[..., TextLane]) -> None:
-    lane = make("dying", lambda: os._exit(1))
-    lane.start()
-    awaited = lane.awaited()
+    worker = make("dying", lambda: os._exit(1))
+    worker.start()
+    awaited = worker.awaited()
     assert awaited is not None
     assert wait([awaited], LONG_S)
-    assert lane.poll() is None
-    assert lane.awaited() is None
-    assert "ended" in lane.trouble
-    let_die(lane)
-    assert not lane.busy
+    assert worker.poll() is None
+    assert worker.awaited() is None
+    assert "ended" in worker.trouble
+    let_die(worker)
+    assert not worker.busy
 
 
 # --- the end -----------------------------------------------------------------------------------------------
 
 
-def test_closing_waits_for_a_job_and_ends_the_child(lane: TextLane) -> None:
-    pid = int(do(lane, "pid"))
-    lane.submit("two", LONG_S)
-    lane.close(LONG_S)
-    assert lane.awaited() is None
+def test_closing_waits_for_a_job_and_ends_the_child(worker: TextLane) -> None:
+    pid = int(do(worker, "pid"))
+    worker.submit("two", LONG_S)
+    worker.close(LONG_S)
+    assert worker.awaited() is None
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
-def test_a_hanging_child_does_not_outlive_the_lane(lane: TextLane) -> None:
-    pid = int(do(lane, "pid"))
-    lane.submit("hang", LONG_S)
-    lane.close(0.0)
+def test_a_hanging_child_does_not_outlive_the_worker(worker: TextLane) -> None:
+    pid = int(do(worker, "pid"))
+    worker.submit("hang", LONG_S)
+    worker.close(0.0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
 PARENT = """
 import os, signal, sys
-from elastio.agent.worker import ForkLane
+from elastio.agent.worker import ForkWorker
 def work(job):
     print(os.getpid(), flush=True)
     signal.pause()
-lane = ForkLane("orphan", work, lambda job, s: None)
-lane.submit("hang", 60.0)
+worker = ForkWorker("orphan", work, lambda job, s: None)
+worker.submit("hang", 60.0)
 signal.pause()
 """
 
@@ -331,8 +331,8 @@ def test_the_child_dies_with_its_parent_however_that_dies() -> None:
             os.close(child)
 
 
-def test_a_child_holds_no_pipe_of_another_lane(make: Callable[..., TextLane]) -> None:
-    """Else a pipe that its lane has closed would not end, and a selector would report it for ever."""
+def test_a_child_holds_no_pipe_of_another_worker(make: Callable[..., TextLane]) -> None:
+    """Else a pipe that its worker has closed would not end, and a selector would report it for ever."""
     alone = do(make("alone"), "sockets")
     for name in ("b", "c", "d"):
         do(make(name), "one")
@@ -372,19 +372,19 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def drive(lanes: tuple[TextLane, ...], script: Callable[[Driver], list[Callable[[], None]]]) -> list[str]:
+def drive(workers: tuple[TextLane, ...], script: Callable[[EventLoop], list[Callable[[], None]]]) -> list[str]:
     """Run a driver over the script; returns what `on_hangup` was called for."""
     hangups: list[str] = []
-    driver = Driver(Script(lambda: None), lanes, Notifier({}))  # type: ignore[arg-type]
+    driver = EventLoop(Script(lambda: None), workers, Notifier({}))  # type: ignore[arg-type]
     driver._agent = Script(*script(driver))  # type: ignore[assignment]
     driver.run(lambda: hangups.append("hangup"), lambda: None)
     driver.selector.close()
     return hangups
 
 
-def reported(driver: Driver) -> list[object]:
-    """The lanes that the selector says are ready, now."""
-    return [key.data for key, _ in driver.selector.select(0) if isinstance(key.data, ForkLane)]
+def reported(driver: EventLoop) -> list[object]:
+    """The workers that the selector says are ready, now."""
+    return [key.data for key, _ in driver.selector.select(0) if isinstance(key.data, ForkWorker)]
 
 
 @pytest.mark.usefixtures("signals")
@@ -395,20 +395,20 @@ def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callabl
     second.start()
     seen: list[list[object]] = []
 
-    def script(driver: Driver) -> list[Callable[[], None]]:
+    def script(driver: EventLoop) -> list[Callable[[], None]]:
         def replace() -> None:
             assert answer(first) == "lost hang"
             let_die(first)
             first.submit("two", LONG_S)
 
-        def look() -> None:
+        def scan() -> None:
             awaited = first.awaited()
             assert awaited is not None
             assert wait([awaited], LONG_S)
             seen.append(reported(driver))
             assert first.poll() == "TWO"
 
-        return [lambda: first.submit("hang", 0.02), lambda: None, replace, look, lambda: seen.append(reported(driver))]
+        return [lambda: first.submit("hang", 0.02), lambda: None, replace, scan, lambda: seen.append(reported(driver))]
 
     drive((first, second), script)
     assert seen == [[first], []]
@@ -417,18 +417,18 @@ def test_a_driver_is_woken_by_the_child_that_replaced_a_killed_one(make: Callabl
 @pytest.mark.usefixtures("signals")
 def test_a_child_that_dies_idle_wakes_nobody(make: Callable[..., TextLane]) -> None:
     """A pipe without a writer is readable for ever: watched, it would keep the agent awake."""
-    lane = make()
-    pid = int(do(lane, "pid"))
+    worker = make()
+    pid = int(do(worker, "pid"))
     seen: list[list[object]] = []
 
-    def script(driver: Driver) -> list[Callable[[], None]]:
+    def script(driver: EventLoop) -> list[Callable[[], None]]:
         def kill() -> None:
             os.kill(pid, signal.SIGKILL)
-            let_die(lane)
+            let_die(worker)
 
         return [kill, lambda: None, lambda: seen.append(reported(driver))]
 
-    drive((lane,), script)
+    drive((worker,), script)
     assert seen == [[]]
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from elastio.accounting.ledger import GAP_S, Ledger
 from elastio.accounting.rows import CycleRow
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.core.state import Cycle, Marks, Trigger
 
 GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
 START = BOOT + 1000.0
 QUOTE = Quote(VolumeSpec(12 * GB, 128.0), "USD", 3.6, 60.0, "a price list")  # 0.001 USD a second
 DECIDED = Cycle(
-    "token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, marks=Marks(crossed=999.5, decided=1000.0)
+    "token-1", Trigger.LOAD, VolumeSpec(10 * GB, 125.0), 1000.0, START, times=Timestamps(crossed=999.5, decided=1000.0)
 )
 
 
@@ -28,11 +28,11 @@ def volume(token: str = "token-1", uuid: str = "dev") -> Volume:
 
 BOUGHT = replace(
     DECIDED, volume_id=VolumeId("vol-1"), serial=Serial("vol1"), volume=volume(), opened_wall=START + 1
-).marked(created=1002.0)
-BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, evicted_bytes=GB).marked(
+).stamped(created=1002.0)
+BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, written_through_bytes=GB).stamped(
     asked=1002.5, appeared=1003.5, formatted=1003.625, registered=1003.75, boosted=1004.0
 )
-CLOSED = replace(BOOSTED, closed_wall=START + 101).marked(
+CLOSED = replace(BOOSTED, closed_wall=START + 101).stamped(
     quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
 )
 
@@ -62,15 +62,19 @@ def only(ledger: Ledger) -> CycleRow:
 
 def test_row_follows_the_life_of_a_cycle(ledger: Ledger) -> None:
     ledger.record(DECIDED, None, BOOT)
-    assert (only(ledger).opened_wall, only(ledger).sold_size_bytes, only(ledger).is_open) == (None, 10 * GB, False)
+    assert (only(ledger).opened_wall, only(ledger).provisioned_size_bytes, only(ledger).is_open) == (
+        None,
+        10 * GB,
+        False,
+    )
     ledger.record(BOUGHT, QUOTE, BOOT)
     assert only(ledger).is_open
     ledger.record(CLOSED, None, BOOT)
     row = only(ledger)
-    assert (row.wanted_size_bytes, row.sold_size_bytes, row.bandwidth_mb_s) == (10 * GB, 12 * GB, 128.0)
+    assert (row.wanted_size_bytes, row.provisioned_size_bytes, row.bandwidth_mb_s) == (10 * GB, 12 * GB, 128.0)
     assert (row.started_wall, row.opened_wall, row.closed_wall) == (START, START + 1, START + 101)
     assert (row.currency, row.price_per_hour, row.minimum_s) == ("USD", 3.6, 60.0)
-    assert (row.peak_dirty_bytes, row.peak_in_use_percent, row.evicted_bytes) == (5 * GB, 60, GB)
+    assert (row.peak_dirty_bytes, row.peak_in_use_percent, row.written_through_bytes) == (5 * GB, 60, GB)
     assert (row.device_uuid, row.volume_id, row.trigger, row.is_open) == ("dev", "vol-1", "load", False)
 
 
@@ -92,7 +96,7 @@ def test_cycle_picked_up_by_its_tags_keeps_what_the_row_knew(ledger: Ledger) -> 
     ledger.record(BOOSTED, QUOTE, BOOT)
     spec = VolumeSpec(12 * GB, 128.0)
     orphan = Cycle("token-1", Trigger.ORPHAN, spec, 50.0, START + 1, volume=volume(), opened_wall=START + 1)
-    ledger.record(orphan.marked(decided=50.0, created=50.0, boosted=50.0), None, BOOT + 9000)
+    ledger.record(orphan.stamped(decided=50.0, created=50.0, boosted=50.0), None, BOOT + 9000)
     row = only(ledger)
     assert (row.trigger, row.started_wall, row.wanted_size_bytes) == ("load", START, 10 * GB)
     assert (row.price_per_hour, row.peak_dirty_bytes) == (3.6, 5 * GB)
@@ -102,7 +106,7 @@ def test_cycle_picked_up_by_its_tags_keeps_what_the_row_knew(ledger: Ledger) -> 
 def test_sold_size_survives_a_record_without_the_volume(ledger: Ledger) -> None:
     ledger.record(BOUGHT, QUOTE, BOOT)
     ledger.record(replace(BOUGHT, volume=None), None, BOOT)
-    assert (only(ledger).sold_size_bytes, only(ledger).device_uuid) == (12 * GB, "dev")
+    assert (only(ledger).provisioned_size_bytes, only(ledger).device_uuid) == (12 * GB, "dev")
 
 
 def test_deletion_that_the_cloud_took_back_runs_the_bill_on(ledger: Ledger) -> None:
@@ -112,7 +116,7 @@ def test_deletion_that_the_cloud_took_back_runs_the_bill_on(ledger: Ledger) -> N
 
 
 def test_failure_is_kept(ledger: Ledger) -> None:
-    ledger.record(replace(DECIDED, failure="quota reached"), None, BOOT)
+    ledger.record(replace(DECIDED, failure=Failure(FailureKind.ERROR, "quota reached")), None, BOOT)
     ledger.record(DECIDED, None, BOOT)
     assert only(ledger).failure == "quota reached"
     assert only(ledger).is_refused
@@ -120,7 +124,11 @@ def test_failure_is_kept(ledger: Ledger) -> None:
 
 def test_cycles_of_a_period_are_those_that_touch_it(ledger: Ledger) -> None:
     ledger.record(CLOSED, QUOTE, BOOT)  # START .. START + 101
-    ledger.record(replace(DECIDED, token="refused", started_wall=START + 500, failure="no"), None, BOOT)
+    ledger.record(
+        replace(DECIDED, token="refused", started_wall=START + 500, failure=Failure(FailureKind.ERROR, "no")),
+        None,
+        BOOT,
+    )
     ledger.record(replace(BOUGHT, token="open", started_wall=START + 900, opened_wall=START + 901), None, BOOT)
 
     def tokens(since: float, until: float) -> list[str]:
@@ -167,15 +175,15 @@ def test_own_share_is_all_but_the_clouds_steps(ledger: Ledger) -> None:
 
 
 def test_a_boost_that_no_sample_asked_for_begins_with_its_decision(ledger: Ledger) -> None:
-    asked = replace(CLOSED, trigger=Trigger.OPERATOR, marks=replace(CLOSED.marks, crossed=None))
+    asked = replace(CLOSED, trigger=Trigger.OPERATOR, times=replace(CLOSED.times, crossed=None))
     ledger.record(asked, QUOTE, BOOT)
     steps = only(ledger).steps
     assert (steps.decide_s, steps.boost_s, steps.own_s) == (None, 4.0, 0.5)
 
 
 def test_boosts_of_the_first_release_show_the_steps_that_it_marked(ledger: Ledger) -> None:
-    marks = replace(CLOSED.marks, crossed=None, asked=None, registered=None)
-    ledger.record(replace(CLOSED, marks=marks), QUOTE, BOOT)
+    marks = replace(CLOSED.times, crossed=None, asked=None, registered=None)
+    ledger.record(replace(CLOSED, times=marks), QUOTE, BOOT)
     steps = only(ledger).steps
     assert (steps.create_s, steps.format_s, steps.boost_s) == (2.0, 0.125, 4.0)
     unknown = (steps.decide_s, steps.attach_volume_s, steps.appear_s, steps.register_s, steps.attach_set_s, steps.own_s)
@@ -190,7 +198,7 @@ def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
 
 def test_steps_span_a_reboot(ledger: Ledger) -> None:
     ledger.record(BOOSTED, QUOTE, BOOT)  # boosted at BOOT + 1004
-    after = replace(BOOSTED, closed_wall=START + 3000).marked(quiet=20.0, clean=50.0, deleted=70.0)
+    after = replace(BOOSTED, closed_wall=START + 3000).stamped(quiet=20.0, clean=50.0, deleted=70.0)
     ledger.record(after, None, BOOT + 2000)
     steps = only(ledger).steps
     assert (steps.attach_set_s, steps.flush_s) == (0.25, 30.0)
@@ -198,15 +206,15 @@ def test_steps_span_a_reboot(ledger: Ledger) -> None:
 
 
 def test_step_with_contradicting_clocks_is_unknown(ledger: Ledger) -> None:
-    ledger.record(replace(BOUGHT, marks=Marks(decided=1000.0, created=10.0)), QUOTE, BOOT)
+    ledger.record(replace(BOUGHT, times=Timestamps(decided=1000.0, created=10.0)), QUOTE, BOOT)
     assert only(ledger).steps.create_s is None
 
 
 def test_flush_is_the_last_one(ledger: Ledger) -> None:
     ledger.record(CLOSED, QUOTE, BOOT)
-    ledger.record(replace(CLOSED, marks=replace(CLOSED.marks, clean=None)), QUOTE, BOOT)
+    ledger.record(replace(CLOSED, times=replace(CLOSED.times, clean=None)), QUOTE, BOOT)
     assert only(ledger).steps.flush_s is None
-    ledger.record(replace(CLOSED, marks=replace(CLOSED.marks, quiet=1200.0, clean=1205.0)), QUOTE, BOOT)
+    ledger.record(replace(CLOSED, times=replace(CLOSED.times, quiet=1200.0, clean=1205.0)), QUOTE, BOOT)
     assert only(ledger).steps.flush_s == 5.0
 
 
@@ -245,7 +253,7 @@ def test_spend_is_clipped_to_the_period(ledger: Ledger) -> None:
 
 
 def test_refused_boosts_and_orphans_do_not_use_up_the_cap_on_boosts(ledger: Ledger) -> None:
-    ledger.record(replace(DECIDED, token="refused", failure="quota reached"), None, BOOT)
+    ledger.record(replace(DECIDED, token="refused", failure=Failure(FailureKind.ERROR, "quota reached")), None, BOOT)
     ledger.record(replace(CLOSED, token="orphan", trigger=Trigger.ORPHAN), None, BOOT)
     ledger.record(replace(DECIDED, token="under way"), None, BOOT)
     spend = ledger.spend_since(START - 100, START + 5000)

@@ -44,14 +44,14 @@ def test_a_cache_that_was_not_used_up_needs_what_was_used() -> None:
 
 
 def test_a_cache_that_evicted_needs_itself_and_what_it_evicted() -> None:
-    full = lesson_of(cycle(peak_in_use_percent=100, evicted_bytes=2 * GIB, cutoff_percent=70), POLICY)
+    full = lesson_of(cycle(peak_in_use_percent=100, written_through_bytes=2 * GIB, cutoff_percent=70), POLICY)
     assert full is not None
     assert learned_bytes((full,), HELD, POLICY) == 13 * GIB  # 10 + 2 / 0.7 x 1.05, in whole steps
 
 
 def test_what_was_flushed_at_the_applications_expense_was_missing_too() -> None:
-    pressed = cycle(pressed_bytes=GIB, evicted_bytes=GIB, cutoff_percent=70)
-    assert lesson_of(pressed, POLICY) == lesson_of(cycle(evicted_bytes=2 * GIB, cutoff_percent=70), POLICY)
+    pressed = cycle(forced_writeback_bytes=GIB, written_through_bytes=GIB, cutoff_percent=70)
+    assert lesson_of(pressed, POLICY) == lesson_of(cycle(written_through_bytes=2 * GIB, cutoff_percent=70), POLICY)
 
 
 def test_a_cache_that_was_used_up_to_its_cutoff_does_not_grow_without_an_eviction() -> None:

@@ -184,7 +184,7 @@ def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> Non
     sim.run_for(2)
     answer = sim.ask(RequestKind.LEARN, 3 * GIB)
     assert answer.accepted
-    assert sim.books.learned_size() == 3 * GIB
+    assert sim.recorder.learned_size() == 3 * GIB
     sim.run_for(15)
     assert_at_rest(sim)
     assert bought(sim) == [3 * GIB]
@@ -201,7 +201,7 @@ def test_a_size_that_is_set_during_a_boost_outlasts_the_lesson_of_that_boost(*, 
     sim.run_for(60)
     assert_at_rest(sim)
     assert len(bought(sim)) == 1
-    assert (sim.state.learned_size_bytes, sim.books.learned_size()) == (3 * GIB, 3 * GIB)
+    assert (sim.state.learned_size_bytes, sim.recorder.learned_size()) == (3 * GIB, 3 * GIB)
 
 
 @pytest.mark.parametrize("size", [GIB // 2, 10**15])

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from elastio.core.model import RequestKind, VolumeSpec, VolumeState
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from elastio.units import GIB
@@ -55,7 +55,7 @@ def test_a_boost_that_succeeds_forgets_earlier_failures() -> None:
 
 
 def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() -> None:
-    sim = machine(STEADY, "attach#1=stuck:5000", attach_deadline_s=60)
+    sim = machine(STEADY, "attach#1=stuck:5000", attach_timeout_s=60)
     in_phase(sim, Phase.DETACHING)
     assert "giving up this boost" in decisions(sim)[-1]
     in_phase(sim, Phase.IDLE)
@@ -220,7 +220,8 @@ def test_a_dirty_cache_that_disappears_is_kept_and_said_to_be_missing() -> None:
     assert sim.phase is Phase.FAULTED
     assert sim.world.volumes_left() == 1
     assert not sim.world.lost()
-    assert "attach volume vol-" in sim.state.fault
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.CACHE_MISSING
     assert "to be attached again" in sim.state.waiting_for
     assert not sim.ask(RequestKind.FLUSH).accepted
     assert not sim.ask(RequestKind.BOOST).accepted
@@ -289,8 +290,8 @@ def test_a_cycle_is_in_the_books_even_if_its_decision_is_not_in_the_journal() ->
 
     sim = machine(STEADY, point=point)
     in_phase(sim, Phase.ATTACHING)
-    assert isinstance(sim.books, MemoryBooks)
-    assert list(sim.books.rows) == [sim.state.cycle.token if sim.state.cycle else ""]
+    assert isinstance(sim.recorder, MemoryRecorder)
+    assert list(sim.recorder.rows) == [sim.state.cycle.token if sim.state.cycle else ""]
 
 
 @pytest.mark.parametrize("kind", [RequestKind.PAUSE, RequestKind.QUIESCE])
@@ -307,13 +308,13 @@ def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: Reque
     assert not answer.accepted
     assert "nothing was changed: cannot write the journal: the disk is full" in answer.text
     assert not sim.state.paused
-    assert sim.state.hold is None
+    assert sim.state.inhibition is None
     broken[0] = False
     assert sim.ask(kind, seconds=600.0).accepted
     sim.start_agent()
     sim.run_until(lambda: sim.state.recovered, 30)
     assert sim.state.paused == (kind is RequestKind.PAUSE)
-    assert (sim.state.hold is not None) == (kind is RequestKind.QUIESCE)
+    assert (sim.state.inhibition is not None) == (kind is RequestKind.QUIESCE)
 
 
 def test_a_request_that_need_not_last_is_carried_out_beside_one_that_is_refused() -> None:
@@ -365,7 +366,7 @@ def test_a_settings_call_that_always_fails_keeps_no_volume() -> None:
 
 
 def test_a_deadline_holds_on_a_machine_that_boots_in_the_past() -> None:
-    sim = machine(STEADY, "attach#1=stuck:5000", attach_deadline_s=60)
+    sim = machine(STEADY, "attach#1=stuck:5000", attach_timeout_s=60)
     in_phase(sim, Phase.ATTACHING)
     sim.run_for(10)
     sim.world.clock.jump_wall(-1e9)

@@ -1,4 +1,4 @@
-"""The marker is there exactly while a cache may hold what the backing device does not."""
+"""The guard is there exactly while a cache may hold what the backing device does not."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.journal import NOBODY
-from elastio.agent.mount_guard import MarkedJournal, Marker, is_out
-from elastio.core.actions import CreateVolume, InstallCache, Outcome, Verdict
+from elastio.agent.mount_guard import GuardedJournal, MountGuard, is_out
+from elastio.core.actions import CreateVolume, InstallCache, Outcome, OutcomeKind
+from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeSpec
-from elastio.core.state import AgentState, Marks, Phase
+from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.sim.records import MemoryJournal
 
 from .values import NOW, SERIAL, WALL, cycle, state
 
-BOOSTED = cycle(marks=Marks(boosted=NOW))
-DETACHED = cycle(marks=Marks(boosted=NOW, detached=NOW))
+BOOSTED = cycle(times=Timestamps(boosted=NOW))
+DETACHED = cycle(times=Timestamps(boosted=NOW, detached=NOW))
 BUY = CreateVolume("token", VolumeSpec(1, 1.0), 1)
 INSTALL = InstallCache(SERIAL, 1, None)
 
@@ -29,7 +30,7 @@ INSTALL = InstallCache(SERIAL, 1, None)
         (state(Phase.IDLE), False),
         (state(Phase.ATTACHING, cycle(cache_set=None)), None),
         (state(Phase.DETACHING, cycle(cache_set=None)), False),
-        (state(Phase.DETACHING, cycle(marks=Marks(installing=NOW))), None),
+        (state(Phase.DETACHING, cycle(times=Timestamps(installing=NOW))), None),
         (state(Phase.BOOSTING, BOOSTED), True),
         (state(Phase.FLUSHING, BOOSTED), True),
         (state(Phase.DETACHING, BOOSTED), True),
@@ -44,50 +45,50 @@ def test_a_cache_is_out_from_its_attachment_to_its_proven_end(of: AgentState, ou
 
 
 @pytest.fixture
-def marker(tmp_path: Path) -> Marker:
-    return Marker(tmp_path, "uuid")
+def guard(tmp_path: Path) -> MountGuard:
+    return MountGuard(tmp_path, "uuid")
 
 
-def decide(journal: MarkedJournal, of: AgentState) -> None:
+def decide(journal: GuardedJournal, of: AgentState) -> None:
     journal.decision(Phase.IDLE, of, "because", now=NOW, wall=WALL)
 
 
-def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(marker: Marker, tmp_path: Path) -> None:
+def test_is_written_before_the_cache_is_attached_and_removed_when_it_is_off(guard: MountGuard, tmp_path: Path) -> None:
     lines: list[bytes] = []
     uncovered: list[int] = []
-    journal = MarkedJournal(MemoryJournal(lines, "boot", NOBODY), marker, lambda: uncovered.append(len(lines)))
+    journal = GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: uncovered.append(len(lines)))
     attaching = state(Phase.ATTACHING, cycle())
-    assert not marker.path.exists()
+    assert not guard.path.exists()
     journal.intend(BUY, attaching, now=NOW, wall=WALL)
-    assert marker.path == tmp_path / "attached" / "uuid"
+    assert guard.path == tmp_path / "attached" / "uuid"
     decide(journal, attaching)
-    assert marker.path.exists()
+    assert guard.path.exists()
     journal.intend(INSTALL, attaching, now=NOW, wall=WALL)
-    assert marker.path.exists()
-    journal.outcome(Outcome(INSTALL, Verdict.DONE), now=NOW, wall=WALL)
+    assert guard.path.exists()
+    journal.outcome(Outcome(INSTALL, OutcomeKind.DONE), now=NOW, wall=WALL)
     decide(journal, state(Phase.BOOSTING, BOOSTED))
     journal.note(state(Phase.BOOSTING, BOOSTED), now=NOW, wall=WALL)
     decide(journal, state(Phase.FAULTED))
-    assert marker.path.exists()
+    assert guard.path.exists()
     assert uncovered == []
     decide(journal, state(Phase.DETACHING, DETACHED))
     decide(journal, state(Phase.IDLE))
-    assert not marker.path.exists()
+    assert not guard.path.exists()
     assert uncovered == [len(lines) - 1]  # once, and after its record
 
 
-def test_no_cache_is_attached_without_it(marker: Marker, tmp_path: Path) -> None:
+def test_no_cache_is_attached_without_it(guard: MountGuard, tmp_path: Path) -> None:
     (tmp_path / "attached").write_text("in the way")
     lines: list[bytes] = []
-    journal = MarkedJournal(MemoryJournal(lines, "boot", NOBODY), marker, lambda: None)
+    journal = GuardedJournal(MemoryJournal(lines, "boot", NOBODY), guard, lambda: None)
     with pytest.raises(JournalError, match="cannot write"):
         journal.intend(INSTALL, state(Phase.ATTACHING, cycle()), now=NOW, wall=WALL)
     assert lines == []
 
 
-def test_a_link_is_not_followed(marker: Marker, tmp_path: Path) -> None:
-    marker.path.parent.mkdir()
-    marker.path.symlink_to(tmp_path / "elsewhere")
+def test_a_link_is_not_followed(guard: MountGuard, tmp_path: Path) -> None:
+    guard.path.parent.mkdir()
+    guard.path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(JournalError):
-        marker.put("volume")
+        guard.put("volume")
     assert not (tmp_path / "elsewhere").exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.status_builder import Surroundings, status_of
+from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.core import inhibition
 from elastio.core.actions import (
     AttachVolume,
@@ -15,17 +15,19 @@ from elastio.core.actions import (
     LimitWrites,
     MakeDurable,
     Outcome,
+    OutcomeKind,
     StartWithoutCache,
-    Verdict,
 )
+from elastio.core.cycle import Failure, FailureKind, Timestamps
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
 from elastio.core.observation import Decision
-from elastio.core.planner import must_end, next_step
+from elastio.core.planner import must_end, next_action
 from elastio.core.recovery import recover
-from elastio.core.state import Marks, Phase
+from elastio.core.requests import quiesce
+from elastio.core.state import Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
@@ -54,8 +56,8 @@ from .values import (
     volume,
 )
 
-OUTLIVED = backing(state=CacheState.CLEAN, named_set=SET)
-WAITING = backing(state=CacheState.CLEAN, running=False, named_set=SET)
+OUTLIVED = backing(state=CacheState.CLEAN, superblock_set=SET)
+WAITING = backing(state=CacheState.CLEAN, running=False, superblock_set=SET)
 LATER = Stretch(3, 60), Stretch(60, 0), Stretch(12, 60), QUIET
 
 
@@ -70,7 +72,7 @@ def clean_and_boosting(*load: Stretch) -> Simulation:
 def torn_off_clean(*load: Stretch) -> Simulation:
     sim = clean_and_boosting(*load)
     sim.world.vanish()
-    sim.run_until(lambda: bool(sim.state.outlived), 30)
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
     return sim
 
 
@@ -102,7 +104,7 @@ def test_the_next_boost_ends_it() -> None:
     sim = torn_off_clean(*LATER)
     in_phase(sim, Phase.IDLE)
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 300)
-    assert sim.state.outlived == ""
+    assert sim.state.failed_clean_set == ""
     sim.ask(RequestKind.FLUSH)
     assert_at_rest(sim)
     assert sim.world.kernel.bcache.state is CacheState.NO_CACHE
@@ -116,7 +118,7 @@ def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
     disk = sim.world.kernel.cache_disk()
     assert disk is not None
     sim.world.kernel.pull(disk.serial)
-    sim.run_until(lambda: bool(sim.state.outlived), 30)
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
     sim.kill_agent()
     sim.world.kernel.disks[disk.serial] = disk
     sim.power_cut()
@@ -137,7 +139,7 @@ def test_without_a_journal_it_is_remembered_all_the_same() -> None:
     sim.kill_agent()
     sim.lines.clear()
     sim.start_agent()
-    sim.run_until(lambda: bool(sim.state.outlived), 60)
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 60)
     sim.power_cut()
     sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
     assert not any("faulted" in line for line in decisions(sim))
@@ -176,19 +178,19 @@ def test_it_is_the_end_of_the_boost_and_no_danger(phase: Phase) -> None:
 
 def test_it_is_remembered_until_the_superblock_names_another_or_none() -> None:
     of = fold(state(Phase.BOOSTING, boosted()), seen(host(OUTLIVED)), POLICY)
-    assert of.outlived == SET
-    assert fold(of, seen(host(WAITING)), POLICY).outlived == SET
-    assert fold(of, seen(host(cached())), POLICY).outlived == SET
-    assert fold(of, seen(host(backing())), POLICY).outlived == ""
-    assert fold(of, seen(host(cached(cache_set=OTHER_SET))), POLICY).outlived == ""
+    assert of.failed_clean_set == SET
+    assert fold(of, seen(host(WAITING)), POLICY).failed_clean_set == SET
+    assert fold(of, seen(host(cached())), POLICY).failed_clean_set == SET
+    assert fold(of, seen(host(backing())), POLICY).failed_clean_set == ""
+    assert fold(of, seen(host(cached(cache_set=OTHER_SET))), POLICY).failed_clean_set == ""
     started = fold(of, seen(host(backing(state=CacheState.INCONSISTENT))), POLICY)
-    assert (started.outlived, started.is_stale_accepted) == ("", True)
+    assert (started.failed_clean_set, started.is_stale_accepted) == ("", True)
 
 
 def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
-    of = state(Phase.ATTACHING, cycle(marks=Marks()))
-    assert fold(of, seen(host(OUTLIVED)), POLICY).outlived == ""
-    assert fold(state(Phase.DETACHING, cycle(marks=Marks())), seen(host(OUTLIVED)), POLICY).outlived == SET
+    of = state(Phase.ATTACHING, cycle(times=Timestamps()))
+    assert fold(of, seen(host(OUTLIVED)), POLICY).failed_clean_set == ""
+    assert fold(state(Phase.DETACHING, cycle(times=Timestamps())), seen(host(OUTLIVED)), POLICY).failed_clean_set == SET
 
 
 @pytest.mark.parametrize(
@@ -201,9 +203,9 @@ def test_while_the_kernel_is_still_attaching_nothing_is_outlived() -> None:
     ],
 )
 def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outlived: str, starts: bool) -> None:
-    of = state(Phase.IDLE, outlived=outlived)
+    of = state(Phase.IDLE, failed_clean_set=outlived)
     start = StartWithoutCache(outlived)
-    assert (next_step(of, seen(host(view)), POLICY).action == start) is starts
+    assert (next_action(of, seen(host(view)), POLICY).action == start) is starts
     assert (danger(of, seen(host(view))) is None) is (starts or view is OUTLIVED)
     if starts:
         check(Decision(of, (start,)), seen(host(view)), POLICY)
@@ -213,7 +215,7 @@ def test_it_starts_without_only_what_was_seen_to_need_no_cache(view: Any, outliv
 
 
 def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None:
-    of = state(Phase.ATTACHING, cycle(marks=Marks()))
+    of = state(Phase.ATTACHING, cycle(times=Timestamps()))
     found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
     assert found is not None
     assert found.event is Event.BOOST_ABANDONED
@@ -221,14 +223,16 @@ def test_a_disk_that_went_after_it_was_formatted_is_not_attached_again() -> None
 
 def test_a_disk_that_went_while_its_cache_was_put_in_front_is_not_attached_again() -> None:
     """The answer is lost, and the kernel has gone on without it before anybody looked."""
-    of = state(Phase.ATTACHING, cycle(marks=Marks(installing=NOW - 1), cache_set=None))
+    of = state(Phase.ATTACHING, cycle(times=Timestamps(installing=NOW - 1), cache_set=None))
     found = in_attaching(of, seen(host(OUTLIVED)), POLICY)
     assert found is not None
     assert found.event is Event.BOOST_ABANDONED
 
 
 def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
-    found = recover(state(Phase.BOOSTING, boosted(), recovered=False, outlived=SET), seen(host(cached())), POLICY)
+    found = recover(
+        state(Phase.BOOSTING, boosted(), recovered=False, failed_clean_set=SET), seen(host(cached())), POLICY
+    )
     assert found is not None
     after = found[0]
     assert after.phase is Phase.FLUSHING
@@ -237,16 +241,16 @@ def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
 
 
 def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
-    of = state(Phase.IDLE, outlived=SET)
-    _, answer = inhibition.answer(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)), POLICY)
+    of = state(Phase.IDLE, failed_clean_set=SET)
+    _, answer = quiesce(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)))
     assert not answer.accepted
     assert not inhibition.is_safe_to_copy(None, host(OUTLIVED))
 
 
 def test_nothing_is_shown_as_missing_while_it_starts() -> None:
     shown = [
-        status_of(of, seen(host(WAITING)), POLICY, Surroundings("0.1.0", 0.0))
-        for of in (state(Phase.IDLE, outlived=SET), state(Phase.IDLE))
+        status_of(of, seen(host(WAITING)), POLICY, RuntimeInfo("0.1.0", 0.0))
+        for of in (state(Phase.IDLE, failed_clean_set=SET), state(Phase.IDLE))
     ]
     assert [status.missing is None for status in shown] == [True, False]
 
@@ -277,7 +281,7 @@ def test_a_device_in_dispute_is_not_started_without_its_cache() -> None:
     faulted = decide(of, seen(booted), POLICY).state
     assert faulted.phase is Phase.FAULTED
     later = decide(faulted, seen(booted), POLICY).state
-    assert not isinstance(next_step(later, seen(host(WAITING)), POLICY).action, StartWithoutCache)
+    assert not isinstance(next_action(later, seen(host(WAITING)), POLICY).action, StartWithoutCache)
     with pytest.raises(InvariantError):
         check(Decision(later, (StartWithoutCache(SET),)), seen(host(WAITING)), POLICY)
 
@@ -285,20 +289,20 @@ def test_a_device_in_dispute_is_not_started_without_its_cache() -> None:
 def test_one_that_failed_while_no_agent_ran_in_the_same_boot_is_remembered_at_the_start() -> None:
     of = replace(state(Phase.BOOSTING, replace(boosted(), dirty_boot="boot"), recovered=False), boot_id="boot")
     after = decide(of, seen(host(OUTLIVED)), POLICY).state
-    assert (after.phase, after.outlived) == (Phase.DETACHING, SET)
+    assert (after.phase, after.failed_clean_set) == (Phase.DETACHING, SET)
 
 
 @pytest.mark.parametrize("named", [OTHER_SET, None])
 def test_a_device_that_waits_for_another_set_is_not_started(named: CacheSetUuid | None) -> None:
-    waiting = replace(WAITING, named_set=named)
-    of = state(Phase.IDLE, outlived=SET)
-    assert not isinstance(next_step(of, seen(host(waiting)), POLICY).action, StartWithoutCache)
+    waiting = replace(WAITING, superblock_set=named)
+    of = state(Phase.IDLE, failed_clean_set=SET)
+    assert not isinstance(next_action(of, seen(host(waiting)), POLICY).action, StartWithoutCache)
     assert danger(of, seen(host(waiting))) is not None
 
 
 def test_a_start_that_is_over_is_no_dispute() -> None:
     inconsistent = host(backing(state=CacheState.INCONSISTENT))
-    crashed = state(Phase.DETACHING, boosted(), recovered=False, outlived=SET)
+    crashed = state(Phase.DETACHING, boosted(), recovered=False, failed_clean_set=SET)
     assert decide(crashed, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
     later = state(Phase.DETACHING, boosted(), recovered=False, is_stale_accepted=True)
     assert decide(later, seen(inconsistent), POLICY).state.phase is Phase.DETACHING
@@ -310,10 +314,10 @@ def test_a_start_that_is_over_is_no_dispute() -> None:
 
 
 def test_nothing_is_boosted_with_it() -> None:
-    boosting, flushing = (state(phase, boosted(), outlived=SET) for phase in (Phase.BOOSTING, Phase.FLUSHING))
+    boosting, flushing = (state(phase, boosted(), failed_clean_set=SET) for phase in (Phase.BOOSTING, Phase.FLUSHING))
     loaded = replace(flushing, load=HIGH)
     asked = seen(host(cached()), sample=busy_sample(), requests=(Request(RequestKind.BOOST),))
-    assert in_flushing(replace(loaded, outlived=""), asked, POLICY) is not None
+    assert in_flushing(replace(loaded, failed_clean_set=""), asked, POLICY) is not None
     assert in_flushing(loaded, asked, POLICY) is None
     found = in_boosting(boosting, seen(host(cached())), POLICY)
     assert found is not None
@@ -326,30 +330,30 @@ def test_nothing_is_boosted_with_it() -> None:
 def test_one_that_took_writes_again_is_not_done_without() -> None:
     """What its superblock says of dirty data lags behind."""
     left = decide(state(Phase.BOOSTING, boosted()), seen(host(OUTLIVED)), POLICY).state
-    assert isinstance(next_step(left, seen(host(WAITING)), POLICY).action, StartWithoutCache)
+    assert isinstance(next_action(left, seen(host(WAITING)), POLICY).action, StartWithoutCache)
     back = decide(left, seen(host(cached(), disk(cache_set=SET, superblock=SET, held=True))), POLICY).state
-    assert (back.phase, back.outlived) == (Phase.FLUSHING, SET)
+    assert (back.phase, back.failed_clean_set) == (Phase.FLUSHING, SET)
     booted = decide(replace(back, recovered=False), seen(host(WAITING)), POLICY)
     assert booted.state.phase is Phase.FAULTED
     assert not isinstance(booted.actions[0], StartWithoutCache)
 
 
 def test_one_that_may_have_been_in_front_unseen_goes_after_a_sync() -> None:
-    of = state(Phase.DETACHING, cycle(marks=Marks(registered=NOW - 5)))
-    assert next_step(of, seen(host(OUTLIVED)), POLICY).action == MakeDurable()
+    of = state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5)))
+    assert next_action(of, seen(host(OUTLIVED)), POLICY).action == MakeDurable()
 
 
 def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
     lingers = host(backing(), disk(superblock=SET, held=True))
-    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).marked(detaching=NOW - 9))
+    of = state(Phase.DETACHING, replace(boosted(), volume=volume(VolumeState.GONE)).stamped(detaching=NOW - 9))
     first = decide(of, seen(lingers), POLICY)
     assert first.actions == (MakeDurable(),)
-    done = Outcome(MakeDurable(), Verdict.DONE)
+    done = Outcome(MakeDurable(), OutcomeKind.DONE)
     assert decide(first.state, seen(lingers, outcomes=(done,)), POLICY).state.phase is Phase.IDLE
 
 
 def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache() -> None:
-    of = fold(state(Phase.DETACHING, cycle(marks=Marks(registered=NOW - 5))), seen(host(backing())), POLICY)
+    of = fold(state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5))), seen(host(backing())), POLICY)
     assert of.cycle is not None
     assert not of.cycle.is_in_front
     assert danger(of, seen(host(None))) is None
@@ -357,15 +361,15 @@ def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache(
 
 def test_a_boost_that_was_withdrawn_teaches_no_size() -> None:
     gone = replace(boosted(), moved_bytes=GIB, volume=volume(VolumeState.GONE))
-    gone = replace(gone, marks=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
-    for failure, is_lesson in (("", True), ("the load was over", False)):
+    gone = replace(gone, times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
+    for failure, updates_learned_size in ((None, True), (Failure(FailureKind.WITHDRAWN, "the load was over"), False)):
         of = state(Phase.DETACHING, replace(gone, failure=failure), learned_size_bytes=None)
         after = decide(of, seen(host(backing())), POLICY).state
-        assert (after.learned_size_bytes is not None) is is_lesson
+        assert (after.learned_size_bytes is not None) is updates_learned_size
 
 
 def test_a_cache_that_is_there_again_is_in_front_again() -> None:
-    gone = replace(boosted(), marks=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
+    gone = replace(boosted(), times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
     assert not gone.is_in_front
     after = fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle
     assert after is not None
@@ -373,11 +377,11 @@ def test_a_cache_that_is_there_again_is_in_front_again() -> None:
 
 
 def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
-    registered = cycle(marks=Marks(registered=NOW - 2))
+    registered = cycle(times=Timestamps(registered=NOW - 2))
     found = danger(state(Phase.ATTACHING, registered), seen(host(None)))
     assert found is not None
     assert "bcache has let go" in found.reason
-    never = cycle(marks=Marks(created=NOW - 2))
+    never = cycle(times=Timestamps(created=NOW - 2))
     assert danger(state(Phase.ATTACHING, never), seen(host(None))) is None
 
 
@@ -385,7 +389,7 @@ def test_one_that_died_before_it_was_seen_in_front_is_missed() -> None:
 def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_told(phase: Phase) -> None:
     linked = cached(flush_full_speed=phase is Phase.FLUSHING)
     of = state(phase, boosted(), flush_mb_s=None)
-    plans = [next_step(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
+    plans = [next_action(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
     assert ["disk of its cache is gone" in plan.waiting_for for plan in plans] == [True, False]
     assert not isinstance(plans[0].action, LimitWrites)
 
@@ -395,8 +399,8 @@ def test_the_status_tells_whether_a_missing_cache_may_be_older_than_the_device(
     shown: CacheState, is_in_doubt: bool
 ) -> None:
     faulted = state(Phase.FAULTED, boosted(volume=volume(VolumeState.AVAILABLE)))
-    view = seen(host(backing(state=shown, running=False, named_set=SET)))
-    missing = status_of(faulted, view, POLICY, Surroundings("0.1.0", 0.0)).missing
+    view = seen(host(backing(state=shown, running=False, superblock_set=SET)))
+    missing = status_of(faulted, view, POLICY, RuntimeInfo("0.1.0", 0.0)).missing
     assert missing is not None
     assert missing.may_be_older is is_in_doubt
     assert (decide(faulted, view, POLICY).actions == (AttachVolume(VOLUME_ID),)) is not is_in_doubt

@@ -55,9 +55,9 @@ def test_one_sample_below_the_release_threshold_ends_a_load() -> None:
     assert watched(10, 4.9, 10).above_since == 2.0
 
 
-@pytest.mark.parametrize(("hold_s", "is_high"), [(0, True), (3, True), (4, False)])
-def test_the_load_must_last_for_the_hold_time(hold_s: float, is_high: bool) -> None:
-    assert is_load_high(LoadWatch(above_since=7.0), 10.0, replace(POLICY, hold_s=hold_s)) is is_high
+@pytest.mark.parametrize(("trigger_delay_s", "is_high"), [(0, True), (3, True), (4, False)])
+def test_the_load_must_last_for_the_hold_time(trigger_delay_s: float, is_high: bool) -> None:
+    assert is_load_high(LoadWatch(above_since=7.0), 10.0, replace(POLICY, trigger_delay_s=trigger_delay_s)) is is_high
 
 
 def test_quiet_is_the_inactivity_delay_without_load() -> None:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.agent.journal import shift
+from elastio.agent.memory import shift
+from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import CacheMode, CacheState, HostView
 from elastio.core.recovery import cycle_of, phase_of, recover
-from elastio.core.state import AgentState, Marks, Pace, Phase, Trigger
+from elastio.core.state import AgentState, FaultKind, Phase
 
 from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, state, volume
 
@@ -56,11 +57,11 @@ def test_the_phase_follows_the_kernel() -> None:
 
 
 def test_what_was_marked_while_the_cache_was_missing_is_void_once_it_is_there() -> None:
-    early = cycle(marks=Marks(boosted=NOW - 50, clean=NOW - 9, detached=NOW - 5, released=NOW - 4))
+    early = cycle(times=Timestamps(boosted=NOW - 50, clean=NOW - 9, detached=NOW - 5, released=NOW - 4))
     for view, clean in ((cached(), None), (drained(state=CacheState.NO_CACHE), NOW - 9)):
         state = recovered(remembered(Phase.DETACHING, cycle=early), host(view, FORMATTED))
         assert state.cycle is not None
-        assert state.cycle.marks == Marks(boosted=NOW - 50, clean=clean)
+        assert state.cycle.times == Timestamps(boosted=NOW - 50, clean=clean)
 
 
 @pytest.mark.parametrize(("boot_id", "kept"), [("boot", NOW - 2), ("before", None)])
@@ -68,11 +69,11 @@ def test_a_detach_that_the_kernel_does_not_show_yet_is_remembered_within_its_boo
     boot_id: str, kept: float | None
 ) -> None:
     """The kernel may end it before the agent can write down that it asks again."""
-    leaving = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 2))
+    leaving = cycle(times=Timestamps(boosted=NOW - 50, detaching=NOW - 2))
     after = recovered(remembered(Phase.DETACHING, cycle=leaving, boot_id=boot_id), host(drained(), FORMATTED))
     assert after.phase is Phase.FLUSHING
     assert after.cycle is not None
-    assert (after.cycle.marks.detaching, after.cycle.may_have_left) == (kept, kept is not None)
+    assert (after.cycle.times.detaching, after.cycle.may_have_left) == (kept, kept is not None)
 
 
 def test_a_flush_that_an_operator_forced_goes_on() -> None:
@@ -87,12 +88,12 @@ def test_a_cycle_that_never_boosted_goes_on_attaching() -> None:
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED])
 def test_a_cache_is_off_only_where_the_agent_took_it_off(phase: Phase) -> None:
     """In the same boot, too: whoever stops bcache by hand may put a copy in the device's place."""
-    boosted = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 9))
+    boosted = cycle(times=Timestamps(boosted=NOW - 50, detaching=NOW - 9))
     assert recovered(remembered(phase, cycle=boosted), host(backing())).phase is Phase.DETACHING
-    not_by_us = recovered(remembered(phase, cycle=cycle(marks=Marks(boosted=NOW - 50))), host(backing()))
+    not_by_us = recovered(remembered(phase, cycle=cycle(times=Timestamps(boosted=NOW - 50))), host(backing()))
     assert not_by_us.phase is Phase.FAULTED
     assert not_by_us.cycle is not None
-    assert not_by_us.cycle.is_disputed
+    assert not_by_us.cycle.may_lack_data
 
 
 @pytest.mark.parametrize(
@@ -100,23 +101,23 @@ def test_a_cache_is_off_only_where_the_agent_took_it_off(phase: Phase) -> None:
     [("disk-1", "disk-1", Phase.DETACHING), ("disk-1", "disk-2", Phase.FAULTED), ("disk-1", None, Phase.DETACHING)],
 )
 def test_a_cycle_belongs_to_one_backing_disk(serial: str, shown: str | None, phase: Phase) -> None:
-    of = cycle(marks=Marks(boosted=NOW - 50, detaching=NOW - 9), backing_serial=serial)
+    of = cycle(times=Timestamps(boosted=NOW - 50, detaching=NOW - 9), backing_serial=serial)
     before = state(Phase.DETACHING, of, recovered=False)
     assert decide(before, seen(host(backing(disk_serial=shown))), POLICY).state.phase is phase
 
 
 def test_a_purchase_without_an_outcome_is_in_doubt_from_the_start_on() -> None:
-    open_intent = cycle(volume_id=None, serial=None, cache_set=None, volume=None, doubt_at=NOW - 1e6)
+    open_intent = cycle(volume_id=None, serial=None, cache_set=None, volume=None, create_unconfirmed_at=NOW - 1e6)
     state = recovered(remembered(Phase.ATTACHING, cycle=open_intent), host(backing()))
     assert state.cycle is not None
-    assert state.cycle.doubt_at == NOW
+    assert state.cycle.create_unconfirmed_at == NOW
 
 
 def test_what_the_old_agent_waited_for_means_nothing_to_the_new_one() -> None:
-    late = cycle(pace={"AttachVolume": Pace(9, NOW + 60)}, failure="old")
+    late = cycle(backoffs={"AttachVolume": Backoff(9, NOW + 60)}, failure=Failure(FailureKind.ERROR, "old"))
     state = recovered(remembered(Phase.ATTACHING, cycle=late), host(backing()))
     assert state.cycle is not None
-    assert (state.cycle.pace, state.cycle.failure) == ({}, "")
+    assert (state.cycle.backoffs, state.cycle.failure) == ({}, None)
 
 
 def test_a_cache_that_nobody_remembers_waits_for_the_cloud_to_say_whose_it_is() -> None:
@@ -128,14 +129,15 @@ def test_a_cache_on_a_volume_of_this_agent_is_taken_up() -> None:
     assert state.phase is Phase.BOOSTING
     assert state.cycle is not None
     assert (state.cycle.trigger, state.cycle.cache_set, state.cycle.volume_id) == (Trigger.ORPHAN, SET, volume().id)
-    assert state.cycle.marks.boosted == NOW, "it may hold data: it must never be formatted"
+    assert state.cycle.times.boosted == NOW, "it may hold data: it must never be formatted"
 
 
 def test_a_cache_on_a_volume_of_somebody_else_is_a_fault() -> None:
     strange = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, serial="other"))
     state = recovered(remembered(owned=(volume(),)), strange)
     assert state.phase is Phase.FAULTED
-    assert "not one of this agent's" in state.fault
+    assert state.fault is not None
+    assert state.fault.kind is FaultKind.FOREIGN_CACHE
 
 
 def test_a_cache_that_was_attached_before_its_outcome_was_written_is_the_cycles() -> None:
@@ -152,17 +154,17 @@ def test_a_cycle_made_from_tags_runs_its_bill_from_the_clouds_own_time() -> None
 
 
 def test_nothing_remembered_lies_in_the_future_of_a_machine_that_boots_in_the_past() -> None:
-    marks = Marks(decided=10.0, created=11.0)
-    moved = shift(cycle(started_at=10.0, doubt_at=12.0, marks=marks), 1e9, NOW)
-    assert moved.marks == Marks(decided=NOW, created=NOW)
-    assert (moved.started_at, moved.doubt_at) == (NOW, NOW)
+    marks = Timestamps(decided=10.0, created=11.0)
+    moved = shift(cycle(started_at=10.0, create_unconfirmed_at=12.0, times=marks), 1e9, NOW)
+    assert moved.times == Timestamps(decided=NOW, created=NOW)
+    assert (moved.started_at, moved.create_unconfirmed_at) == (NOW, NOW)
 
 
 @pytest.mark.parametrize(("boot_id", "is_kept"), [("before", True), ("boot", False)])
 def test_a_cache_that_died_at_a_boot_before_anybody_saw_it_attached_is_kept(boot_id: str, is_kept: bool) -> None:
     """After a power cut the superblock may say clean of what the last second before it wrote to the new cache."""
-    installing = cycle(cache_set=None, marks=Marks(installing=NOW - 5))
-    died = host(backing(state=CacheState.CLEAN, named_set=SET))
+    installing = cycle(cache_set=None, times=Timestamps(installing=NOW - 5))
+    died = host(backing(state=CacheState.CLEAN, superblock_set=SET))
     after = recovered(remembered(Phase.ATTACHING, cycle=installing, boot_id=boot_id), died)
     assert after.cycle is not None
-    assert (after.phase is Phase.FAULTED, after.cycle.is_disputed) == (is_kept, is_kept)
+    assert (after.phase is Phase.FAULTED, after.cycle.may_lack_data) == (is_kept, is_kept)

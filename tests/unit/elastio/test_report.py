@@ -40,7 +40,7 @@ def cycle(begin: float, end: float | None, token: str = "t", size_bytes: int = 1
         trigger="load",
         volume_id="vol-1",
         wanted_size_bytes=size_bytes,
-        sold_size_bytes=size_bytes,
+        provisioned_size_bytes=size_bytes,
         bandwidth_mb_s=128.0,
         started_wall=begin,
         opened_wall=begin,

@@ -7,11 +7,11 @@ import io
 from dataclasses import replace
 
 from elastio.accounting.report_render import to_csv, to_dict, to_text
-from elastio.accounting.rows import Steps
+from elastio.accounting.rows import StepDurations
 
 from .test_report import NOON, cycle, refused, report_of, span
 
-STEPS = Steps(
+STEPS = StepDurations(
     decide_s=0.01,
     create_s=1.0,
     attach_volume_s=0.5,
@@ -39,7 +39,7 @@ def test_text_columns_line_up_and_fit_one_screen() -> None:
 
 def test_breakdown_shows_the_last_boosts_and_the_median_of_all() -> None:
     slow = replace(STEPS, decide_s=None, create_s=20.0, boost_s=23.4, own_s=0.4)
-    kinds = [STEPS, STEPS, STEPS, STEPS, STEPS, slow, slow, Steps()]
+    kinds = [STEPS, STEPS, STEPS, STEPS, STEPS, slow, slow, StepDurations()]
     cycles = [replace(cycle(NOON + i * 60, NOON + i * 60 + 30, f"t{i}"), steps=s) for i, s in enumerate(kinds)]
     text = to_text(report_of(cycles, [span(NOON, NOON + 1000)], NOON + 1000))
     head, earlier, *rows, median = text.split("\n\n")[1].splitlines()
@@ -56,7 +56,7 @@ def test_breakdown_shows_the_last_boosts_and_the_median_of_all() -> None:
 
 
 def test_steps_that_an_older_ledger_lacks_are_dashes() -> None:
-    old = replace(cycle(NOON, NOON + 30), steps=Steps(create_s=1.0, format_s=0.25, boost_s=3.0))
+    old = replace(cycle(NOON, NOON + 30), steps=StepDurations(create_s=1.0, format_s=0.25, boost_s=3.0))
     text = to_text(report_of([old], [span(NOON, NOON + 100)], NOON + 100))
     (row,) = text.split("\n\n")[1].splitlines()[1:]
     assert row.split()[2:] == ["-", "1.00", "-", "-", "0.25", "-", "-", "3.00", "-"]

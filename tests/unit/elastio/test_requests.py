@@ -14,7 +14,7 @@ from elastio.control.protocol import Message
 from elastio.control.server import Pending
 from elastio.core.actions import AttachVolume, CreateVolume
 from elastio.core.model import VolumeId, VolumeSpec
-from elastio.core.policy import Parting, Policy
+from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Phase
 from elastio.sim.faults import FaultPlan
 from elastio.sim.run import Simulation
@@ -104,11 +104,11 @@ def test_requests_get_their_own_answers(desk: Desk) -> None:
 def test_a_shutdown_carries_whether_the_machine_comes_back(
     journal: Journal, fields: dict[str, int], *, flushes: bool
 ) -> None:
-    desk = Desk(journal.path, on_shutdown=Parting(True, 30.0))
+    desk = Desk(journal.path, on_shutdown=StopPolicy(True, 30.0))
     desk.ask("shutdown", **fields)
     desk.agent.step()
-    assert desk.agent.state.hold is not None
-    assert desk.agent.state.hold.flush is flushes
+    assert desk.agent.state.inhibition is not None
+    assert desk.agent.state.inhibition.flush is flushes
 
 
 def test_a_boost_carries_its_size(desk: Desk) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.core.actions import HelpDetach, MarkVolume
-from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeMark, VolumeState
-from elastio.core.planner import next_step
-from elastio.core.state import Pace, Phase
+from elastio.core.actions import HelpDetach, TagVolume
+from elastio.core.cycle import Backoff
+from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
+from elastio.core.planner import next_action
+from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
@@ -70,7 +71,7 @@ def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
     in_phase(sim, Phase.BOOSTING)
     assert sim.world.kernel.bcache.running
     sim.ask(RequestKind.FLUSH)
-    assert sim.state.accepted == ""
+    assert sim.state.loss_accepted_for == ""
     sim.run_until(lambda: not sim.state.given_up and not sim.state.is_stale_accepted, 300)
 
 
@@ -89,7 +90,7 @@ def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
 
 def dirty_and_quiet() -> Simulation:
     """Boosting, with dirty data on the cache, and nobody writes any more."""
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), inactivity_delay_s=1e6, attach_deadline_s=1e6)
+    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), inactivity_delay_s=1e6, attach_timeout_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(22.5 - sim.world.clock.elapsed())
     assert sim.world.kernel.bcache.dirty_bytes > 0
@@ -110,7 +111,8 @@ def assert_kept(sim: Simulation) -> None:
     """Whatever the wait, the volume with the data is still there, as it was."""
     sim.run_for(700)
     assert sim.phase is Phase.FAULTED
-    assert "older copy" in sim.state.fault
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.MAY_LACK_DATA
     assert sim.world.volumes_left() == 1
     for action in ("ReleaseCacheDisk", "DetachVolume", "DeleteVolume"):
         assert intents(sim, action) == 0
@@ -205,7 +207,9 @@ def test_a_clean_cache_that_may_be_older_than_the_device_is_not_brought_back_by_
     sim.run_for(120)
     assert intents(sim, "AttachVolume") == 1
     assert sim.world.kernel.bcache.stale_links == 0
-    assert f"volume {volume_id} may be older" in sim.state.fault
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.CACHE_MISSING
+    assert volume_id in sim.state.fault.text
     assert "an operator" in sim.state.waiting_for
     answer = sim.ask(RequestKind.RECOVER)
     assert not answer.accepted
@@ -223,7 +227,7 @@ def test_a_clean_cache_is_brought_back_by_name(*, dies: bool) -> None:
         sim.start_agent()
     in_phase(sim, Phase.BOOSTING)
     assert sim.state.cycle is not None
-    assert not sim.state.cycle.is_vouched_for, "it is asked again if the cache goes once more"
+    assert not sim.state.cycle.operator_confirmed, "it is asked again if the cache goes once more"
     sim.ask(RequestKind.FLUSH)
     assert_at_rest(sim)
 
@@ -233,7 +237,7 @@ def test_a_restart_before_the_first_look_after_a_boot_forgets_nothing() -> None:
     swap_backing(sim)
     sim.power_cut()
     records = len(sim.lines)
-    sim.world.faults.arm(Kind.HANG, ["look"])
+    sim.world.faults.arm(Kind.HANG, ["scan"])
     sim.run_for(5)
     assert not sim.state.recovered
     assert [r["kind"] for r in sim.journal.records()][records:] == []
@@ -257,34 +261,34 @@ def test_the_journal_knows_how_much_was_dirty_not_long_before() -> None:
 
 
 def test_a_volume_is_marked_clean_only_once_its_disk_was_released() -> None:
-    sim = machine(BURST, marks=True)
-    marks: list[VolumeMark] = []
+    sim = machine(BURST, tags_volumes=True)
+    marks: list[VolumeTag] = []
 
     def note() -> None:
         for bought in sim.world.provider.volumes.values():
-            if not marks or marks[-1] is not bought.mark:
-                marks.append(bought.mark)
+            if not marks or marks[-1] is not bought.tag:
+                marks.append(bought.tag)
             on_disk = sim.world.kernel.disks.get(bought.serial)
             empty = on_disk is None or on_disk.superblock is None
-            assert bought.mark is not VolumeMark.CLEAN or empty
+            assert bought.tag is not VolumeTag.CLEAN or empty
 
     sim.on_step = note
     sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
     assert_at_rest(sim)
-    assert marks == [VolumeMark.CLEAN, VolumeMark.DIRTY, VolumeMark.CLEAN]
+    assert marks == [VolumeTag.CLEAN, VolumeTag.DIRTY, VolumeTag.CLEAN]
 
 
 @pytest.mark.parametrize("released", [None, NOW - 1])
 def test_without_proof_of_the_release_no_volume_is_marked_clean(released: float | None) -> None:
     """An agent that was killed right after the release does not know of it."""
-    of = boosted(volume=volume(VolumeState.DETACHING), pace={"DescribeVolume": Pace(3, NOW + 9)})
-    of = replace(of, marks=replace(BOOSTED, detached=NOW - 2, released=released))
-    action = next_step(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, marks=True)).action
-    assert isinstance(action, MarkVolume) is (released is not None)
+    of = boosted(volume=volume(VolumeState.DETACHING), backoffs={"DescribeVolume": Backoff(3, NOW + 9)})
+    of = replace(of, times=replace(BOOSTED, detached=NOW - 2, released=released))
+    action = next_action(state(Phase.DETACHING, of), seen(host(backing())), replace(POLICY, tags_volumes=True)).action
+    assert isinstance(action, TagVolume) is (released is not None)
 
 
 def test_a_cloud_that_takes_no_marks_hinders_nothing() -> None:
-    sim = machine(BURST, marks=True)
+    sim = machine(BURST, tags_volumes=True)
     sim.world.provider = only_the_port(sim.world.provider)
     in_phase(sim, Phase.BOOSTING)
     assert_at_rest(sim)
@@ -297,7 +301,7 @@ def test_without_its_mark_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise RefusedError("the policy does not allow it")
 
-    monkeypatch.setattr(sim.world.provider, "mark", refuse)
+    monkeypatch.setattr(sim.world.provider, "tag", refuse)
     sim.run_until(lambda: "policy does not allow" in " ".join(decisions(sim)), 60)
     assert_at_rest(sim)
     assert intents(sim, "InstallCache") == 0
@@ -324,14 +328,14 @@ def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
 
 @pytest.mark.parametrize(("waited_s", "helped"), [(9.9, False), (10.0, True)])
 def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float, helped: bool) -> None:
-    of = cycle(marks=replace(BOOSTED, clean=NOW - waited_s))
+    of = cycle(times=replace(BOOSTED, clean=NOW - waited_s))
     view = host(drained(state=CacheState.NO_CACHE), disk(cache_set=SET, superblock=SET, held=True))
-    plan = next_step(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_help_after_s=10.0))
+    plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
     assert (plan.action == HelpDetach()) is helped
 
 
 def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
-    sim = starving(detach_help_after_s=10.0)
+    sim = starving(detach_throttle_after_s=10.0)
     assert intents(sim, "HelpDetach") == 1
     assert sim.phase is Phase.IDLE
     assert sim.world.volumes_left() == 0

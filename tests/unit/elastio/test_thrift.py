@@ -8,28 +8,17 @@ from typing import Any
 import pytest
 
 from elastio.core import waste
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.core.policy import watch_load
-from elastio.core.state import (
-    AgentState,
-    Cycle,
-    Hold,
-    HoldReason,
-    Lesson,
-    LoadWatch,
-    Look,
-    Marks,
-    Phase,
-    Thrift,
-    Trigger,
-)
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MB
 
 from .values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
 
 SECOND = POLICY.backing_bandwidth_mb_s * MB
-BLIP = Look(0.4, 2.0, WALL - 60)
+BLIP = UselessBoost(0.4, 2.0, WALL - 60)
 HOUR = 3600.0
 
 
@@ -38,19 +27,19 @@ def load(peak: float, seconds: float) -> LoadWatch:
     return LoadWatch(NOW - seconds, None, peak, NOW - seconds + 1, peak)
 
 
-def waits(remembered: Thrift, peak: float, seconds: float, wall: float = WALL) -> bool:
+def waits(remembered: Waste, peak: float, seconds: float, wall: float = WALL) -> bool:
     return waste.must_wait(remembered, load(peak, seconds), NOW, wall)
 
 
-def many(count: int, look: Look = BLIP) -> Thrift:
-    return Thrift((look,) * count)
+def many(count: int, look: UselessBoost = BLIP) -> Waste:
+    return Waste((look,) * count)
 
 
 # --- which loads wait ------------------------------------------------------------------------------------------
 
 
 def test_the_first_boosts_never_wait() -> None:
-    assert not waits(Thrift(), 0.4, 1)
+    assert not waits(Waste(), 0.4, 1)
     assert not waits(many(waste.FREE - 1), 0.4, 1)
     assert waits(many(waste.FREE), 0.4, 1)
 
@@ -63,7 +52,7 @@ def test_a_load_that_goes_beyond_the_useless_ones_does_not_wait(peak: float, sec
 
 def test_each_useless_load_is_its_own_measure() -> None:
     # Neither a short one that saturates nor a long weak one makes one that is strong and long look useless.
-    both = Thrift((Look(1.0, 2.0, WALL - 60),) * 5 + (Look(0.4, 600.0, WALL - 60),) * 5)
+    both = Waste((UselessBoost(1.0, 2.0, WALL - 60),) * 5 + (UselessBoost(0.4, 600.0, WALL - 60),) * 5)
     assert waits(both, 1.0, 2)
     assert waits(both, 0.4, 500)
     assert not waits(both, 1.0, 4)
@@ -86,7 +75,7 @@ def test_nothing_is_held_against_a_load_for_longer_than_a_day_or_by_a_clock_that
 
 def watched(*rates: float, boosted: float | None) -> Cycle:
     """A cycle that saw a sample of each of these rates, one a second from 1 s on."""
-    of, seen_load = cycle(marks=Marks(decided=0.0, boosted=boosted)), LoadWatch()
+    of, seen_load = cycle(times=Timestamps(decided=0.0, boosted=boosted)), LoadWatch()
     for second, rate in enumerate(rates, start=1):
         sample = Sample(float(second), 1.0, Rates(write_mb_s=rate))
         seen_load = watch_load(seen_load, sample, POLICY)
@@ -95,7 +84,7 @@ def watched(*rates: float, boosted: float | None) -> Cycle:
 
 
 def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
-    of = replace(watched(8, 10, boosted=None), marks=Marks(decided=0.0, boosted=2.5))
+    of = replace(watched(8, 10, boosted=None), times=Timestamps(decided=0.0, boosted=2.5))
     assert of.bare == 0.5
     for second in (3, 4):  # the first of them began before the cache was there
         of = waste.watch(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
@@ -113,24 +102,29 @@ def test_the_longest_stretch_of_load_is_told_and_not_their_sum() -> None:
 # --- what is remembered ----------------------------------------------------------------------------------------
 
 
-def over(of: Cycle, **changes: Any) -> Thrift:
+def over(of: Cycle, **changes: Any) -> Waste:
     """What is remembered once this cycle is over."""
     return waste.judged(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
 
 
 def served(**changes: Any) -> Cycle:
-    plain = cycle(trigger=Trigger.LOAD, bare=0.4, longest_s=2.0, marks=Marks(decided=NOW - 40, boosted=NOW - 30))
+    plain = cycle(trigger=Trigger.LOAD, bare=0.4, longest_s=2.0, times=Timestamps(decided=NOW - 40, boosted=NOW - 30))
     return replace(plain, **changes)
 
 
 def test_a_boost_that_gained_less_than_some_seconds_is_remembered() -> None:
     useless = served(gained_bytes=int(waste.EARNED_S * SECOND) - 1)
-    assert over(useless).useless == (Look(0.4, 2.0, WALL),)
+    assert over(useless).useless == (UselessBoost(0.4, 2.0, WALL),)
     assert over(replace(useless, gained_bytes=useless.gained_bytes + 1)).useless == ()
 
 
 def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() -> None:
-    assert over(served(marks=Marks(decided=NOW - 40), failure="the load was over")).useless != ()
+    assert (
+        over(
+            served(times=Timestamps(decided=NOW - 40), failure=Failure(FailureKind.WITHDRAWN, "the load was over"))
+        ).useless
+        != ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,9 +133,9 @@ def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() ->
         (served(trigger=Trigger.OPERATOR), {}),
         (served(trigger=Trigger.FORECAST), {}),
         (served(forced=True), {}),
-        (served(evicted_bytes=1), {}),
+        (served(written_through_bytes=1), {}),
         (served(), {"paused": True}),
-        (served(), {"hold": Hold(HoldReason.SNAPSHOT, NOW + 60)}),
+        (served(), {"inhibition": Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)}),
     ],
 )
 def test_a_boost_that_was_not_bought_for_a_load_or_was_cut_short_or_too_small_is_not(
@@ -152,19 +146,19 @@ def test_a_boost_that_was_not_bought_for_a_load_or_was_cut_short_or_too_small_is
 
 def test_a_boost_that_earned_takes_only_what_it_contradicts_out_of_the_memory() -> None:
     earned = served(gained_bytes=int(9 * SECOND), bare=1.0, longest_s=30.0)
-    longer = Look(1.0, 60.0, WALL - 9)
-    assert over(earned, thrift=Thrift((BLIP, longer))).useless == (BLIP,)
+    longer = UselessBoost(1.0, 60.0, WALL - 9)
+    assert over(earned, waste=Waste((BLIP, longer))).useless == (BLIP,)
 
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:
-    assert len(over(served(), thrift=many(waste.KEPT)).useless) == waste.KEPT
+    assert len(over(served(), waste=many(waste.KEPT)).useless) == waste.KEPT
 
 
 # --- the agent ------------------------------------------------------------------------------------------------
 
 
-def wanted(remembered: Thrift, trigger: LoadWatch) -> AgentState:
-    idle = state(Phase.IDLE, load=trigger, thrift=remembered)
+def wanted(remembered: Waste, trigger: LoadWatch) -> AgentState:
+    idle = state(Phase.IDLE, load=trigger, waste=remembered)
     return decide(idle, seen(host(backing())), POLICY).state
 
 
@@ -187,26 +181,26 @@ def wasted(of: AgentState, number: int) -> AgentState:
 def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_operator_resumes() -> None:
     of = state(Phase.IDLE)
     for number in range(1, waste.MOST_WASTED + 1):
-        assert of.thrift.stopped == ""
+        assert of.waste.stopped == ""
         of = wasted(of, number)
-    assert f"refused {waste.MOST_WASTED}" in of.thrift.stopped
-    assert of.thrift.stopped in waste.told(of.thrift, WALL)
+    assert f"refused {waste.MOST_WASTED}" in of.waste.stopped
+    assert of.waste.stopped in waste.told(of.waste, WALL)
     later = replace(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state
-    assert resumed.thrift == Thrift()
+    assert resumed.waste == Waste()
     assert decide(resumed, seen(host(backing())), POLICY).state.phase is Phase.ATTACHING
 
 
 def test_an_operator_may_still_boost_and_a_boost_that_came_to_be_ends_the_count() -> None:
-    stopped = state(Phase.IDLE, thrift=Thrift(wasted=8, stopped="so often"))
+    stopped = state(Phase.IDLE, waste=Waste(wasted=8, stopped="so often"))
     asked = decide(stopped, seen(host(backing()), requests=(Request(RequestKind.BOOST),)), POLICY).state
     assert asked.phase is Phase.ATTACHING
-    assert over(served(), thrift=Thrift(wasted=5)).wasted == 0
+    assert over(served(), waste=Waste(wasted=5)).wasted == 0
 
 
 def test_what_was_refused_before_anything_was_bought_is_not_counted() -> None:
-    assert over(cycle(failure="quota", volume_id=None, volume=None), failures=9).wasted == 0
+    assert over(cycle(failure=Failure(FailureKind.ERROR, "quota"), volume_id=None, volume=None), failures=9).wasted == 0
 
 
 # --- and sizes -------------------------------------------------------------------------------------------------
@@ -215,7 +209,7 @@ def test_what_was_refused_before_anything_was_bought_is_not_counted() -> None:
 def taught(of: Cycle, *known: Lesson) -> AgentState:
     """After this cycle, with those lessons before it."""
     gone = replace(of, volume=volume(VolumeState.GONE), moved_bytes=int(9 * SECOND), peak_in_use_percent=20)
-    gone = replace(gone, marks=replace(gone.marks, detached=NOW - 2, durable=NOW - 1))
+    gone = replace(gone, times=replace(gone.times, detached=NOW - 2, durable=NOW - 1))
     return decide(state(Phase.DETACHING, gone, lessons=known), seen(host(backing())), POLICY).state
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from elastio.config.schema import parse
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
-from elastio.core.state import Cycle
 from elastio.sim.experiment import Experiment
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.records import MemoryBooks
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Workload
 from elastio.sim.world import SimWorld, WorldSettings
@@ -127,12 +127,12 @@ def quarter(number: int, begin_s: float, *, is_backing_slow: bool) -> list[Cycle
     load = Checkpointing(plan.profile, BACKING_BYTES)
     world = SimWorld(WorldSettings(kernel=kernel, size_step_bytes=STEP), load)
     policy = replace(plan.policy(kernel.backing_uuid), min_size_bytes=GIB // 4, size_step_bytes=STEP)
-    books = MemoryBooks()
-    simulation = Simulation(world, policy, books=books)
+    recorder = MemoryRecorder()
+    simulation = Simulation(world, policy, recorder=recorder)
     simulation.on_step = Slowed(world, load, number, begin_s, is_backing_slow)
     simulation.run_until(lambda: world.workload.done, 10_000)
     simulation.run_until_settled(10_000)
-    return list(books.rows.values())
+    return list(recorder.rows.values())
 
 
 @pytest.mark.parametrize("is_backing_slow", [True, False])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -18,13 +19,13 @@ from elastio.core.model import (
     Serial,
     Volume,
     VolumeId,
-    VolumeMark,
     VolumeSpec,
     VolumeState,
+    VolumeTag,
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, LoadWatch, Marks, Phase, Trigger
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import GIB
 
 SET = CacheSetUuid("11111111-0000-4000-8000-000000000001")
@@ -74,7 +75,7 @@ def host(view: BackingView | None, *disks: DiskView) -> HostView:
 
 
 def volume(state: VolumeState = VolumeState.ATTACHED, **changes: Any) -> Volume:
-    plain = Volume(VOLUME_ID, SERIAL, state, 10 * GIB, 80, "token", "uuid", WALL - 100, VolumeMark.CLEAN)
+    plain = Volume(VOLUME_ID, SERIAL, state, 10 * GIB, 80, "token", "uuid", WALL - 100, VolumeTag.CLEAN)
     return replace(plain, **changes)
 
 
@@ -92,18 +93,18 @@ def cycle(**changes: Any) -> Cycle:
         volume=volume(),
         seen=True,
         opened_wall=WALL - 19,
-        mark=VolumeMark.DIRTY,
-        marks=Marks(decided=NOW - 20, created=NOW - 19),
+        tag=VolumeTag.DIRTY,
+        times=Timestamps(decided=NOW - 20, created=NOW - 19),
     )
     return replace(plain, **changes)
 
 
 # Ten seconds into a boost.
-BOOSTED = Marks(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
+BOOSTED = Timestamps(decided=NOW - 20, created=NOW - 19, boosted=NOW - 10)
 
 
 def boosted(**changes: object) -> Cycle:
-    return cycle(marks=BOOSTED, dirty_bytes=GIB, dirty_wall=WALL - 60, peak_dirty_bytes=2 * GIB, **changes)
+    return cycle(times=BOOSTED, dirty_bytes=GIB, dirty_wall=WALL - 60, peak_dirty_bytes=2 * GIB, **changes)
 
 
 IDENTITY = Identity("sim", "i-0", "zone-a", "region-a", "large")

@@ -39,7 +39,7 @@ def test_attach_is_tried_on_an_own_volume(open_aws: Any, answer: Any) -> None:
 
 @pytest.mark.parametrize(
     ("operation", "name"),
-    [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS mark")],
+    [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS tag")],
 )
 def test_missing_permission_is_found(open_aws: Any, answer: Any, operation: str, name: str) -> None:
     provider = open_aws()

@@ -1,4 +1,4 @@
-"""The view of a whole account, and the mark that it relies on."""
+"""The view of a whole account, and the tag that it relies on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import VolumeId, VolumeMark, VolumeSpec
+from elastio.core.model import VolumeId, VolumeSpec, VolumeTag
 from elastio.errors import ConfigError, TransientError
 from elastio.janitor import sweep
 from elastio.units import GIB
 from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
-from elastio_aws.volumes import mark_of
+from elastio_aws.volumes import tag_of
 
 from .conftest import BACKING, REGION, Open
 
@@ -27,7 +27,7 @@ def fleet(moto_url: str) -> Iterator[AwsFleet]:
     opened.close()
 
 
-def raw_mark(sdk: Any, volume_id: str) -> str:
+def raw_tag(sdk: Any, volume_id: str) -> str:
     tags = sdk.describe_volumes(VolumeIds=[volume_id])["Volumes"][0]["Tags"]
     return str(next(t["Value"] for t in tags if t["Key"] == "elastio:state"))
 
@@ -35,26 +35,26 @@ def raw_mark(sdk: Any, volume_id: str) -> str:
 def test_a_volume_is_born_clean_and_marked_later(open_aws: Open, sdk: Any) -> None:
     provider = open_aws()
     bought = provider.create("marked-1", SPEC, {})
-    assert bought.mark is VolumeMark.CLEAN
-    assert raw_mark(sdk, bought.id) == VolumeMark.CLEAN
-    for mark in (VolumeMark.DIRTY, VolumeMark.CLEAN):
-        provider.mark(bought.id, mark)
-        assert raw_mark(sdk, bought.id) == mark
+    assert bought.tag is VolumeTag.CLEAN
+    assert raw_tag(sdk, bought.id) == VolumeTag.CLEAN
+    for tag in (VolumeTag.DIRTY, VolumeTag.CLEAN):
+        provider.tag(bought.id, tag)
+        assert raw_tag(sdk, bought.id) == tag
         shown = provider.describe(bought.id)
         assert shown is not None
-        assert shown.mark is mark
+        assert shown.tag is tag
 
 
 def test_a_mark_on_a_volume_that_is_gone_is_no_error(open_aws: Open) -> None:
     provider, gone = open_aws(), VolumeId("vol-0123456789abcdef0")
-    provider.mark(gone, VolumeMark.CLEAN)
+    provider.tag(gone, VolumeTag.CLEAN)
     assert provider.describe(gone) is None
 
 
 @pytest.mark.parametrize("text", ["CLEAN", "clean ", "", "cleanish"])
 def test_what_is_no_mark_counts_as_unknown(text: str) -> None:
-    assert mark_of({"elastio:state": text}) is VolumeMark.UNKNOWN
-    assert mark_of({}) is VolumeMark.UNKNOWN
+    assert tag_of({"elastio:state": text}) is VolumeTag.UNKNOWN
+    assert tag_of({}) is VolumeTag.UNKNOWN
 
 
 def test_the_fleet_shows_volumes_as_their_tags_tell(open_aws: Open, fleet: AwsFleet, instance_id: str) -> None:
@@ -73,7 +73,7 @@ def test_only_clean_litter_is_swept(open_aws: Open, fleet: AwsFleet, sdk: Any, i
     provider = open_aws()
     never_used, dirty, odd, unmarked, used = (provider.create(f"swept-{n}", SPEC, {}).id for n in range(5))
     foreign = sdk.create_volume(AvailabilityZone="us-east-1a", Size=1)["VolumeId"]
-    provider.mark(dirty, VolumeMark.DIRTY)
+    provider.tag(dirty, VolumeTag.DIRTY)
     sdk.create_tags(Resources=[odd], Tags=[{"Key": "elastio:state", "Value": "washed"}])
     sdk.delete_tags(Resources=[unmarked], Tags=[{"Key": "elastio:state"}])
     provider.attach(used)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from elastio.core.model import VolumeMark
+from elastio.core.model import VolumeTag
 from elastio_aws.slim import OPERATIONS
 from elastio_aws.volumes import STATE_TAG
 
@@ -31,17 +31,17 @@ def test_every_call_is_allowed_and_nothing_else() -> None:
 def test_what_is_marked_dirty_is_neither_detached_nor_deleted() -> None:
     (denied,) = statements("Deny")
     assert actions(denied) == {"ec2:DetachVolume", "ec2:DeleteVolume"}
-    assert denied["Condition"] == {"StringEquals": {f"aws:ResourceTag/{STATE_TAG}": VolumeMark.DIRTY.value}}
+    assert denied["Condition"] == {"StringEquals": {f"aws:ResourceTag/{STATE_TAG}": VolumeTag.DIRTY.value}}
 
 
 def test_marks_are_all_that_may_be_changed() -> None:
     (marking,) = (s for s in statements("Allow") if "aws:TagKeys" in str(s.get("Condition", "")))
     assert marking["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": [STATE_TAG]}
     words = marking["Condition"]["StringEquals"][f"aws:RequestTag/{STATE_TAG}"]
-    assert set(words) == {VolumeMark.DIRTY.value, VolumeMark.CLEAN.value}
+    assert set(words) == {VolumeTag.DIRTY.value, VolumeTag.CLEAN.value}
 
 
 def test_the_janitor_may_delete_what_is_clean_alone() -> None:
     deleting = [s for s in statements("Allow", "iam-janitor") if "ec2:DeleteVolume" in actions(s)]
     conditions = [s["Condition"]["StringEquals"] for s in deleting]
-    assert conditions == [{f"aws:ResourceTag/{STATE_TAG}": VolumeMark.CLEAN.value}]
+    assert conditions == [{f"aws:ResourceTag/{STATE_TAG}": VolumeTag.CLEAN.value}]

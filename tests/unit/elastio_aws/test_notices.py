@@ -40,7 +40,7 @@ def test_not_found_means_no_notice_and_costs_one_request(metadata_service: Metad
 
 
 def test_a_silent_service_is_asked_once_a_look(metadata_service: Metadata) -> None:
-    """The look shares its lane with purchases."""
+    """The look shares its worker with purchases."""
     metadata_service.statuses = [500, 500]
     with pytest.raises(TransientError):
         NoticeReader(metadata_service.url).read()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.rows import CycleRow, Steps
+from elastio.accounting.rows import CycleRow, StepDurations
 from elastio.config.schema import parse
 from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
-from elastio.core.model import VolumeMark, VolumeSpec
+from elastio.core.model import VolumeSpec, VolumeTag
 from elastio.errors import ElastioError
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
@@ -97,10 +97,10 @@ class Machine:
             CycleRow(
                 c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.sold.size_bytes, c.sold.bandwidth_mb_s,
                 c.started_wall, c.opened_wall, c.closed_wall,
-                steps=Steps(boost_s=(c.marks.boosted or 0) - c.started_at, attached_s=1.0),
+                steps=StepDurations(boost_s=(c.times.boosted or 0) - c.started_at, attached_s=1.0),
                 peak_in_use_percent=c.peak_in_use_percent,
             )
-            for c in self.daemon.simulation.books.rows.values()  # type: ignore[attr-defined]
+            for c in self.daemon.simulation.recorder.rows.values()  # type: ignore[attr-defined]
         )  # fmt: skip
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ def test_a_device_in_use_does_not_become_idle(live: LiveTarget, machine: Machine
 def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: LiveTarget, machine: Machine) -> None:
     def forget_a_dirty_one() -> None:
         cloud = machine.daemon.simulation.world.provider
-        cloud.mark(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeMark.DIRTY)
+        cloud.tag(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeTag.DIRTY)
 
     live.wait_idle(LIMIT_S)
     machine.do(forget_a_dirty_one)

@@ -161,7 +161,7 @@ def test_an_interrupted_run_restores_the_learned_size(tmp_path: Path) -> None:
         calibrate(target, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
     assert target.simulation.state.cycle is not None
     target.wait_idle(LIMIT_S)
-    assert [c.sold.size_bytes for c in target.recorder.rows.values()] == [2 * GIB]
+    assert [c.provisioned.size_bytes for c in target.recorder.rows.values()] == [2 * GIB]
     assert target.agent().learned_bytes == 3 * GIB
 
 

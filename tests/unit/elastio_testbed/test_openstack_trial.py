@@ -67,10 +67,10 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
 
 
 def test_changed_settings_replace_and_complete_the_others() -> None:
-    changes = {"policy": {"attach_deadline_s": 45}, "cache": {"max_size_gib": 8}}
+    changes = {"policy": {"attach_timeout_s": 45}, "cache": {"max_size_gib": 8}}
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
     policy = schema.parse(document).policy()
-    assert policy.attach_deadline_s == 45
+    assert policy.attach_timeout_s == 45
     assert (policy.caps.max_size_bytes, policy.cool_down_s) == (8 * GIB, 1)
 
 

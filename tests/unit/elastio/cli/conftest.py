@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from elastio.agent.status_builder import Surroundings, status_of
+from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.app import App
 from elastio.cli.main import main
 from elastio.control.protocol import Message, accepted, refused
@@ -53,7 +53,7 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
         spend=Spend(2, 1234.5, 0.12),
     )
     known = {"identity": Identity("aws", "i-0123", "eu-west-1a", "eu-west-1", "m5.large"), **around}
-    return status_of(state, obs, POLICY, Surroundings("0.1.0", 380.0, **known))
+    return status_of(state, obs, POLICY, RuntimeInfo("0.1.0", 380.0, **known))
 
 
 def standing(phase: Phase, **changes: Any) -> AgentState:

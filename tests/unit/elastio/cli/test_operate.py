@@ -14,21 +14,22 @@ import pytest
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
-from elastio.core.model import Serial, Volume, VolumeId, VolumeMark, VolumeSpec, VolumeState
-from elastio.core.state import Cycle, Hold, HoldReason, Marks, Phase, Trigger
+from elastio.core.cycle import Cycle, Timestamps, Trigger
+from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.state import Inhibition, InhibitionReason, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Shell, published, standing
 from .machine import lay
 
-HELD = Hold(HoldReason.SNAPSHOT, 9000.0)
-SAFE = published(standing(Phase.IDLE, hold=HELD, owned=(), listed_at=7990.0))
+HELD = Inhibition(InhibitionReason.SNAPSHOT, 9000.0)
+SAFE = published(standing(Phase.IDLE, inhibition=HELD, owned=(), listed_at=7990.0))
 OPEN = published(standing(Phase.IDLE, owned=()))
 
 
-def a_volume(name: str, state: VolumeState = VolumeState.AVAILABLE, mark: VolumeMark = VolumeMark.CLEAN) -> Volume:
-    return Volume(VolumeId(name), Serial(name), state, 10 * GIB, 125.0, name, "uuid", 0.0, mark)
+def a_volume(name: str, state: VolumeState = VolumeState.AVAILABLE, tag: VolumeTag = VolumeTag.CLEAN) -> Volume:
+    return Volume(VolumeId(name), Serial(name), state, 10 * GIB, 125.0, name, "uuid", 0.0, tag)
 
 
 def a_cycle(state: VolumeState = VolumeState.AVAILABLE) -> Cycle:
@@ -41,7 +42,7 @@ def a_cycle(state: VolumeState = VolumeState.AVAILABLE) -> Cycle:
         volume_id=VolumeId("vol-7"),
         serial=Serial("vol7"),
         volume=a_volume("vol-7", state),
-        marks=Marks(boosted=7010.0),
+        times=Timestamps(boosted=7010.0),
         dirty_bytes=3 * GIB,
         dirty_wall=1_790_000_000.0 - 90,
         peak_dirty_bytes=4 * GIB,
@@ -57,7 +58,7 @@ def waiting(*, running: bool, state: VolumeState = VolumeState.AVAILABLE) -> Sta
 
 
 def flushing() -> Status:
-    shown = published(standing(Phase.FLUSHING, cycle=a_cycle(), hold=HELD), dirty_bytes=GIB)
+    shown = published(standing(Phase.FLUSHING, cycle=a_cycle(), inhibition=HELD), dirty_bytes=GIB)
     assert shown.hold is not None
     assert not shown.hold.safe
     return shown
@@ -91,7 +92,11 @@ def test_quiesce_that_is_too_late_holds_nothing(
 
 
 def test_quiesce_fails_when_the_agent_becomes_faulted(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses = [OPEN, flushing(), published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))]
+    agent.statuses = [
+        OPEN,
+        flushing(),
+        published(standing(Phase.FAULTED, fault="the cache is missing", inhibition=HELD)),
+    ]
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     assert elastio("quiesce").exit_code == Exit.FAILED
     assert commands(agent)[-1] == "unquiesce"
@@ -122,7 +127,7 @@ def test_quiesce_that_is_interrupted_holds_nothing(
 
 
 def test_quiesce_that_fails_ends_no_hold_of_somebody_else(agent: FakeAgent, elastio: Shell) -> None:
-    faulted = published(standing(Phase.FAULTED, fault="the cache is missing", hold=HELD))
+    faulted = published(standing(Phase.FAULTED, fault="the cache is missing", inhibition=HELD))
     agent.statuses, agent.replies = [SAFE, faulted], {"quiesce": accepted("yes")}
     assert elastio("quiesce").exit_code == Exit.FAILED
     assert "unquiesce" not in commands(agent)
@@ -168,8 +173,8 @@ def test_shutdown_waits_for_the_flush_and_not_for_a_cache_that_stays(agent: Fake
     agent.statuses = [flushing(), SAFE]
     assert elastio("shutdown").exit_code == Exit.OK
     assert commands(agent) == ["shutdown", "status", "status"]
-    left = Hold(HoldReason.SHUTDOWN, 9000.0, flush=False)
-    agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), hold=left))]
+    left = Inhibition(InhibitionReason.SHUTDOWN, 9000.0, flush=False)
+    agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), inhibition=left))]
     assert elastio("shutdown").exit_code == Exit.OK
 
 
@@ -206,13 +211,13 @@ def test_gc_says_what_it_would_do_with_each_volume_and_asks_nothing(agent: FakeA
     owned = (
         a_volume("vol-7"),
         a_volume("vol-8"),
-        a_volume("vol-9", mark=VolumeMark.UNKNOWN),
+        a_volume("vol-9", tag=VolumeTag.UNKNOWN),
         a_volume("vol-a", VolumeState.ELSEWHERE),
     )
     agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), owned=owned, listed_at=7990.0))]
     lines = elastio("gc", "--dry-run").output.splitlines()
     assert commands(agent) == ["status"]
-    words = ["cycle under way", "would be released", "marked unknown", "another instance"]
+    words = ["cycle under way", "would be released", "tagged unknown", "another instance"]
     assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 4
 
 
@@ -220,9 +225,9 @@ def test_gc_does_not_say_of_a_volume_that_was_given_up_what_is_true_of_a_dirty_o
     agent: FakeAgent, elastio: Shell
 ) -> None:
     given_up = a_volume("vol-8")
-    agent.statuses = [published(standing(Phase.IDLE, owned=(given_up,), listed_at=7990.0, accepted="vol-8"))]
+    agent.statuses = [published(standing(Phase.IDLE, owned=(given_up,), listed_at=7990.0, loss_accepted_for="vol-8"))]
     said = elastio("gc", "--dry-run").output
-    assert "kept: an operator gave it up by name (it is marked clean): only you delete it" in said
+    assert "kept: an operator gave it up by name (it is tagged clean): only you delete it" in said
     assert "only copy" not in said
 
 
@@ -302,7 +307,7 @@ def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shel
 
 
 def test_a_disputed_device_has_two_ways_out_and_neither_is_to_mount_it(agent: FakeAgent, elastio: Shell) -> None:
-    disputed = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), is_disputed=True), fault="an older copy"))
+    disputed = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy"))
     agent.statuses = [disputed]
     agent.replies = {"recover": refused("attach the right backing volume instead")}
     done = elastio("recover")
@@ -355,9 +360,9 @@ def fleet(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "fleet.py").write_text(
         "from elastio.errors import AuthError\n"
         "from elastio.janitor import FleetVolume\n"
-        "from elastio.core.model import VolumeMark\n"
+        "from elastio.core.model import VolumeTag\n"
         "from pathlib import Path\n"
-        "ALL = [FleetVolume(f'vol-{m}', 'available', True, 2**30, 'arn', 'uuid', m, 1.0) for m in VolumeMark]\n"
+        "ALL = [FleetVolume(f'vol-{m}', 'available', True, 2**30, 'arn', 'uuid', m, 1.0) for m in VolumeTag]\n"
         "class Fleet:\n"
         "    def __init__(self, settings):\n"
         "        self.file = settings['file']\n"
@@ -381,7 +386,7 @@ def fleet(toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_janitor_deletes_only_what_is_marked_clean(fleet: Path, elastio: Shell) -> None:
     args = ("janitor", "--provider", "account", "--set", f"file={fleet}", "--json")
     rows = [json.loads(line) for line in elastio(*args, "--dry-run").output.splitlines()]
-    assert {r["mark"]: r["outcome"] for r in rows} == {"unknown": "kept", "dirty": "kept", "clean": "would delete"}
+    assert {r["tag"]: r["outcome"] for r in rows} == {"unknown": "kept", "dirty": "kept", "clean": "would delete"}
     assert not fleet.exists()
     assert elastio(*args).exit_code == Exit.OK
     assert fleet.read_text() == "vol-clean"

@@ -87,9 +87,9 @@ def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> No
     ("options", "code", "sentence"),
     [
         (["--policy", "x:colour=1"], 2, "colour is no setting of a policy"),
-        (["--policy", "x:hold_s"], 2, "write NAME:key=number"),
-        (["--policy", "x:hold_s=1,hold_s=2"], 2, "names a setting twice"),
-        (["--policy", "x:hold_s=1", "--policy", "x:"], 2, "x is given twice"),
+        (["--policy", "x:trigger_delay_s"], 2, "write NAME:key=number"),
+        (["--policy", "x:trigger_delay_s=1,trigger_delay_s=2"], 2, "names a setting twice"),
+        (["--policy", "x:trigger_delay_s=1", "--policy", "x:"], 2, "x is given twice"),
         (["--policy", "x:utilization_threshold=50"], 2, "policy.utilization_threshold is 50.0; allowed"),
         (["--policy", "x:initial_size_gib=1e300"], 2, "cache.initial_size_gib is 1e+300; allowed"),
         (["--faults", "create#1=throttle"], 2, "--faults is for experiments, not for a trace"),
@@ -118,7 +118,7 @@ def test_a_wrong_question_about_a_trace_is_one_sentence(
     "given",
     [
         ("--png", "x.png"),
-        ("--policy", "a:hold_s=1"),
+        ("--policy", "a:trigger_delay_s=1"),
         ("--currency", "EUR"),
         ("--per-gb-hour", "1"),
         ("--per-mb-s-hour", "1"),

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from elastio.agent.status_builder import Surroundings, status_of
+from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.status import Status
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Cycle, LoadWatch, Look, Marks, Phase, Thrift, Trigger
+from elastio.core.state import AgentState, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MIB
 
 from .conftest import POLICY, FakeAgent, Shell, backing, published, standing
@@ -34,7 +35,7 @@ CYCLE = Cycle(
     serial=VOLUME.serial,
     cache_set=CacheSetUuid("set"),
     volume=VOLUME,
-    marks=Marks(decided=7900.0, boosted=7904.2),
+    times=Timestamps(decided=7900.0, boosted=7904.2),
     peak_dirty_bytes=3 * GIB,
     flush_started_dirty_bytes=2 * GIB,
 )
@@ -45,10 +46,10 @@ SITUATIONS: dict[str, Status] = {
     "just_started": published(AgentState(waiting_for="the cloud to list this agent's volumes"), identity=None),
     "stopped": published(
         standing(
-            Phase.IDLE, owned=(), thrift=Thrift(wasted=8, stopped="8 volumes in a row never became a cache: refused")
+            Phase.IDLE, owned=(), waste=Waste(wasted=8, stopped="8 volumes in a row never became a cache: refused")
         )
     ),
-    "thrifty": published(standing(Phase.IDLE, owned=(), thrift=Thrift((Look(0.4, 2.0, 1_789_999_900.0),) * 5))),
+    "thrifty": published(standing(Phase.IDLE, owned=(), waste=Waste((UselessBoost(0.4, 2.0, 1_789_999_900.0),) * 5))),
     "paused": published(standing(Phase.IDLE, owned=(), paused=True, learned_size_bytes=4 * GIB)),
     "boosting": published(
         AgentState(
@@ -106,7 +107,7 @@ def test_a_cloud_that_cannot_be_used_is_shown_once() -> None:
 
 def test_between_two_looks_the_last_views_are_shown() -> None:
     """An observation carries the kernel's view and the throughput only while they are fresh."""
-    around = Surroundings(
+    around = RuntimeInfo(
         "0.1.0", 0.0, host=HostView(1.0, "boot", backing(GIB)), sample=Sample(1.0, 1.0, Rates(3.0, 4.0))
     )
     seen = status_of(AgentState(), Observation(now=2.0, wall=3.0), POLICY, around)

@@ -43,7 +43,7 @@ def test_phase_2_flushes_at_full_speed_and_leaves_the_mode_alone(tree: Tree, hos
         ("writeback_rate", "1000000000"),
         ("writeback_delay", "0"),
     ]
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("writeback", True, True)
 
@@ -77,7 +77,7 @@ def test_phase_1_after_phase_2_is_phase_1_again(tree: Tree, host: BcacheHost) ->
     host.enter_phase1(flush_mb_s=0.0)
     host.enter_phase2()
     host.enter_phase1(flush_mb_s=None)
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert (view.cache_mode, view.flush_full_speed, view.writeback_running) == ("writeback", False, True)
 
@@ -134,7 +134,7 @@ def test_the_pace_that_was_set_is_the_one_shown(tree: Tree, host: BcacheHost, mb
     tree.attached("dirty")
     host.enter_phase2()
     host.enter_phase1(flush_mb_s=mb_s)
-    backing = host.look((SERIAL,)).backing
+    backing = host.scan((SERIAL,)).backing
     assert backing is not None
     assert (backing.flush_full_speed, backing.cache_mode) == (False, CacheMode.WRITEBACK)
     assert backing.writeback_running is (mb_s != 0)
@@ -180,7 +180,7 @@ def test_attaching_rewrites_the_backing_superblock_once(ready: Tree, host: Bcach
     host.attach_cache_set(SET_UUID, SERIAL, flush_mb_s=0.0)
     host.tune_backing()  # what can wait until the cache serves
     assert superblock_writes(ready.kernel) == ["attach"]
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert (view.cache_set, view.cache_mode, view.tuned) == (SET_UUID, "writeback", True)
     assert (view.writeback_running, view.flush_full_speed) == (False, False)
@@ -256,7 +256,7 @@ def test_a_cache_is_installed_in_one_visit(tree: Tree, host: BcacheHost) -> None
     tree.cache_disk()
     assert host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=0.0) == SET_UUID
     assert superblock_writes(tree.kernel) == ["cache_mode", "attach"]
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert (view.cache_set, view.cache_mode, view.writeback_running) == (SET_UUID, "writeback", False)
 
@@ -311,7 +311,7 @@ def test_installing_refuses_and_touches_nothing(
 def test_a_kernel_that_loses_dirty_data_gets_no_cache(tree: Tree) -> None:
     tree.kernel.lay("proc/sys/kernel/osrelease", "5.10.0-30-amd64")
     host = BcacheHost(BACKING_UUID, tree.kernel, tree.programs)
-    assert host.look(()).unfit
+    assert host.scan(()).unsupported
     tree.cache_disk()
     with pytest.raises(NotOursError):
         host.install_cache(SERIAL, CACHE_BYTES, flush_mb_s=None)
@@ -327,7 +327,7 @@ def test_a_kernel_that_loses_dirty_data_gets_no_cache(tree: Tree) -> None:
 
 def test_a_whole_cycle_leaves_the_device_as_it_was(tree: Tree, host: BcacheHost) -> None:
     host.tune_backing()
-    start = host.look(()).backing
+    start = host.scan(()).backing
     tree.cache_disk()
     host.attach_cache_set(make_cache(host, SERIAL, CACHE_BYTES), SERIAL, flush_mb_s=None)
     host.enter_phase2()
@@ -336,7 +336,7 @@ def test_a_whole_cycle_leaves_the_device_as_it_was(tree: Tree, host: BcacheHost)
     tree.detached()
     host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID)
     host.tune_backing()
-    end = host.look(()).backing
+    end = host.scan(()).backing
     assert start is not None
     assert end == start
     assert end.tuned

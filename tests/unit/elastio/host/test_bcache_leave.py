@@ -86,7 +86,7 @@ def test_releases_a_detached_cache_disk(tree: Tree, host: BcacheHost) -> None:
     assert tree.kernel.writes == [(f"sys/fs/bcache/{SET_UUID}/unregister", "1")]
     assert tree.programs.ran == []
     assert read(tree.kernel.path("dev/vdc")) is None
-    assert host.look((SERIAL,)).disks[0].superblock is None
+    assert host.scan((SERIAL,)).disks[0].superblock is None
 
 
 def test_releasing_again_wipes_again_and_no_more(tree: Tree, host: BcacheHost) -> None:

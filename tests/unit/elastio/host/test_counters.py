@@ -29,8 +29,8 @@ def test_reads_the_disks_of_this_machine_that_the_look_names() -> None:
 def test_the_cache_is_the_disk_of_the_attached_set(tree: Tree, host: BcacheHost) -> None:
     tree.attached()
     counters = DiskCounters()
-    counters.follow(host.look(()))
+    counters.follow(host.scan(()))
     assert counters._names == {"adaptive": "bcache0", "backing": "vdb", "cache": "vdc"}
     tree.detached()
-    counters.follow(host.look(()))
+    counters.follow(host.scan(()))
     assert counters._names == {"adaptive": "bcache0", "backing": "vdb"}

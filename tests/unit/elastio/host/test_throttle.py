@@ -99,8 +99,8 @@ def test_requests_are_held_back_until_those_in_flight_are_done(
     seen: list[str] = []
     shown = {throttle.NO_WRITES: NO_WRITES_SHOWN, throttle.NOTHING: NOTHING_SHOWN}[limit]
     inside = []
-    with suppress(DeviceBusyError), throttle.quiet(groups.kernel, DISK, limit, waiting(groups, seen)) as is_held:
-        inside.append(is_held)
+    with suppress(DeviceBusyError), throttle.quiet(groups.kernel, DISK, limit, waiting(groups, seen)) as is_inhibited:
+        inside.append(is_inhibited)
     assert inside == ([True] if settled else [])
     assert seen == [shown]
     assert written(groups)[-2:] == [("system.slice", FREE), ("user.slice", FREE)]
@@ -125,16 +125,16 @@ def test_what_fails_while_writes_are_held_back_lets_them_go(groups: Tree) -> Non
 
 def test_a_cgroup_that_takes_no_limit_is_passed_over_and_not_counted_as_held_back(groups: Tree) -> None:
     groups.kernel.refuses.add("io.max")
-    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_held:
-        assert is_held is False
+    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_inhibited:
+        assert is_inhibited is False
     with pytest.raises(HostError, match="cannot be slowed down"):
         throttle.limit_writes(groups.kernel, DISK, 8.0)
 
 
 def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back(groups: Tree) -> None:
     groups.kernel.lay("sys/fs/cgroup/machine.slice/io.max", f"{NUMBER} rbps=1000 wbps=max riops=max wiops=5")
-    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_held:
-        assert is_held is False
+    with throttle.quiet(groups.kernel, DISK, throttle.NOTHING, waiting(groups, [])) as is_inhibited:
+        assert is_inhibited is False
     assert "machine.slice" not in [group for group, _ in written(groups)]
 
 
@@ -142,8 +142,11 @@ def test_a_cgroup_with_a_limit_of_an_administrator_keeps_it_and_is_not_held_back
 def test_where_nobody_can_be_held_back_no_write_may_be_in_flight(tree: Tree, inflight: str, goes_on: bool) -> None:
     tree.kernel.lay("sys/block/bcache0/inflight", inflight)
     inside = []
-    with suppress(DeviceBusyError), throttle.quiet(tree.kernel, DISK, throttle.NO_WRITES, waiting(tree, [])) as is_held:
-        inside.append(is_held)
+    with (
+        suppress(DeviceBusyError),
+        throttle.quiet(tree.kernel, DISK, throttle.NO_WRITES, waiting(tree, [])) as is_inhibited,
+    ):
+        inside.append(is_inhibited)
     assert inside == ([False] if goes_on else [])
     assert tree.kernel.writes == []
 
@@ -161,8 +164,8 @@ def encrypted(groups: Tree) -> Tree:
 
 
 def test_requests_are_held_back_on_every_device_above(encrypted: Tree) -> None:
-    with throttle.quiet(encrypted.kernel, DISK, throttle.NOTHING, waiting(encrypted, [])) as is_held:
-        assert is_held is True
+    with throttle.quiet(encrypted.kernel, DISK, throttle.NOTHING, waiting(encrypted, [])) as is_inhibited:
+        assert is_inhibited is True
         shown = encrypted.kernel.read("sys/fs/cgroup/user.slice/io.max").splitlines()
     assert [line.split()[0] for line in shown] == [NUMBER, "253:0", "253:1"]
     assert encrypted.kernel.read("sys/fs/cgroup/user.slice/io.max") == ""
@@ -195,7 +198,7 @@ def test_applications_are_slowed_down_until_it_is_taken_back(groups: Tree, host:
     groups.attached("dirty")
     host.limit_writes(8.25)
     assert written(groups) == [("system.slice", f"{NUMBER} wbps=8250111"), ("user.slice", f"{NUMBER} wbps=8250111")]
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert view.write_limit_mb_s == 8.25
     host.limit_writes(None)
@@ -204,7 +207,7 @@ def test_applications_are_slowed_down_until_it_is_taken_back(groups: Tree, host:
 
 def test_a_limit_of_an_administrator_is_not_taken_for_the_agents(groups: Tree, host: BcacheHost) -> None:
     groups.kernel.lay("sys/fs/cgroup/system.slice/io.max", f"{NUMBER} rbps=max wbps=8250000 riops=max wiops=max")
-    view = host.look(()).backing
+    view = host.scan(()).backing
     assert view is not None
     assert view.write_limit_mb_s is None
 

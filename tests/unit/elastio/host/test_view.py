@@ -12,7 +12,7 @@ from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, Ser
 from elastio.errors import HostError, NotOursError
 from elastio.host.bcache import BcacheHost
 from elastio.host.tuning import tune
-from elastio.host.view import SEARCH_EVERY, find_backing, look
+from elastio.host.view import SEARCH_EVERY, find_backing, scan
 from tests.fixtures.sysfs_tree import (
     BACKING_BYTES,
     BACKING_UUID,
@@ -29,13 +29,13 @@ from .refusals import assert_untouched
 
 
 def backing(tree: Tree) -> BackingView:
-    view = look(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing
+    view = scan(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing
     assert view is not None
     return view
 
 
 def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
-    return look(tree.kernel, BACKING_UUID, serials, now=1.0, boot_id="b").disks
+    return scan(tree.kernel, BACKING_UUID, serials, now=1.0, boot_id="b").disks
 
 
 # --- where the backing device is ---------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_finds_a_partition_and_the_disk_that_owns_its_queue(tmp_path: Path) -> N
 
 def test_another_uuid_is_another_device(tree: Tree) -> None:
     assert find_backing(tree.kernel, OTHER_SET) is None
-    assert look(tree.kernel, OTHER_SET, (), now=1.0, boot_id="b").backing is None
+    assert scan(tree.kernel, OTHER_SET, (), now=1.0, boot_id="b").backing is None
 
 
 def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
@@ -79,22 +79,27 @@ def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
 @pytest.mark.parametrize("device", ["nvme0n1", "vdz"])
 def test_of_two_devices_with_one_uuid_neither_is_ours(tree: Tree, host: BcacheHost, device: str) -> None:
     tree.attached("dirty", dirty="700.0M")
-    assert host.look(()).backing is not None
+    assert host.scan(()).backing is not None
     tree.twin(device)
-    seen = host.look(())
-    assert (seen.backing, set(seen.twins), seen.wounded, seen.dropped) == (None, {"vdb", device}, "", "")
+    seen = host.scan(())
+    assert (seen.backing, set(seen.duplicates), seen.dead_bcache_device, seen.unregistered_backing) == (
+        None,
+        {"vdb", device},
+        "",
+        "",
+    )
     shutil.rmtree(tree.kernel.path(f"sys/block/{device}"))
-    seen = host.look(())
+    seen = host.scan(())
     assert seen.backing is not None
-    assert (seen.backing.disk_name, seen.twins) == ("vdb", ())
+    assert (seen.backing.disk_name, seen.duplicates) == ("vdb", ())
 
 
 def test_a_device_with_our_uuid_is_found_even_if_the_kernel_names_no_new_one(tree: Tree, host: BcacheHost) -> None:
     tree.attached("dirty")
     tree.kernel.block("vdz", BACKING_BYTES, "254:77")
-    host.look(())
+    host.scan(())
     tree.kernel.lay("sys/block/vdz/bcache/backing_dev_uuid", BACKING_UUID)
-    assert {"vdb", "vdz"} in [set(host.look(()).twins) for _ in range(SEARCH_EVERY)]
+    assert {"vdb", "vdz"} in [set(host.scan(()).duplicates) for _ in range(SEARCH_EVERY)]
 
 
 CHANGES: list[Callable[[BcacheHost], object]] = [
@@ -185,12 +190,12 @@ def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
 def test_a_missing_cache_is_named_by_the_superblock(tree: Tree, written: bytes, named: str | None) -> None:
     tree.cache_missing("clean")
     tree.kernel.node("vdb", written)
-    assert backing(tree).named_set == named
+    assert backing(tree).superblock_set == named
 
 
 def test_a_set_that_is_attached_is_named_by_its_link_alone(tree: Tree) -> None:
     tree.attached("clean")
-    assert (backing(tree).cache_set, backing(tree).named_set) == (SET_UUID, None)
+    assert (backing(tree).cache_set, backing(tree).superblock_set) == (SET_UUID, None)
 
 
 def test_a_cache_whose_disk_was_torn_off_is_attached_until_the_kernel_notices(tree: Tree) -> None:
@@ -348,7 +353,7 @@ def test_cgroups_are_asked_for_a_limit_while_flushing_and_until_it_is_seen_to_be
     limit = "sys/fs/cgroup/user.slice/io.max"
 
     def shown() -> float | None:
-        view = host.look(()).backing
+        view = host.scan(()).backing
         assert view is not None
         return view.write_limit_mb_s
 
@@ -375,7 +380,7 @@ def test_lists_every_registered_set_and_nothing_else(tree: Tree) -> None:
     tree.attached()
     tree.cache_disk("vdd", "somebody-elses-disk")
     tree.registered("vdd", OTHER_SET)
-    view = look(tree.kernel, BACKING_UUID, (), now=7.0, boot_id="boot")
+    view = scan(tree.kernel, BACKING_UUID, (), now=7.0, boot_id="boot")
     assert set(view.cache_sets) == {SET_UUID, OTHER_SET}
     assert (view.at, view.boot_id) == (7.0, "boot")
 
@@ -383,7 +388,7 @@ def test_lists_every_registered_set_and_nothing_else(tree: Tree) -> None:
 def test_looking_writes_nothing(tree: Tree, host: BcacheHost) -> None:
     tree.counting()
     tree.attached()
-    view = host.look((SERIAL,))
+    view = host.scan((SERIAL,))
     assert view.boot_id == "9c1e0d0e-7e7a-4f6f-a43c-0b8f7f2f6f10"
     assert tree.kernel.writes == []
     assert tree.programs.ran == []

@@ -32,18 +32,18 @@ def registers(dropped: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 
 def test_names_the_device_that_the_kernel_let_go_of(dropped: Tree, host: BcacheHost) -> None:
-    view = host.look(())
-    assert (view.backing, view.dropped) == (None, "vdb")
+    view = host.scan(())
+    assert (view.backing, view.unregistered_backing) == (None, "vdb")
 
 
 def test_names_the_adaptive_device_that_is_still_in_use(dropped: Tree, host: BcacheHost) -> None:
     dropped.kernel.lay("sys/block/vdb/holders/bcache0", "")
-    view = host.look(())
-    assert (view.backing, view.dropped, view.wounded) == (None, "", "bcache0")
+    view = host.scan(())
+    assert (view.backing, view.unregistered_backing, view.dead_bcache_device) == (None, "", "bcache0")
 
 
 def test_names_nothing_while_the_backing_device_is_registered(tree: Tree, host: BcacheHost) -> None:
-    assert host.look(()).dropped == ""
+    assert host.scan(()).unregistered_backing == ""
 
 
 def test_registers_it_again(registers: Tree, host: BcacheHost) -> None:
@@ -67,7 +67,7 @@ def test_registers_nothing_that_is_not_provably_ours(trouble: str, registers: Tr
             kernel.node("vdb", superblock_bytes(1, device=OTHER_SET))
         case "a cache":
             kernel.node("vdb", superblock_bytes(3))
-    assert host.look(()).dropped == ""
+    assert host.scan(()).unregistered_backing == ""
     with pytest.raises(NotOursError):
         host.register_backing()
     assert kernel.writes == []

@@ -23,9 +23,9 @@ def dirty(*load: Stretch) -> Simulation:
 def test_an_older_copy_shows_the_same_device_on_another_disk_without_a_cache() -> None:
     sim = dirty()
     kernel = sim.world.kernel
-    before = sim.world.host.look(()).backing
+    before = sim.world.host.scan(()).backing
     sim.world.swap_backing(20.0)
-    view = sim.world.host.look(())
+    view = sim.world.host.scan(())
     assert before is not None
     assert view.backing is not None
     assert (view.backing.state, view.backing.running) == (CacheState.NO_CACHE, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
-from elastio.sim.bcache import Bcache, Pace, Route
+from elastio.sim.bcache import Bcache, Route, WritebackMode
 from elastio.sim.content import CacheContent
 from elastio.units import MIB
 
@@ -129,10 +129,10 @@ def test_reads_fill_the_cache_except_in_mode_none() -> None:
 
 def test_the_idle_class_means_nothing_to_an_untuned_scheduler() -> None:
     bcache = attached()
-    bcache.pace = Pace.IDLE
-    assert bcache.flush_class() is Pace.FULL
+    bcache.writeback_mode = WritebackMode.IDLE
+    assert bcache.flush_class() is WritebackMode.FULL
     bcache.tuned = True
-    assert bcache.flush_class() is Pace.IDLE
+    assert bcache.flush_class() is WritebackMode.IDLE
 
 
 def test_a_detach_flushes_at_full_speed_even_with_writeback_stopped() -> None:
@@ -142,4 +142,4 @@ def test_a_detach_flushes_at_full_speed_even_with_writeback_stopped() -> None:
     assert not bcache.may_flush()
     bcache.detaching = True
     assert bcache.may_flush()
-    assert bcache.flush_class() is Pace.FULL
+    assert bcache.flush_class() is WritebackMode.FULL

@@ -21,7 +21,7 @@ CACHE = Serial("vol00000000000000001")
 def test_a_blank_disk_of_the_right_size_becomes_a_registered_cache(machine: Any) -> None:
     machine.plug()
     cache_set = make_cache(machine.host, CACHE, SIZE)
-    disk = machine.host.look((CACHE,)).disk(CACHE)
+    disk = machine.host.scan((CACHE,)).disk(CACHE)
     assert (disk.cache_set, disk.superblock, disk.held) == (cache_set, cache_set, True)
 
 
@@ -65,7 +65,7 @@ def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> Non
 
 def test_attaching_starts_phase_1_with_the_flush_as_asked(machine: Any) -> None:
     cache_set = machine.boost(flush_mb_s=0.0)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.cache_set, backing.cache_mode) == (cache_set, CacheMode.WRITEBACK)
     assert (backing.writeback_running, backing.flush_full_speed, backing.tuned) == (False, False, True)
 
@@ -82,10 +82,10 @@ def test_attaching_twice_changes_nothing(machine: Any) -> None:
 def test_phases_show_in_the_view_and_can_be_reversed(machine: Any) -> None:
     machine.boost()
     machine.host.enter_phase2()
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, True)
     machine.host.enter_phase1(flush_mb_s=None)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.WRITEBACK, False)
     assert backing.writeback_running
 
@@ -96,7 +96,7 @@ def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(machine: Any)
     machine.host.bypass_cache()
     with pytest.raises(DeviceBusyError, match="bypass the cache"):
         machine.host.enter_phase1(flush_mb_s=None)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
 
 
@@ -127,9 +127,9 @@ def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
 
 def test_after_a_cycle_the_device_asks_to_be_tuned_for_the_next_one(machine: Any) -> None:
     machine.leave(machine.boost())
-    assert machine.host.look(()).backing.tuned is False
+    assert machine.host.scan(()).backing.tuned is False
     machine.host.tune_backing()
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.tuned, backing.cache_mode) == (True, CacheMode.WRITEBACK)
 
 
@@ -188,7 +188,7 @@ def test_the_whole_cycle_leaves_a_blank_disk_and_durable_data(machine: Any) -> N
     cache_set = machine.boost()
     machine.write(range(100), 3.0)
     machine.leave(cache_set)
-    disk = machine.host.look((CACHE,)).disk(CACHE)
+    disk = machine.host.scan((CACHE,)).disk(CACHE)
     assert (disk.superblock, disk.cache_set, disk.held) == (None, None, False)
     assert machine.kernel.lost(without=CACHE, power_cut=True) == frozenset()
     machine.kernel.unplug(CACHE)
@@ -197,7 +197,7 @@ def test_the_whole_cycle_leaves_a_blank_disk_and_durable_data(machine: Any) -> N
 
 def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> None:
     machine.kernel.registered = False
-    assert machine.host.look(()).backing is None
+    assert machine.host.scan(()).backing is None
     with pytest.raises(HostError, match="not registered"):
         machine.host.tune_backing()
 
@@ -205,9 +205,9 @@ def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> 
 def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -> None:
     cache_set = machine.boost()
     machine.kernel.plug(SimDisk(Serial("other"), SIZE, 16.0))
-    assert [d.serial for d in machine.host.look(()).disks] == [CACHE]
-    assert {d.serial for d in machine.host.look((Serial("other"),)).disks} == {CACHE, "other"}
-    assert machine.host.look(()).cache_sets == (cache_set,)
+    assert [d.serial for d in machine.host.scan(()).disks] == [CACHE]
+    assert {d.serial for d in machine.host.scan((Serial("other"),)).disks} == {CACHE, "other"}
+    assert machine.host.scan(()).cache_sets == (cache_set,)
 
 
 def test_a_refused_sysfs_write_changes_nothing(make_machine: Callable[..., Any]) -> None:
@@ -215,7 +215,7 @@ def test_a_refused_sysfs_write_changes_nothing(make_machine: Callable[..., Any])
     machine.boost()
     with pytest.raises(HostError, match="refused"):
         machine.host.bypass_cache()
-    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+    assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
 
 
 def test_a_lost_answer_comes_from_something_that_happened(make_machine: Callable[..., Any]) -> None:
@@ -223,7 +223,7 @@ def test_a_lost_answer_comes_from_something_that_happened(make_machine: Callable
     machine.boost()
     with pytest.raises(HostError, match="lost"):
         machine.host.bypass_cache()
-    assert machine.host.look(()).backing.cache_mode is CacheMode.NONE
+    assert machine.host.scan(()).backing.cache_mode is CacheMode.NONE
 
 
 def test_a_hanging_call_takes_for_ever_and_does_nothing(make_machine: Callable[..., Any]) -> None:
@@ -232,7 +232,7 @@ def test_a_hanging_call_takes_for_ever_and_does_nothing(make_machine: Callable[.
     with pytest.raises(HostError, match="no answer"):
         machine.host.bypass_cache()
     assert machine.host.calls.seconds == math.inf
-    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+    assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
 
 
 def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machine: Callable[..., Any]) -> None:
@@ -241,9 +241,9 @@ def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machi
     with pytest.raises(HostError):
         machine.host.bypass_cache()
     machine.run(2.9)
-    assert machine.host.look(()).backing.cache_mode is CacheMode.WRITEBACK
+    assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
     machine.run(0.2)
-    assert machine.host.look(()).backing.cache_mode is CacheMode.NONE
+    assert machine.host.scan(()).backing.cache_mode is CacheMode.NONE
 
 
 def test_a_late_effect_does_not_change_what_another_call_took(make_machine: Callable[..., Any]) -> None:
@@ -253,10 +253,10 @@ def test_a_late_effect_does_not_change_what_another_call_took(make_machine: Call
     with pytest.raises(HostError):
         machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     machine.clock.advance(4.0)
-    machine.host.look(())
+    machine.host.scan(())
     assert machine.host.calls.seconds == pytest.approx(0.02)
     machine.run(1.0)
-    assert machine.host.look(()).backing.cache_set == cache_set
+    assert machine.host.scan(()).backing.cache_set == cache_set
 
 
 def test_a_release_syncs_the_backing_disk_once_more(machine: Any) -> None:
@@ -286,12 +286,12 @@ def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_kee
     machine.plug()
     with pytest.raises(HostError, match="lost"):
         machine.host.format_cache(CACHE, SIZE)
-    disk = machine.host.look((CACHE,)).disk(CACHE)
+    disk = machine.host.scan((CACHE,)).disk(CACHE)
     assert disk.superblock is not None
     assert disk.cache_set is None
     machine.run(1.3)
     assert make_cache(machine.host, CACHE, SIZE) == disk.superblock
-    assert machine.host.look((CACHE,)).disk(CACHE).cache_set == disk.superblock
+    assert machine.host.scan((CACHE,)).disk(CACHE).cache_set == disk.superblock
 
 
 def test_a_disk_is_registered_only_as_the_set_it_carries(machine: Any) -> None:
@@ -299,7 +299,7 @@ def test_a_disk_is_registered_only_as_the_set_it_carries(machine: Any) -> None:
     machine.host.format_cache(CACHE, SIZE)
     with pytest.raises(HostError, match="does not carry"):
         machine.host.register_cache(CACHE, CacheSetUuid("another"))
-    assert machine.host.look((CACHE,)).disk(CACHE).cache_set is None
+    assert machine.host.scan((CACHE,)).disk(CACHE).cache_set is None
 
 
 def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(
@@ -309,16 +309,16 @@ def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(
     cache_set = machine.boost()
     with pytest.raises(HostError, match="half way"):
         machine.leave(cache_set)
-    assert machine.host.look((CACHE,)).disk(CACHE).superblock == cache_set
+    assert machine.host.scan((CACHE,)).disk(CACHE).superblock == cache_set
     machine.host.release_cache_disk(CACHE, SIZE, cache_set)
-    assert machine.host.look((CACHE,)).disk(CACHE).superblock is None
+    assert machine.host.scan((CACHE,)).disk(CACHE).superblock is None
 
 
 def test_the_disk_of_a_cache_the_backing_device_waits_for_is_not_released(machine: Any) -> None:
     cache_set = machine.boost()
     machine.write(range(10), 1.0)
     machine.kernel.bcache.unlink()
-    assert machine.host.look(()).backing.state is CacheState.DIRTY
+    assert machine.host.scan(()).backing.state is CacheState.DIRTY
     with pytest.raises(NotOursError, match="may be its cache"):
         machine.host.release_cache_disk(CACHE, SIZE, cache_set)
 

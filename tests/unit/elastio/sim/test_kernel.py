@@ -9,7 +9,7 @@ import pytest
 
 from elastio.core.model import CacheMode, CacheState, Serial
 from elastio.errors import DeviceBusyError, HostError
-from elastio.sim.bcache import Pace
+from elastio.sim.bcache import WritebackMode
 from elastio.sim.kernel import KernelSettings
 from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
@@ -55,7 +55,7 @@ def test_a_full_cache_lets_writes_through_to_the_slow_disk_and_counts_them_as_ov
     machine.write(range(4000), 10.0)
     capacity = 16 * MIB
     assert machine.dirty == pytest.approx(0.70 * capacity, rel=0.05)
-    assert machine.host.look((CACHE,)).backing.overflow_bytes > 0
+    assert machine.host.scan((CACHE,)).backing.overflow_bytes > 0
     assert rates(machine)["app_write"] == pytest.approx(4.0, rel=0.01)
 
 
@@ -154,9 +154,9 @@ def test_attaching_behind_a_full_untuned_queue_takes_12_seconds(machine: Any) ->
     machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
     assert machine.host.calls.seconds == pytest.approx(12.0)
     machine.run(11.9)
-    assert machine.host.look(()).backing.cache_set is None
+    assert machine.host.scan(()).backing.cache_set is None
     machine.run(0.2)
-    assert machine.host.look(()).backing.cache_set == cache_set
+    assert machine.host.scan(()).backing.cache_set == cache_set
 
 
 def test_attaching_under_load_with_a_bounded_queue_takes_under_half_a_second(machine: Any) -> None:
@@ -187,12 +187,12 @@ def test_a_busy_device_starves_the_detach_after_its_state_says_no_cache(machine:
     machine.kernel.always_busy = True
     machine.host.detach_cache_set(cache_set)
     machine.run(37.0)
-    view = machine.host.look(())
+    view = machine.host.scan(())
     assert view.backing.state is CacheState.NO_CACHE
     assert view.backing.cache_set == cache_set
     machine.kernel.always_busy = False
     machine.run(0.1)
-    assert machine.host.look(()).backing.cache_set is None
+    assert machine.host.scan(()).backing.cache_set is None
 
 
 def test_a_detach_takes_longer_than_its_state_says(machine: Any) -> None:
@@ -200,7 +200,7 @@ def test_a_detach_takes_longer_than_its_state_says(machine: Any) -> None:
     machine.drain()
     machine.host.detach_cache_set(cache_set)
     machine.run(0.1)
-    view = machine.host.look(())
+    view = machine.host.scan(())
     assert (view.backing.state, view.backing.cache_set) == (CacheState.NO_CACHE, cache_set)
 
 
@@ -235,13 +235,13 @@ def test_a_power_cut_keeps_dirty_data_and_the_mode_and_forgets_every_other_knob(
     boot_id = machine.kernel.boot_id
     machine.run(10.0)
     machine.kernel.power_cut()
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert machine.kernel.lost() == frozenset()
     assert (backing.running, backing.cache_set, backing.state) == (True, cache_set, CacheState.DIRTY)
-    assert (backing.cache_mode, backing.tuned, machine.kernel.bcache.pace) == (
+    assert (backing.cache_mode, backing.tuned, machine.kernel.bcache.writeback_mode) == (
         CacheMode.WRITEBACK,
         False,
-        Pace.TRICKLE,
+        WritebackMode.TRICKLE,
     )
     assert machine.kernel.boot_id != boot_id
 
@@ -255,7 +255,7 @@ def test_an_attached_backing_device_does_not_start_without_its_cache(machine: An
     machine.run(10.0)
     machine.kernel.disks.pop(CACHE)
     machine.kernel.power_cut()
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.running, backing.cache_set) == (False, None)
     assert backing.state is (CacheState.DIRTY if dirty else CacheState.CLEAN)
     assert machine.kernel.bcache.sb_set == cache_set
@@ -266,15 +266,15 @@ def test_a_power_cut_soon_after_the_first_dirty_block_finds_a_superblock_that_sa
     machine.write(range(30), 1.0)
     assert machine.kernel.bcache.state is CacheState.DIRTY
     machine.kernel.power_cut()
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.running, backing.state) == (True, CacheState.CLEAN)
     assert backing.dirty_bytes > 0
     machine.host.enter_phase2()
     machine.run(20.0)
-    assert machine.host.look(()).backing.dirty_bytes == backing.dirty_bytes, "the thread sees no work"
+    assert machine.host.scan(()).backing.dirty_bytes == backing.dirty_bytes, "the thread sees no work"
     machine.host.wake_writeback()
     machine.run(20.0)
-    assert machine.host.look(()).backing.dirty_bytes == 0
+    assert machine.host.scan(()).backing.dirty_bytes == 0
     assert machine.kernel.lost() == frozenset()
 
 
@@ -285,7 +285,7 @@ def test_a_detach_flushes_what_only_the_index_calls_dirty(machine: Any) -> None:
     machine.host.bypass_cache()
     machine.host.detach_cache_set(cache_set)
     machine.run(20.0)
-    assert machine.host.look(()).backing.cache_set is None
+    assert machine.host.scan(()).backing.cache_set is None
     machine.kernel.fsync()
     assert machine.kernel.lost(without=CACHE, power_cut=True) == frozenset()
 
@@ -295,7 +295,7 @@ def test_a_cache_that_is_torn_off_while_only_its_index_is_dirty_leaves_the_devic
     machine.write(range(30), 1.0)
     machine.kernel.power_cut()
     machine.kernel.pull(CACHE)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.running, backing.state) == (True, CacheState.CLEAN)
     assert machine.kernel.lost() == frozenset(), "the disk still has it"
     assert machine.kernel.lost(without=CACHE) == frozenset(range(30))
@@ -338,7 +338,7 @@ def test_a_device_without_its_cache_serves_nothing(machine: Any) -> None:
     machine.write(range(30), 1.0)
     machine.kernel.pull(CACHE)
     machine.write(range(100, 200), 5.0)
-    assert machine.host.look(()).backing.running is False
+    assert machine.host.scan(()).backing.running is False
     assert len(machine.app.acknowledged) == 30
 
 
@@ -348,7 +348,7 @@ def test_a_pulled_dirty_cache_that_returns_brings_all_data_back(machine: Any) ->
     disk = machine.kernel.disk(CACHE)
     machine.kernel.pull(CACHE)
     machine.kernel.plug(disk)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.running, backing.cache_set, backing.dirty_bytes) == (True, cache_set, 30 * BLOCK)
     machine.drain()
     machine.kernel.fsync()
@@ -368,14 +368,14 @@ def test_a_pulled_clean_cache_ends_caching_and_stays_in_the_superblock(machine: 
     machine.write(range(30), 1.0)
     machine.drain()
     machine.kernel.pull(CACHE)
-    backing = machine.host.look(()).backing
+    backing = machine.host.scan(()).backing
     assert (backing.running, backing.state, backing.cache_set) == (True, CacheState.CLEAN, None)
-    assert backing.outlives_cache
+    assert backing.lost_clean_cache
     assert machine.kernel.bcache.sb_set == cache_set
     machine.write(range(30, 40), 2.0)
     assert len(machine.app.acknowledged) == 40
     machine.kernel.power_cut()
-    assert machine.host.look(()).backing.waits_for_cache
+    assert machine.host.scan(()).backing.waits_for_cache
 
 
 @pytest.mark.parametrize(("written", "stale"), [(True, 1), (False, 0)])
@@ -388,7 +388,7 @@ def test_a_clean_cache_that_returns_serves_what_was_there_before(machine: Any, w
     if written:
         machine.write(range(10), 1.0)
     machine.kernel.plug(disk)
-    assert machine.host.look(()).backing.cache_set is not None
+    assert machine.host.scan(()).backing.cache_set is not None
     assert machine.kernel.bcache.stale_links == stale
 
 

@@ -1,4 +1,4 @@
-"""A lane delivers late what was done at once."""
+"""A worker delivers late what was done at once."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ import pytest
 from elastio.errors import InvariantError, TransientError
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
-from elastio.sim.lane import SimLane
+from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 
 
-def lane_of(seconds: float, clock: SimClock, done: list[str]) -> SimLane[str, str]:
+def worker_of(seconds: float, clock: SimClock, done: list[str]) -> SimWorker[str, str]:
     def execute(job: str) -> str:
         done.append(job)
         return f"{job} done"
 
-    return SimLane(execute, clock, lambda _: seconds, lost=lambda job, s: f"{job} lost after {s:g}")
+    return SimWorker(execute, clock, lambda _: seconds, lost=lambda job, s: f"{job} lost after {s:g}")
 
 
 def test_a_result_arrives_when_its_time_is_over_and_once() -> None:
     clock, done = SimClock(), list[str]()
-    lane = lane_of(2.0, clock, done)
-    lane.submit("a", 10.0)
-    assert (lane.busy, lane.poll(), done, lane.next_event_at()) == (True, None, ["a"], clock.now() + 2.0)
+    worker = worker_of(2.0, clock, done)
+    worker.submit("a", 10.0)
+    assert (worker.busy, worker.poll(), done, worker.next_event_at()) == (True, None, ["a"], clock.now() + 2.0)
     clock.advance(2.0)
-    assert (lane.poll(), lane.poll(), lane.busy, lane.next_event_at()) == ("a done", None, False, None)
+    assert (worker.poll(), worker.poll(), worker.busy, worker.next_event_at()) == ("a done", None, False, None)
 
 
 def test_a_job_that_takes_too_long_is_lost_at_its_time_out() -> None:
     clock, done = SimClock(), list[str]()
-    lane = lane_of(math.inf, clock, done)
-    lane.submit("a", 10.0)
+    worker = worker_of(math.inf, clock, done)
+    worker.submit("a", 10.0)
     clock.advance(9.9)
-    assert lane.poll() is None
+    assert worker.poll() is None
     clock.advance(0.1)
-    assert lane.poll() == "a lost after 10"
+    assert worker.poll() == "a lost after 10"
     assert done == ["a"]
 
 
 def test_without_a_way_to_tell_a_lost_job_raises() -> None:
     clock = SimClock()
-    lane: SimLane[str, str] = SimLane(str, clock, lambda _: math.inf)
-    lane.submit("a", 1.0)
+    worker: SimWorker[str, str] = SimWorker(str, clock, lambda _: math.inf)
+    worker.submit("a", 1.0)
     clock.advance(1.0)
     with pytest.raises(TimeoutError):
-        lane.poll()
-    assert not lane.busy
+        worker.poll()
+    assert not worker.busy
 
 
 def test_what_the_work_raised_comes_out_of_poll_in_time() -> None:
@@ -57,23 +57,23 @@ def test_what_the_work_raised_comes_out_of_poll_in_time() -> None:
     def fail(job: str) -> str:
         raise TransientError(job)
 
-    lane: SimLane[str, str] = SimLane(fail, clock, lambda _: 1.0)
-    lane.submit("a", 5.0)
-    assert lane.poll() is None
+    worker: SimWorker[str, str] = SimWorker(fail, clock, lambda _: 1.0)
+    worker.submit("a", 5.0)
+    assert worker.poll() is None
     clock.advance(1.0)
     with pytest.raises(TransientError):
-        lane.poll()
+        worker.poll()
 
 
 def test_a_busy_lane_takes_nothing_and_an_abandoned_one_forgets() -> None:
     clock, done = SimClock(), list[str]()
-    lane = lane_of(2.0, clock, done)
-    lane.submit("a", 10.0)
+    worker = worker_of(2.0, clock, done)
+    worker.submit("a", 10.0)
     with pytest.raises(InvariantError):
-        lane.submit("b", 10.0)
-    lane.abandon()
+        worker.submit("b", 10.0)
+    worker.abandon()
     clock.advance(5.0)
-    assert (lane.poll(), lane.busy, done) == (None, False, ["a"])
+    assert (worker.poll(), worker.busy, done) == (None, False, ["a"])
 
 
 def test_a_job_takes_what_its_calls_take_together() -> None:
@@ -81,19 +81,19 @@ def test_a_job_takes_what_its_calls_take_together() -> None:
 
     def job(name: str) -> str:
         world.provider.list_owned()
-        world.host.look(())
+        world.host.scan(())
         return name
 
-    lane = world.lane(job, lost=lambda name, _: f"{name} lost")
-    lane.submit("a", 10.0)
-    due = lane.next_event_at()
+    worker = world.worker(job, lost=lambda name, _: f"{name} lost")
+    worker.submit("a", 10.0)
+    due = worker.next_event_at()
     assert due is not None
     assert due - world.clock.now() == pytest.approx(world.provider.calls.seconds + world.host.calls.seconds)
     world.advance(1.0)
-    assert lane.poll() == "a"
-    lane.submit("b", 10.0)
+    assert worker.poll() == "a"
+    worker.submit("b", 10.0)
     world.advance(10.0)
-    assert lane.poll() == "b lost"
-    lane.submit("c", 10.0)
+    assert worker.poll() == "b lost"
+    worker.submit("c", 10.0)
     world.advance(1.0)
-    assert lane.poll() == "c"
+    assert worker.poll() == "c"

@@ -63,7 +63,10 @@ def test_what_saturated_the_recorded_device_is_replayed_as_fast_as_possible() ->
 
 @pytest.fixture(scope="module")
 def bursty() -> Answer:
-    policies: dict[str, dict[str, float]] = {"adaptive": {}, "never": {"utilization_threshold": 1.0, "hold_s": 3600.0}}
+    policies: dict[str, dict[str, float]] = {
+        "adaptive": {},
+        "never": {"utilization_threshold": 1.0, "trigger_delay_s": 3600.0},
+    }
     return answer(question(*BURSTS, policies=policies, modify_gap_s=3600.0))
 
 
@@ -121,7 +124,7 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
     ("changes", "sentence"),
     [
         ({"headroom": 0.0}, "cache.headroom is 0.0; allowed: a number from 1 to 4"),
-        ({"hold_s": -1.0}, "policy.hold_s is -1.0; allowed: a number from 0 to 3600"),
+        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s is -1.0; allowed: a number from 0 to 3600"),
         (
             {"utilization_threshold": 50.0},
             "policy.utilization_threshold is 50.0; allowed: a number above 0 and at most 1",

@@ -76,7 +76,7 @@ def test_a_vanished_dirty_cache_stops_the_device_and_the_volume_keeps_the_data()
     world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=vanish"))
     boosted(world)
     world.advance(10.0)
-    backing = world.host.look(()).backing
+    backing = world.host.scan(()).backing
     assert backing is not None
     assert (backing.running, backing.cache_set, str(backing.state)) == (False, None, "dirty")
     assert world.lost() == frozenset()

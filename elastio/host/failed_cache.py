@@ -19,7 +19,7 @@ START_S = 10.0
 Wait = Callable[[Callable[[], bool], float], bool]
 
 
-def find_dropped(sysfs: Sysfs, uuid: str) -> str:
+def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     """The one unused device that carries the backing superblock with this UUID, or an empty string.
 
     Two of them (a copy of the volume, attached beside it) prove nothing: none is named then.
@@ -32,7 +32,7 @@ def find_dropped(sysfs: Sysfs, uuid: str) -> str:
     return "" if used else found[0]
 
 
-def find_wounded(sysfs: Sysfs, uuid: str) -> str:
+def find_dead_bcache_device(sysfs: Sysfs, uuid: str) -> str:
     """The adaptive device on the device with this UUID that is still in use after bcache let go of both; or nothing."""
     for disk, name in _devices(sysfs):
         held_by = [h for h in sysfs.names(f"{_directory(disk, name)}/holders") if h.startswith("bcache")]
@@ -65,7 +65,7 @@ def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> None:
     """Returns when the kernel shows the backing device. Raises NotOursError, DeviceBusyError or HostError."""
     if find_backing(sysfs, uuid) is not None:
         return
-    name = find_dropped(sysfs, uuid)
+    name = find_unregistered_backing(sysfs, uuid)
     if not name:
         raise NotOursError(f"no single unused device carries the backing superblock {uuid}: nothing was registered")
     node, refused = sysfs.path(f"dev/{name}"), ""

@@ -1,4 +1,4 @@
-"""A lane without processes: the work is done at once, its result arrives when its simulated time is over."""
+"""A worker without processes: the work is done at once, its result arrives when its simulated time is over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Underway(Generic[Job, Result]):
     error: Exception | None = None
 
 
-class SimLane(Generic[Job, Result]):
+class SimWorker(Generic[Job, Result]):
     """One job at a time. `seconds` is asked after the work, so that it can tell what the work took."""
 
     def __init__(
@@ -54,7 +54,7 @@ class SimLane(Generic[Job, Result]):
     def submit(self, job: Job, timeout_s: float) -> None:
         """Start a job. Raises InvariantError while another is under way."""
         if self._underway is not None:
-            raise InvariantError(f"lane is busy with {self._underway.job}")
+            raise InvariantError(f"worker is busy with {self._underway.job}")
         result: Result | None = None
         error: Exception | None = None
         try:

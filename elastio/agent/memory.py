@@ -1,0 +1,225 @@
+"""What a start of the agent remembers: the last record of the journal, its clock moved into this boot.
+
+Memory only supplies names. The phase is read off the kernel, see `elastio.core.recovery`. A cycle of another backing
+device is nobody's to end here; and the journal that came with a machine image names a volume that another machine still
+writes to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from elastio.agent.journal import NOBODY, Owner, read
+from elastio.codec import decode
+from elastio.core.cycle import Cycle, FailureKind
+from elastio.core.model import VolumeId
+from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
+from elastio.errors import ConfigError, JournalError
+
+# What release 0.1.0 wrote, and the name that it is read under.
+RENAMED = {
+    "accepted": "loss_accepted_for",
+    "again_at": "retry_at",
+    "doubt_at": "create_unconfirmed_at",
+    "evicted_bytes": "written_through_bytes",
+    "hold": "inhibition",
+    "is_lesson": "updates_learned_size",
+    "is_vouched_for": "operator_confirmed",
+    "mark": "tag",
+    "marks": "times",
+    "outlived": "failed_clean_set",
+    "pace": "backoffs",
+    "pressed_bytes": "forced_writeback_bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What the journal remembers of the agent: what its last record says, and in which boot it was written.
+
+    `failures` boosts in a row did not come to be; none is begun before `cool_until` (CLOCK_BOOTTIME).
+    """
+
+    phase: Phase = Phase.IDLE
+    cycle: Cycle | None = None
+    paused: bool = False
+    failures: int = 0
+    cool_until: float = 0.0
+    inhibition: Inhibition | None = None
+    loss_accepted_for: str = ""
+    given_up: tuple[VolumeId, ...] = ()
+    is_stale_accepted: bool = False
+    failed_clean_set: str = ""
+    create_s: float | None = None
+    lessons: tuple[Lesson, ...] = ()
+    waste: Waste = field(default_factory=Waste)
+    boot_id: str = ""
+    machine: str = ""
+    foreign: str = ""  # what was found of another machine and is not believed, for people
+
+    def state(self, *, learned_size_bytes: int | None) -> AgentState:
+        """Where an agent that has just started stands."""
+        return AgentState(
+            phase=self.phase,
+            cycle=self.cycle,
+            paused=self.paused,
+            failures=self.failures,
+            cool_until=self.cool_until,
+            inhibition=self.inhibition,
+            loss_accepted_for=self.loss_accepted_for,
+            given_up=self.given_up,
+            is_stale_accepted=self.is_stale_accepted,
+            failed_clean_set=self.failed_clean_set,
+            create_s=self.create_s,
+            lessons=self.lessons,
+            waste=self.waste,
+            boot_id=self.boot_id,
+            machine=self.machine,
+            learned_size_bytes=learned_size_bytes,
+        )
+
+
+def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
+    """What the last record with a cycle says, its clock moved into this boot.
+
+    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess. Raises
+    ConfigError when it tells of an open cycle of another backing device.
+    """
+    return recall(read(path), path, now=now, wall=wall, boot_id=boot_id, owner=owner)
+
+
+def recall(
+    records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY
+) -> Memory:
+    """`remember` of records that lie anywhere; `source` is what an error names."""
+    last = None
+    for record in records:
+        if "phase" in record:
+            last = record
+    if last is None:
+        return Memory(machine=owner.machine)
+    last = _with_names_of_today(last)
+    try:
+        cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
+        written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
+        if not _is_same(written.machine, owner.machine):
+            return Memory(machine=owner.machine, foreign=_foreign(written, cycle, source))
+        if not _is_same(written.backing_uuid, owner.backing_uuid):
+            _require_no_cycle(written, cycle, source)
+            return Memory(machine=owner.machine)
+        return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise JournalError(
+            f"the last record of {source} is not understood ({error}); move it away to start anew"
+        ) from error
+
+
+def _with_names_of_today(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        today = {RENAMED.get(name, name): _with_names_of_today(part) for name, part in value.items()}
+        if isinstance(text := today.get("failure"), str):
+            today["failure"] = {"kind": FailureKind.UNKNOWN, "text": text} if text else None
+        return today
+    return [_with_names_of_today(part) for part in value] if isinstance(value, list) else value
+
+
+def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:
+    """Raises KeyError, TypeError, ValueError or OverflowError for a record that this release does not understand."""
+    written_now, written_wall = float(last["now"]), float(last["wall"])
+    if not math.isfinite(written_now - written_wall):
+        raise ValueError("its times are no times")
+    same_boot = last.get("boot") == boot_id
+    shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
+    inhibition = None if last.get("inhibition") is None else decode(Inhibition, last["inhibition"])
+    return Memory(
+        phase=Phase(last["phase"]),
+        cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
+        paused=bool(last.get("paused", False)),
+        failures=int(last.get("failures", 0)),
+        # Never longer than it was to be from the last record on, whatever the time of day does.
+        cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
+        inhibition=inhibition
+        if same_boot
+        else _shift_inhibition(inhibition, shift_s, now=now, written_now=written_now),
+        **_given_up(last),
+        failed_clean_set=str(last.get("failed_clean_set", "")),
+        create_s=None if last.get("create_s") is None else float(last["create_s"]),
+        lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
+        waste=decode(Waste, last.get("waste", {})),
+        boot_id=str(last.get("boot", "")),
+    )
+
+
+def _is_same(written: str, here: str) -> bool:
+    return "" in (written, here) or written == here
+
+
+def _bought_for(cycle: Cycle | None) -> str:
+    """Records of before name no device, but a volume does."""
+    return cycle.volume.backing_uuid if cycle is not None and cycle.volume is not None else ""
+
+
+def _foreign(written: Owner, cycle: Cycle | None, source: Path) -> str:
+    told = "" if cycle is None else f": volume {cycle.volume_id or 'unknown'} may still be its cache and is left alone"
+    return f"{source} was written on another machine ({written.machine}), so nothing in it is believed{told}"
+
+
+def _require_no_cycle(written: Owner, cycle: Cycle | None, source: Path) -> None:
+    if cycle is not None:
+        raise ConfigError(
+            f"{source} tells of an open cycle of backing device {written.backing_uuid} (volume "
+            f"{cycle.volume_id or 'not known yet'}): set device.backing_uuid to that one until `elastio status` says "
+            "idle, or give the other device an agent.state_dir of its own"
+        )
+
+
+def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What an operator gave up. Older records kept the order after it was executed: it is history, not pending."""
+    order = str(record.get("loss_accepted_for", ""))
+    if "given_up" not in record:
+        return {"given_up": (VolumeId(order),) if order else (), "is_stale_accepted": bool(order)}
+    named = record["given_up"]
+    if not isinstance(named, list):
+        raise TypeError("given_up is not a list")
+    stale = bool(record.get("is_stale_accepted", False))
+    return {"loss_accepted_for": order, "given_up": tuple(VolumeId(str(v)) for v in named), "is_stale_accepted": stale}
+
+
+def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
+    """Seconds that were left of a cool-down when the record was written."""
+    return float(record.get("cool_until", 0.0)) - written_now
+
+
+def _shift_inhibition(
+    inhibition: Inhibition | None, shift_s: float, *, now: float, written_now: float
+) -> Inhibition | None:
+    """The inhibition in the clock of this boot; never longer than it had left when it was written down."""
+    if inhibition is None:
+        return None
+    left_s = max(0.0, inhibition.until - written_now)
+    return replace(inhibition, until=min(inhibition.until + shift_s, now + left_s))
+
+
+def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
+    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot.
+
+    None of them becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
+    """
+
+    def moved(value: float | None) -> float | None:
+        return None if value is None else min(value + seconds, now)
+
+    marks = {name: moved(getattr(cycle.times, name)) for name in type(cycle.times).__slots__}
+    return replace(
+        cycle,
+        started_at=min(cycle.started_at + seconds, now),
+        create_unconfirmed_at=moved(cycle.create_unconfirmed_at),
+        unready_at=moved(cycle.unready_at),
+        chance_until=moved(cycle.chance_until),
+        times=replace(cycle.times, **marks),
+        backoffs={},
+    )
