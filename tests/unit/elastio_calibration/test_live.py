@@ -20,6 +20,7 @@ from elastio.core.model import VolumeSpec, VolumeTag
 from elastio.errors import ElastioError
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
@@ -93,14 +94,16 @@ class Machine:
         return self.daemon.simulation.world.clock.wall()
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
+        recorder = self.daemon.simulation.recorder
+        assert isinstance(recorder, MemoryRecorder)
         return tuple(
             CycleRow(
-                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.sold.size_bytes, c.sold.bandwidth_mb_s,
-                c.started_wall, c.opened_wall, c.closed_wall,
+                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.provisioned.size_bytes,
+                c.provisioned.bandwidth_mb_s, c.started_wall, c.opened_wall, c.closed_wall,
                 steps=StepDurations(boost_s=(c.times.boosted or 0) - c.started_at, attached_s=1.0),
                 peak_in_use_percent=c.peak_in_use_percent,
             )
-            for c in self.daemon.simulation.recorder.rows.values()  # type: ignore[attr-defined]
+            for c in recorder.rows.values()
         )  # fmt: skip
 
     def close(self) -> None:
