@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,19 @@ class Unwritable(SimulatedTarget):
 
     def clean(self) -> None:
         self.cleaned += 1
+
+
+class Failed(SimulatedTarget):
+    """A target whose boosts fail."""
+
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        return tuple(replace(boost, failure="no capacity") for boost in super().boosts_since(position))
+
+
+def test_refuses_the_time_of_a_failed_boost() -> None:
+    with pytest.raises(CalibrationError) as caught:
+        measure(Failed(MACHINE), Point(GB, 2 * GIB), LIMIT_S)
+    assert caught.value.code == "boost.failed"
 
 
 class Broken(SimulatedTarget):
