@@ -1,4 +1,4 @@
-"""Two calibrations at once would measure each other: one lock on the record, one on the directory, for a whole run."""
+"""The lock of a run, on its record and on its directory: two calibrations at once would measure each other."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ from elastio_calibration.errors import CalibrationError
 
 
 @contextmanager
-def claimed(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
-    """Nobody else claims `path` meanwhile; the kernel ends a claim with its process. Raises CalibrationError."""
+def run_lock(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
+    """Hold the lock on `path`; the kernel releases it when the process ends. Raises CalibrationError."""
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise CalibrationError(f"{path} cannot be opened: {error.strerror}") from error
     try:
-        _lock(descriptor, path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            text = f"another calibration uses {path}: two would measure each other"
+            raise CalibrationError(text, code="locked") from error
+        raise CalibrationError(f"{path} cannot be locked: {error.strerror}") from error
+    try:
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise CalibrationError(f"another calibration uses {path}: two would measure each other") from error
-    except OSError as error:
-        raise CalibrationError(f"{path} cannot be locked: {error.strerror}") from error
