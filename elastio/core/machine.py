@@ -1,13 +1,43 @@
-"""The state machine: a table, and `decide`, which is all the thinking the agent does.
+"""The state machine: a table, and `decide`, which makes every decision of the agent.
+
+Theory of operation
+-------------------
+
+The agent owns at most one *cycle*, the life of one bought volume, and is in one of six phases::
+
+    IDLE --boost wanted--> ATTACHING --cache attached--> BOOSTING --went quiet--> FLUSHING --drained--> DETACHING
+     ^                        |                             ^                        |                     |   |
+     |                        | abandoned, withdrawn        +------load returned-----+ <-----dirtied-------+   |
+     |                        +----------------------------------------------------------> DETACHING           |
+     +-------------------------------------released: the cloud shows no volume---------------------------------+
+
+From every phase ENDANGERED leads to FAULTED, where nothing is released and only an operator, or the cache that comes
+back, goes on.
+
+`decide(state, observation, policy)` is pure: time comes in as `observation.now` and chance as `observation.jitter`, so
+the same input gives the same decision and a journal can be replayed. It is called whenever something happened or
+`wake_at` has come, and works in this order:
+
+1. `update.fold` takes in what was observed: outcomes of calls, the scan of the kernel, a sample of throughput. Nothing
+   is decided here.
+2. After a start, `recovery.recover` reads the phase off the kernel. Until it can, nothing is done but scanning.
+3. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
+4. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
+5. In IDLE, `boosting.wanted` decides whether to buy.
+6. `planner.next_action` names at most one action: the next one that is safe. It is asked at every decision, so an
+   action that failed, or whose answer was lost, needs no bookkeeping: what the next scan shows decides.
+7. `invariants.check` tests the decision against the safety rules, with code of its own. A decision that breaks one is
+   thrown away and the agent stops acting; `executor` tests the rules that can become false in between once more.
+
+The order of acting is: acquire, then switch, then release. A volume is tagged dirty before it may hold data, the
+journal and the mount guard are durable before the effect, the cache set leaves the backing device before the volume
+leaves the machine, and a volume counts as gone only when a list of the cloud does not show it.
 
 Rules of the table:
-1. A pair that is not in the table cannot happen; asking for it is a bug and raises.
-2. Nothing leads out of DETACHING but the proof that the volume is gone, or dirt that was found after all.
-3. ENDANGERED leads to FAULTED from everywhere; out of FAULTED leads only what the kernel shows to be repaired.
-4. The phase after a start, and after a repair, is read off the kernel (`recovery`), not remembered.
 
-`decide` is pure: the same state, observation and policy give the same decision, so a journal can be replayed.
-Order of business: fold in what was seen, notice danger, notice one event, take the next safe step.
+- A pair that is not in it is a bug: `InvariantError`, which ends in FAULTED, never in a crash loop.
+- Nothing leads out of DETACHING but the proof that the volume is gone, or data that turned out to be dirty.
+- The phase after a start, and after a repair, is read off the kernel, never remembered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,24 @@
-"""A cache that is missing while the device waits for it: which volume it is, and what an operator may decide. Pure.
+"""A cache that is missing while the backing device may need it: which volume it is, and what an operator may decide.
 
-Nothing here starts a device without its cache unless an operator has accepted the loss, has been told what is known
-about it, and either the volume is gone or its id was given.
+Theory of operation
+-------------------
+
+Writeback means that for some minutes the newest data is on two volumes together. If the cache volume is not there, the
+backing device alone is not the filesystem of that moment: started by force it may be torn, or silently older. So the
+agent never starts it alone. It looks for the cache, and waits.
+
+`elastio recover` offers two ways out, and this module decides both:
+
+- *Bring the cache back.* The journal names the volume. Where it remembers none, the only volume that carries this
+  device's tag is taken, and where there are several the operator names one. A device that was clean when its cache went
+  may have been written to since, so its cache is attached again only by name (`operator_confirmed`): it may be older.
+- *Give the data up.* The operator names the volume, or the volume is provably gone, and has been told how much was
+  dirty on it when it was last seen. The order is bound to this one volume (`loss_accepted_for`): if another cache is
+  missing later, the order does not cover it. It is used up when it was carried out, or when the cache came back.
+
+A volume that was given up stays with the operator (`given_up`): the agent neither attaches nor deletes it, and shows it
+until the cloud does not list it any more. What the kernel keeps of a start by force, the state "inconsistent", is
+remembered as accepted until the next cache.
 """
 
 from __future__ import annotations

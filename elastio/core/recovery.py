@@ -1,7 +1,38 @@
-"""Where does the agent stand after a start? Read off the kernel; memory only supplies names.
+"""The phase after a start, a reboot or a repair.
 
-Crash, reboot and repair are one case: the phase is what the kernel shows, the cycle is what the journal remembers
-or, if it remembers nothing, what the cloud's tags say.
+Theory of operation
+-------------------
+
+Crash, reboot and repair are one case. The *phase* is what the kernel shows now; memory only supplies names: on which
+volume the cache set is, what it was bought for, since when it is paid for. The journal remembers the cycle; where it
+remembers none, the cloud's tags say which volume is this agent's.
+
+With a cache set attached the kernel's own settings tell the phase: mode writeback at a limited rate is BOOSTING, full
+speed or any other mode FLUSHING, a detach that has begun DETACHING. Nothing needs to be undone: each of these phases
+goes on from where the kernel is.
+
+Without a cache set there are three cases:
+
+1. The device waits for its cache (it does not run, or its superblock says dirty). The cycle goes on DETACHING and
+   `detection.danger` makes it FAULTED: the cache has to come back. Nothing is started without it.
+2. The device runs, and the journal explains why it may: the agent had set out to detach, or the kernel went on without
+   a cache that failed while it was clean. The cycle goes on ATTACHING if it never boosted, else DETACHING.
+3. The device runs, and nothing explains it: the volume may hold what the device does not (`may_lack_data`). That is
+   FAULTED, and the volume is kept.
+
+Case 3 is where data is lost by agents that trust the superblock. Three facts about bcache make it necessary:
+
+- bcache writes "dirty" and "clean" to the superblock without waiting for the write, and flushes the disk after neither.
+  After a power cut a superblock may say clean over an index that is dirty (measured: 15 of 71 power cuts while dirty).
+  So a cache that left as clean is believed only in the boot in which it was seen clean and bypassed.
+- A backing device that names no cache starts on its own. If somebody put an older copy of the disk in place, it starts
+  too, and looks as if the cache had been detached. So a cycle is bound to the serial of its backing disk, and "no
+  cache" is believed only after a detach of the agent's own.
+- A detach cannot be taken back, and the kernel shows its beginning only after it has written it. So an intent to detach
+  is remembered as long as the boot lasts.
+
+A cache that comes back after the device has gone on without it is stale (`is_cache_stale`): it is flushed and released
+whatever the load, and, if it may have been dirty (`is_mixed`), not before an operator has checked the filesystem.
 """
 
 from __future__ import annotations

@@ -196,12 +196,12 @@ class AgentState:
 
     def may_run_without_cache(self, backing: BackingView) -> bool:
         """The device waits for a cache set that failed while clean, and for no other: starting it loses nothing."""
-        is_awaited = backing.waits_for_cache and self.failed_clean_set == backing.superblock_set != ""
-        if not is_awaited or backing.superblock_set is None or backing.state is not CacheState.CLEAN:
-            return False
+        is_awaited = backing.waits_for_cache and self.failed_clean_set != ""
+        is_awaited = is_awaited and self.failed_clean_set == backing.superblock_set
         # It may have been attached again, and have taken writes: the superblock turns dirty late.
-        is_attached_again = self.is_cache_stale and self.cycle is not None and self.cycle.is_in_front
-        return not is_attached_again and not (self.cycle is not None and self.cycle.may_lack_data)
+        is_back = self.is_cache_stale and self.cycle is not None and self.cycle.is_in_front
+        may_lack_data = self.cycle is not None and self.cycle.may_lack_data
+        return is_awaited and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
 
     def is_kept(self, volume: Volume) -> bool:
         """Not tagged clean, or given up by an operator: only an operator knows whose data is on it."""

@@ -26,7 +26,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Backoff, Timestamps, Trigger
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.model import CacheState, Request, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import CacheState, DiskView, Request, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
@@ -412,3 +412,14 @@ def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told()
     waiting = decide(unknown, seen(view, outcomes=(silent,)), POLICY)
     assert waiting.actions == ()
     assert decide(waiting.state, replace(seen(view), now=NOW + 61), POLICY).actions == (Identify(),)
+
+
+@pytest.mark.parametrize("shown", [(), (disk(),)], ids=["gone", "still shown"])
+def test_a_volume_that_the_cloud_has_detached_is_deleted_though_the_kernel_may_still_show_its_disk(
+    shown: tuple[DiskView, ...],
+) -> None:
+    """A machine that lost its power in the middle of a detach may boot with the disk plugged in again."""
+    polled = {"DescribeVolume": Backoff(1, NOW)}
+    of = cycle(times=RELEASED, volume=volume(VolumeState.AVAILABLE), backoffs=polled, tag=VolumeTag.CLEAN)
+    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), *shown)), POLICY)
+    assert decision.actions == (DeleteVolume(VOLUME_ID, SERIAL),)
