@@ -12,6 +12,7 @@ from elastio.errors import HostError
 from elastio.host.bcache import BcacheHost
 from elastio.host.superblock import Role, read
 from elastio.units import KIB, MIB, SECTOR
+from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes, superblock_on
 
 from . import refusals
@@ -64,30 +65,12 @@ def _registered_meanwhile(tree: Tree, condition: Callable[[], bool]) -> bool:
 def test_a_set_that_does_not_appear_is_an_error(tree: Tree, host: BcacheHost) -> None:
     tree.cache_disk()
     tree.kernel.refuses.add("register_quiet")
-    with pytest.raises(HostError) as refused:
+    with refused(HostError, "register.timeout"):
         install(host)
-    assert refused.value.code == "register.timeout"
     assert "attach" not in [name for name, _ in refusals.leaf_writes(tree.kernel)]
 
 
-FORMAT_REFUSALS = [
-    refusals.another_size,
-    refusals.another_size_registered,
-    refusals.no_disk,
-    refusals.two_disks,
-    refusals.foreign_signature,
-    refusals.mounted,
-    refusals.held,
-    refusals.open_elsewhere,
-    refusals.serves_already,
-    refusals.waited_for,
-    refusals.waited_for_while_clean,
-    refusals.waited_for_and_registered,
-    refusals.a_backing_device,
-]
-
-
-@pytest.mark.parametrize("prepare", FORMAT_REFUSALS)
+@pytest.mark.parametrize("prepare", refusals.FORMAT)
 def test_format_refuses_and_touches_nothing(tree: Tree, host: BcacheHost, prepare: Callable[[Tree], Refusal]) -> None:
     assert_refused(tree, prepare, lambda: install(host))
 

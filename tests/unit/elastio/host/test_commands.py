@@ -6,6 +6,7 @@ import pytest
 
 from elastio.errors import HostError
 from elastio.host.commands import run
+from tests.fixtures.errors import refused
 
 pytestmark = pytest.mark.runs_programs
 
@@ -15,25 +16,21 @@ def test_returns_the_output_of_a_program_in_the_c_locale() -> None:
 
 
 def test_a_failing_program_is_quoted() -> None:
-    with pytest.raises(HostError) as refused:
+    with refused(HostError, "program.failed") as caught:
         run(["sh", "-c", "echo first >&2; echo the last word >&2; exit 3"], timeout_s=10)
-    assert refused.value.code == "program.failed"
-    assert "the last word" in str(refused.value)
-    with pytest.raises(HostError) as refused:
+    assert "the last word" in str(caught.value)
+    with refused(HostError, "program.failed"):
         run(["false"], timeout_s=10)
-    assert refused.value.code == "program.failed"
 
 
 def test_a_missing_program_is_an_error() -> None:
-    with pytest.raises(HostError) as refused:
+    with refused(HostError, "program.missing"):
         run(["no-such-program"], timeout_s=10)
-    assert refused.value.code == "program.missing"
 
 
 def test_a_program_that_does_not_end_is_ended() -> None:
-    with pytest.raises(HostError) as refused:
+    with refused(HostError, "program.timeout"):
         run(["sleep", "60"], timeout_s=0.1)
-    assert refused.value.code == "program.timeout"
 
 
 def test_output_that_is_not_text_is_returned() -> None:

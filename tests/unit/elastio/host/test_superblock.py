@@ -12,6 +12,7 @@ import pytest
 from elastio.errors import HostError
 from elastio.host.superblock import OFFSET, Role, Superblock, crc64, parse, read, render, write_cache
 from elastio.units import KIB, MIB
+from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, superblock_bytes
 
 
@@ -119,6 +120,5 @@ def test_every_device_has_a_name_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(HostError) as refused:
+    with refused(HostError, "superblock.write"):
         write_cache(tmp_path / "none", UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512)
-    assert refused.value.code == "superblock.write"
