@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from elastio.config.rules import Flag, Number, Rule, Text, Whole
 from elastio.core.policy import Caps, Policy, StopPolicy
 from elastio.errors import ConfigError
-from elastio.units import GIB, SECTOR
+from elastio.units import GIB
 
 DEFAULT_PATH = Path("/etc/elastio/elastio.toml")
 DEFAULT_STATE_DIR = Path("/var/lib/elastio")
@@ -224,7 +224,7 @@ class Config:
 
 def _bytes(size_gib: float) -> int:
     """Whole 512-byte sectors, at least one."""
-    return max(SECTOR, int(size_gib * GIB) // SECTOR * SECTOR)
+    return max(512, int(size_gib * GIB) // 512 * 512)
 
 
 SECTIONS: Mapping[str, type[Any]] = {
