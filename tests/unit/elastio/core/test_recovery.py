@@ -201,8 +201,8 @@ def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_cle
 )
 def test_a_device_that_was_clean_lacks_no_data(of: Cycle, view: BackingView) -> None:
     of = of.stamped(detaching=NOW - 9) if view is not FAILED_CLEAN else of
-    before = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "an earlier boot")
-    found = present(recover(before, seen(host(view)), POLICY))
+    earlier = AgentState(phase=Phase.FLUSHING, cycle=of, boot_id="boot" if view is FAILED_CLEAN else "an earlier boot")
+    found = present(recover(earlier, seen(host(view)), POLICY))
     assert found[0].phase is Phase.DETACHING
     assert danger(found[0], seen(host(view))) is None
 

@@ -1,4 +1,4 @@
-"""The folder in the user's directory that holds what a calibration writes, and goes with it."""
+"""The working directory of a calibration, below the directory that the user names."""
 
 from __future__ import annotations
 
@@ -9,51 +9,54 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from elastio.units import GB
-from elastio_calibration.claim import claimed
 from elastio_calibration.errors import CalibrationError
+from elastio_calibration.run_lock import run_lock
 
-FOLDER = "elastio-calibration"
-# The files of a writer, and those of fio. Left behind by a calibration that was killed, they are nobody's.
+NAME = "elastio-calibration"
+# The files of a writer, and those of fio. A killed calibration leaves them; they may be removed.
 OURS = re.compile(r"writer-\d+|dataset\.\d+\.0")
 SPARE = 1.05
 
 
-class Folder:
-    """`<directory>/elastio-calibration`. Only what was `added` is ever removed, and what a killed run left."""
+class WorkDir:
+    """`<directory>/elastio-calibration`. Removes only files passed to `add`, and those of a killed run."""
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / FOLDER
+        self.path = directory / NAME
         self._made: list[Path] = []
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """The directory is this calibration's alone. Raises CalibrationError where another one has it."""
-        with claimed(self.path.parent):
+    def locked(self) -> Iterator[None]:
+        """Hold the run lock of the directory. Raises CalibrationError where another calibration has it."""
+        with run_lock(self.path.parent):
             self._made = [path for path in self._found() if OURS.fullmatch(path.name)]
             self.clean()
             yield
 
     def check(self, dataset_bytes: int) -> None:
-        """Raises CalibrationError where the filesystem has no room for it, or the folder holds what is not ours."""
+        """Raises CalibrationError where the dataset does not fit, or the directory has files of others."""
         found = self._found()
         if not all(OURS.fullmatch(path.name) for path in found):
-            raise CalibrationError(f"{self.path} is not empty: remove it if it is left over from a calibration")
+            text = f"{self.path} is not empty: remove it if a calibration left it"
+            raise CalibrationError(text, code="not_empty")
         free = shutil.disk_usage(self.path.parent).free + sum(path.lstat().st_blocks * 512 for path in found)
         if free < dataset_bytes * SPARE:
-            raise CalibrationError(
-                f"{self.path.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
-            )
+            text = f"{self.path.parent} has {free / GB:.2f} GB free, {dataset_bytes / GB:.2f} GB does not fit"
+            raise CalibrationError(text, code="space")
 
     def make(self) -> None:
-        """Raises OSError where the directory takes no folder."""
-        self.path.mkdir(exist_ok=True)
+        """Create it. Raises CalibrationError."""
+        try:
+            self.path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise CalibrationError(f"{self.path} cannot be created: {error.strerror or error}") from error
 
     def add(self, name: str) -> None:
-        """This file is made by this calibration."""
+        """Have `clean` remove this file."""
         self._made.append(self.path / name)
 
     def clean(self) -> None:
-        """Remove what was added; nothing there is fine. Raises CalibrationError where it cannot be removed."""
+        """Remove the added files and the directory, where they exist. Raises CalibrationError."""
         try:
             for path in self._made:
                 path.unlink(missing_ok=True)
