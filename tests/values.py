@@ -15,6 +15,8 @@ from elastio.core.model import (
     HostView,
     Identity,
     Rates,
+    Request,
+    RequestKind,
     Sample,
     Serial,
     Volume,
@@ -24,9 +26,10 @@ from elastio.core.model import (
     VolumeTag,
 )
 from elastio.core.observation import Observation
+from elastio.core.planner import LAST_S
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, LoadWatch, Phase
-from elastio.units import GIB
+from elastio.units import GIB, MB
 
 T = TypeVar("T")
 
@@ -143,3 +146,29 @@ def busy_sample(mb_s: float = 20.0) -> Sample:
 
 HIGH = LoadWatch(above_since=NOW - 5, utilization=1.0)
 QUIET = LoadWatch(below_since=NOW - 100, utilization=0.0)
+
+RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
+UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
+
+# Little enough dirty data to bypass the cache, and much.
+LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
+MUCH = 10 * LITTLE
+
+
+def flushing(**changes: Any) -> AgentState:
+    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
+    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
+    return state(Phase.FLUSHING, cycle(times=times, flush_started_dirty_bytes=MUCH, **changes), load=QUIET)
+
+
+def at_full_speed(**changes: Any) -> BackingView:
+    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
+
+
+def faulted(of: Cycle | None = None, **changes: Any) -> AgentState:
+    """Its cache is missing."""
+    return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
+
+
+def asked(kind: RequestKind) -> tuple[Request, ...]:
+    return (Request(kind),)

@@ -62,16 +62,6 @@ def test_a_burst_is_met_with_the_cache_already_attached() -> None:
     assert len(bought(sim)) == 1
 
 
-def test_without_a_forecaster_the_same_burst_waits_for_the_threshold() -> None:
-    sim = machine(BURST, **AHEAD)
-    sim.run_for(BURST_AT_S)
-    assert bought(sim) == []
-    sim.run_for(4)
-    slow = [m.adaptive_mb_s for m in sim.timeline if BURST_AT_S + 1 < m.at_s < BURST_AT_S + 4]
-    assert max(slow) < 25
-    assert present(sim.state.cycle).trigger is Trigger.LOAD
-
-
 def test_a_paused_agent_heeds_no_forecast() -> None:
     sim = foretold()
     sim.run_for(5)

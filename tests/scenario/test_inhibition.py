@@ -5,27 +5,16 @@ from __future__ import annotations
 import pytest
 
 from elastio.agent.graceful_shutdown import GracefulShutdown
-from elastio.core import inhibition, requests
-from elastio.core.detection import Detection
-from elastio.core.model import Notice, Request, RequestKind
-from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Policy, StopPolicy
-from elastio.core.state import AgentState, Phase
+from elastio.core import inhibition
+from elastio.core.model import Notice, RequestKind
+from elastio.core.policy import StopPolicy
+from elastio.core.state import Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from tests.values import present
 
 FLUSH = StopPolicy(flush=True, limit_s=120.0)
-AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
-
-
-def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
-    return requests.answer(before, request, obs, policy, unmoved)
-
-
-def unmoved(before: AgentState, detected: Detection) -> AgentState:
-    raise AssertionError(f"{detected.event} in {before.phase}")
 
 
 def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
@@ -51,22 +40,6 @@ def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> Non
     assert not sim.ask(RequestKind.BOOST).accepted
     assert sim.ask(RequestKind.UNQUIESCE).accepted
     in_phase(sim, Phase.BOOSTING)
-
-
-def test_no_load_returns_to_the_cache_while_boosts_are_inhibited() -> None:
-    sim = machine(AGAIN)
-    in_phase(sim, Phase.FLUSHING)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    assert "boosting" not in path(sim)[path(sim).index("flushing") :]
-
-
-def test_a_purchase_under_way_is_withdrawn() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.ATTACHING)
-    quiesce(sim)
-    sim.run_until(lambda: sim.phase is Phase.IDLE, 300)
-    assert "boosting" not in path(sim)
 
 
 def test_an_inhibition_that_nobody_ends_expires() -> None:
@@ -147,14 +120,6 @@ def test_a_shutdown_flushes_where_that_is_configured() -> None:
     sim.ask(RequestKind.SHUTDOWN)
     sim.run_until(lambda: bool(inhibition.stop_reason(sim.state, sim.world.clock.now())), 120)
     assert sim.world.volumes_left() == 0
-
-
-def test_a_reboot_leaves_what_a_power_off_flushes() -> None:
-    sim = machine(STEADY, on_shutdown=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    assert sim.ask(RequestKind.SHUTDOWN, reboots=True).accepted
-    assert not present(sim.state.inhibition).flush
-    assert sim.phase is Phase.BOOSTING
 
 
 def begin_shutdown(sim: Simulation) -> GracefulShutdown:

@@ -7,10 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import pytest
 
 from elastio.agent.worker import ForkWorker, Result
 from tests.values import present
@@ -70,22 +67,3 @@ def let_die(worker: TextWorker) -> None:
 def do(worker: TextWorker, job: str, timeout_s: float = LONG_S) -> str:
     worker.submit(job, timeout_s)
     return answer(worker)
-
-
-@pytest.fixture
-def make() -> Iterator[Callable[..., TextWorker]]:
-    made: list[TextWorker] = []
-
-    def new(name: str = "test", warm_up: Callable[[], None] | None = None) -> TextWorker:
-        worker: TextWorker = ForkWorker(name, work, lost, warm_up)
-        made.append(worker)
-        return worker
-
-    yield new
-    for worker in made:
-        worker.close(0.0)
-
-
-@pytest.fixture
-def worker(make: Callable[..., TextWorker]) -> TextWorker:
-    return make()

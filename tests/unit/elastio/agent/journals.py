@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Memory, remember
@@ -65,19 +62,6 @@ OWNER = Owner("uuid-1", "i-1")
 STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)
 CREATE = CreateVolume("token", SPEC, SPEC.size_bytes)
 BOOT = {"now": 110.0, "wall": 1110.0, "boot_id": "boot-1"}
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "journal.jsonl"
-
-
-@pytest.fixture
-def journal(path: Path) -> Iterator[Journal]:
-    opened = Journal(path, "boot-1", OWNER)
-    opened.open()
-    yield opened
-    opened.close()
 
 
 def decide(journal: Journal, state: AgentState = STATE, reason: str = "because", now: float = 110.0) -> None:

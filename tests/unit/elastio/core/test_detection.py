@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,11 +11,10 @@ from elastio.core.actions import EnterPhase1, StartWithoutCache, Worker
 from elastio.core.cycle import Cycle, FailureKind, Timestamps
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, Request, RequestKind, VolumeState
-from elastio.core.planner import LAST_S, next_action
-from elastio.core.state import AgentState, FaultKind, Phase
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Request, RequestKind, VolumeState
+from elastio.core.planner import next_action
+from elastio.core.state import FaultKind, Phase
 from elastio.core.update import fold
-from elastio.units import MB
 from tests.values import (
     BOOSTED,
     FAILED_CLEAN,
@@ -25,29 +23,26 @@ from tests.values import (
     NOW,
     OTHER_SET,
     POLICY,
-    QUIET,
+    RELEASED,
     SET,
+    UNBOUGHT,
     VOLUME_ID,
     WAITS_FOR_CLEAN,
+    asked,
+    at_full_speed,
     backing,
     boosted,
     busy_sample,
     cached,
     cycle,
     disk,
+    flushing,
     host,
     present,
     seen,
     state,
     volume,
 )
-
-RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
-UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
-
-
-def asked(kind: RequestKind) -> tuple[Request, ...]:
-    return (Request(kind),)
 
 
 def test_an_inconsistent_device_is_left_to_an_operator() -> None:
@@ -92,21 +87,6 @@ def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released()
     waiting = decide(before, seen(host(backing()), busy=frozenset({Worker.CLOUD})), POLICY)
     assert waiting.state.phase is Phase.DETACHING
     assert decide(before, seen(host(backing())), POLICY).state.phase is Phase.IDLE
-
-
-LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
-MUCH = 10 * LITTLE
-
-
-def flushing(**changes: Any) -> AgentState:
-    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
-    return state(Phase.FLUSHING, of, load=QUIET)
-
-
-def at_full_speed(**changes: Any) -> BackingView:
-    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
 
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])

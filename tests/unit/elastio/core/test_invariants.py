@@ -30,10 +30,11 @@ from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId
 from elastio.core.observation import Decision
 from elastio.core.state import Phase
 from elastio.errors import InvariantError
-from elastio.units import GIB, MB
+from elastio.units import GIB
 from tests.values import (
     FAILED_CLEAN,
     FORMATTED,
+    LITTLE,
     NOW,
     OTHER_SET,
     POLICY,
@@ -57,7 +58,6 @@ DISK_1, DISK_2 = Serial("disk-1"), Serial("disk-2")
 BOOSTED = cycle(times=Timestamps(boosted=NOW - 5, detaching=NOW - 4))
 NOT_BY_US = cycle(times=Timestamps(boosted=NOW - 5, durable=NOW))
 ON_DISK_1 = replace(BOOSTED, backing_serial=DISK_1)
-LITTLE = int(0.9 * POLICY.backing_bandwidth_mb_s * MB)
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 LARGER = VolumeSpec(POLICY.caps.max_size_bytes + 1, 80)
 DETACH, DELETE = DetachVolume(VOLUME_ID, SERIAL), DeleteVolume(VOLUME_ID, SERIAL)

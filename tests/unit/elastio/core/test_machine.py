@@ -20,7 +20,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps, Trigger
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
-from elastio.core.model import CacheState, Request, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
@@ -30,14 +30,18 @@ from elastio.units import GIB
 from tests.simulated import BURST
 from tests.simulated import machine as simulated
 from tests.values import (
+    BOOSTED,
     CACHE_MISSING,
     FORMATTED,
     HIGH,
     NOW,
     POLICY,
     QUIET,
+    RELEASED,
     SET,
+    UNBOUGHT,
     WAITS_FOR_DIRTY,
+    asked,
     backing,
     busy_sample,
     cached,
@@ -55,13 +59,6 @@ from . import state_machine_page
 from .state_machine_page import PAGE, page
 
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
-BOOSTED = Timestamps(decided=NOW - 20, created=NOW - 19, boosted=NOW - 15)
-RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
-UNBOUGHT = cycle(volume_id=None, serial=None, cache_set=None, volume=None, seen=False, opened_wall=None)
-
-
-def asked(kind: RequestKind) -> tuple[Request, ...]:
-    return (Request(kind),)
 
 
 def failed(kind: OutcomeKind) -> tuple[Outcome, ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from elastio.core import missing_cache
 from elastio.core.actions import StartWithoutCache
-from elastio.core.cycle import UNKNOWN_VOLUME, Cycle
+from elastio.core.cycle import UNKNOWN_VOLUME
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
@@ -20,7 +19,6 @@ from elastio.core.recovery import recover
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from tests.values import (
-    CACHE_MISSING,
     FORMATTED,
     NOW,
     OTHER_SET,
@@ -32,6 +30,7 @@ from tests.values import (
     boosted,
     cached,
     cycle,
+    faulted,
     host,
     present,
     seen,
@@ -42,10 +41,6 @@ from tests.values import (
 RECOVER = Request(RequestKind.RECOVER)
 GIVE_UP = Request(RequestKind.RECOVER, accepts_loss=True)
 BY_NAME = replace(GIVE_UP, volume_id=VOLUME_ID)
-
-
-def faulted(of: Cycle | None = None, **changes: Any) -> AgentState:
-    return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
 
 
 def ask(of: AgentState, request: Request, view: HostView = WAITS_FOR_DIRTY) -> tuple[AgentState, Answer]:

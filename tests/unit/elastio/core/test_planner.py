@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -46,26 +45,29 @@ from tests.values import (
     FORMATTED,
     HIGH,
     IDENTITY,
+    LITTLE,
+    MUCH,
     NOW,
     POLICY,
-    QUIET,
+    RELEASED,
     SERIAL,
     SET,
     VOLUME_ID,
     WAITS_FOR_DIRTY,
+    at_full_speed,
     backing,
     boosted,
     cached,
     cycle,
     disk,
     drained,
+    faulted,
+    flushing,
     host,
     seen,
     state,
     volume,
 )
-
-RELEASED = replace(BOOSTED, durable=NOW - 2, released=NOW - 2)
 
 
 def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing() -> None:
@@ -137,21 +139,6 @@ def test_a_volume_that_the_cloud_has_detached_is_deleted_though_the_kernel_may_s
     assert decision.actions == (DeleteVolume(VOLUME_ID, SERIAL),)
 
 
-LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
-MUCH = 10 * LITTLE
-
-
-def flushing(**changes: Any) -> AgentState:
-    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
-    return state(Phase.FLUSHING, of, load=QUIET)
-
-
-def at_full_speed(**changes: Any) -> BackingView:
-    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
-
-
 def actions(before: AgentState, view: BackingView) -> tuple[object, ...]:
     return decide(before, seen(host(view, FORMATTED)), POLICY).actions
 
@@ -219,10 +206,6 @@ def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
 def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none_once_clean(mode: CacheMode) -> None:
     assert actions(flushing(), at_full_speed(cache_mode=mode)) == ()
     assert actions(flushing(), at_full_speed(cache_mode=mode, dirty_bytes=0)) == (BypassCache(),)
-
-
-def faulted(of: Cycle | None = None, **changes: Any) -> AgentState:
-    return state(Phase.FAULTED, of, **{"fault": CACHE_MISSING, **changes})
 
 
 def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:

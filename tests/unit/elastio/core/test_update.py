@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,6 @@ from elastio.core.governor import NOTHING
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, Rates, Sample, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.planner import LAST_S
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.core.update import adopt, fold
@@ -23,19 +21,21 @@ from tests.values import (
     FAILED_CLEAN,
     FORMATTED,
     HIGH,
+    MUCH,
     NOW,
     OTHER_SET,
     POLICY,
-    QUIET,
     SET,
     VOLUME_ID,
     WAITS_FOR_CLEAN,
     WALL,
+    at_full_speed,
     backing,
     boosted,
     cached,
     cycle,
     disk,
+    flushing,
     host,
     present,
     seen,
@@ -173,21 +173,6 @@ def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(create
 def test_a_device_that_does_not_run_has_no_load(view: BackingView | None, load: LoadWatch) -> None:
     before = AgentState(phase=Phase.FAULTED, load=HIGH)
     assert fold(before, Observation(now=NOW, wall=WALL, host=host(view)), POLICY).load == load
-
-
-LITTLE = int(LAST_S * POLICY.backing_bandwidth_mb_s * MB)
-MUCH = 10 * LITTLE
-
-
-def flushing(**changes: Any) -> AgentState:
-    """Phase 2 began five seconds ago with much dirty data, and nobody has asked for it."""
-    times = Timestamps(boosted=NOW - 60, quiet=NOW - 5)
-    of = cycle(times=times, flush_started_dirty_bytes=MUCH, **changes)
-    return state(Phase.FLUSHING, of, load=QUIET)
-
-
-def at_full_speed(**changes: Any) -> BackingView:
-    return cached(**{"flush_full_speed": True, "dirty_bytes": MUCH, **changes})
 
 
 def test_the_moment_of_the_bypass_is_remembered() -> None:
