@@ -7,11 +7,10 @@ import io
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, tzinfo
-from textwrap import shorten
 from typing import Any
 
 from elastio.accounting.history import History, PastBoost, SampleRun
-from elastio.accounting.report_render import iso, table
+from elastio.accounting.tables import begun, iso, note, table
 from elastio.units import GB, GIB, format_duration
 
 SHOWN_PHASES = 20
@@ -53,17 +52,16 @@ def _sample_rows(history: History, tz: tzinfo) -> Iterator[tuple[Any, ...]]:
 
 
 def _cells(phase: PastBoost, tz: tzinfo) -> tuple[str, ...]:
-    begun = datetime.fromtimestamp(phase.begun_wall, tz).strftime("%m-%d %H:%M:%S")
     times = (phase.load_s, phase.period_s, phase.gap_s)
     moved = (phase.read_bytes, phase.written_bytes)
     return (
-        begun,
+        begun(phase.begun_wall, tz),
         phase.trigger,
         *("-" if t is None else format_duration(t) for t in times),
         f"{phase.bought_bytes / GIB:.1f}" if phase.bought_bytes else "-",
         f"{phase.bandwidth_mb_s:.0f}",
         *("-" if b is None else f"{b / GB:.2f}" for b in moved),
-        shorten(phase.failure, 30, placeholder="…"),
+        note(phase.failure),
     )
 
 

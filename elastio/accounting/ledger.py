@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations
-from elastio.core.model import Quote, Spend
+from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations, spend_since
+from elastio.core.model import Spend
 from elastio.core.state import Cycle, Trigger
 
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
@@ -72,13 +72,13 @@ class Ledger:
 
     # --- cycles ------------------------------------------------------------------------------------------
 
-    def record(self, cycle: Cycle, quote: Quote | None, boot_offset_s: float) -> None:
+    def record(self, cycle: Cycle, boot_offset_s: float) -> None:
         """Writes what is known of the cycle; saying the same twice changes nothing.
 
         `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now: it turns new marks into points in time that
         outlive a reboot.
         """
-        sold = cycle.volume
+        sold, quote = cycle.volume, cycle.quote
         row = {
             "token": cycle.token,
             "device_uuid": sold.backing_uuid if sold else "",
@@ -146,20 +146,8 @@ class Ledger:
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
     def spend_since(self, since: float, now_wall: float) -> Spend:
-        """What was used up of the caps from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
-
-        A boost counts once it begins, unless it was refused before anything was bought. The shortest time billed
-        is owed at once. A cycle without a price adds nothing to `currency`. What a clock that has since been set back
-        has written counts as well, up to a day ahead: beyond that the clock was wrong, and no day may begin full.
-        """
-        rows = self.cycles(since, now_wall + DAY_S)
-        begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
-        ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
-        return Spend(
-            boosts=len(begun),
-            agbs=sum(c.agbs(since, until) for c, until in ends),
-            currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
-        )
+        """See `rows.spend_since`. Cycles of a clock that was ahead count up to DAY_S: no later day may begin full."""
+        return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
 
     # --- the adaptive device -----------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class CostRecorder:
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there all the way up to this moment
         try:
-            self._ledger.record(cycle, cycle.quote, wall - now)
+            self._ledger.record(cycle, wall - now)
         except LedgerError as error:
             _log.error("cycle %s is not in the ledger: %s", cycle.token, error)
 

@@ -6,13 +6,13 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from statistics import median
-from textwrap import shorten
 from typing import Any
 
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
+from elastio.accounting.tables import begun, iso, note, table
 from elastio.units import GIB, format_duration
 
 SHOWN_PHASES, SHOWN_BOOSTS, SHOWN_DAYS = 12, 5, 7
@@ -78,7 +78,7 @@ def _breakdown(report: Report) -> list[str]:
     if not boosts:
         return []
     shown = boosts[-SHOWN_BOOSTS:]
-    cells = [(_begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
+    cells = [(begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
     if len(boosts) > 1:
         cells.append((f"median of {len(boosts)}", *_step_cells([row.steps for row in boosts])))
     return table(_STEP_HEADS, cells, len(boosts) - len(shown))
@@ -87,10 +87,6 @@ def _breakdown(report: Report) -> list[str]:
 def _step_cells(steps: Sequence[StepDurations]) -> tuple[str, ...]:
     columns = ([s for step in steps if (s := getattr(step, name)) is not None] for name in _BOOST_STEPS)
     return tuple(f"{median(column):.2f}" if column else "-" for column in columns)
-
-
-def _begun(wall: float, tz: tzinfo) -> str:
-    return datetime.fromtimestamp(wall, tz).strftime("%m-%d %H:%M:%S")
 
 
 def _phase_dict(phase: BoostLine, tz: tzinfo) -> dict[str, Any]:
@@ -106,28 +102,13 @@ def _cost_dict(cost: Cost) -> dict[str, Any]:
 
 def _phase_cells(phase: BoostLine, tz: tzinfo) -> tuple[str, ...]:
     row = phase.row
-    begun = _begun(row.started_wall, tz)
-    note = row.failure or ("open" if row.is_open else "")
+    said = row.failure or ("open" if row.is_open else "")
     bill = (format_duration(phase.billed_s), *_costs(phase.cost)) if row.opened_wall is not None else ("-",) * 7
     what = (f"{row.provisioned_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")
-    return begun, *what, *bill, shorten(note, 30, placeholder="…")
+    return begun(row.started_wall, tz), *what, *bill, note(said)
 
 
 def _costs(cost: Cost) -> tuple[str, ...]:
     ratios = ("-" if p is None else f"{p:.1f}" for p in (cost.of_static_slow_percent, cost.of_static_fast_percent))
     money = "-" if cost.cost is None else f"{cost.cost:.4f} {cost.currency}"
     return *(f"{x:,.0f}" for x in (cost.backing_agbs, cost.cache_agbs, cost.total_agbs)), money, *ratios
-
-
-def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], left_out: int) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    text = [0, len(heads) - 1] if heads[-1] == "note" else [0]
-    lines = []
-    for row in (heads, *rows):
-        cells = (c.ljust(w) if i in text else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        lines.append("  ".join(cells).rstrip())
-    return [lines[0], *([f"({left_out} earlier)"] if left_out else []), *lines[1:], ""]
-
-
-def iso(wall: float | None, tz: tzinfo) -> str | None:
-    return None if wall is None else datetime.fromtimestamp(wall, tz).isoformat(timespec="milliseconds")

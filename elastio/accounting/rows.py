@@ -5,8 +5,11 @@ Times are seconds since the epoch, sizes bytes, bandwidths MB/s.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from elastio.core.model import Spend
+from elastio.core.state import Cycle, Trigger
 from elastio.units import agbs
 
 
@@ -113,3 +116,39 @@ class DeviceSpan:
     @property
     def seconds(self) -> float:
         return self.last_wall - self.first_wall
+
+
+def row_of(cycle: Cycle) -> CycleRow:
+    """The row of a cycle that is in no ledger: without device and steps."""
+    quote = cycle.quote
+    return CycleRow(
+        token=cycle.token,
+        device_uuid="",
+        trigger=cycle.trigger,
+        volume_id=cycle.volume_id,
+        wanted_size_bytes=cycle.spec.size_bytes,
+        provisioned_size_bytes=cycle.provisioned.size_bytes,
+        bandwidth_mb_s=cycle.provisioned.bandwidth_mb_s,
+        started_wall=cycle.started_wall,
+        opened_wall=cycle.opened_wall,
+        closed_wall=cycle.closed_wall,
+        price_per_hour=quote.price_per_hour if quote and quote.price_known else None,
+        minimum_s=quote.minimum_s if quote else 0.0,
+        failure=cycle.failure,
+    )
+
+
+def spend_since(since: float, now_wall: float, rows: Collection[CycleRow]) -> Spend:
+    """What was used up of the caps from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
+
+    A boost counts once it begins, unless it was refused before anything was bought. The shortest time billed
+    is owed at once. A cycle without a price adds nothing to `currency`. A bill that ends after `now_wall` counts
+    in full: the clock has been set back since.
+    """
+    begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
+    ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
+    return Spend(
+        boosts=len(begun),
+        agbs=sum(c.agbs(since, until) for c, until in ends),
+        currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
+    )

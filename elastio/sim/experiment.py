@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import Cycle
+from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
@@ -92,15 +93,12 @@ def compare(experiment: Experiment) -> Comparison:
     stats = world.workload.stats
     backing = agbs(experiment.backing_mb_s, experiment.size_bytes, stats.finished_s or 0.0)
     cache = world.provider.bill_agbs()
-    wall_offset = world.clock.wall() - world.clock.elapsed()
     return Comparison(
         slow,
         fast,
         Setup("adaptive", stats.completion_s or 0.0, backing + cache),
         cache,
-        tuple(
-            phase_of(c, wall_offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None
-        ),
+        phases_of(recorder, world.clock),
         len(world.lost()),
         world.volumes_left(),
         tuple(simulation.timeline),
@@ -132,8 +130,14 @@ def _static(name: str, experiment: Experiment, mb_s: float) -> Setup:
     return Setup(name, run.completion_s, run.agbs)
 
 
-def phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
-    """A cycle as a line of the result; `wall_offset` is the wall clock at the start of the run."""
+def phases_of(recorder: MemoryRecorder, clock: SimClock) -> tuple[IoPhase, ...]:
+    """The boosts of a run that bought a volume; the bill of an open one ends now."""
+    offset, wall = clock.wall() - clock.elapsed(), clock.wall()
+    return tuple(_phase_of(c, offset, wall) for c in recorder.rows.values() if c.opened_wall is not None)
+
+
+def _phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
+    """`wall_offset` is the wall clock at the start of the run."""
     opened = wall if cycle.opened_wall is None else cycle.opened_wall
     held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
     boosted = cycle.times.boosted

@@ -34,9 +34,8 @@ class SimKernel(Link):
     def step(self, seconds: float, load: Load) -> None:
         """Move the bytes of the `seconds` that end now; at most 0.05 s at a time keeps the model honest."""
         self.settle()
-        cache = self.cache_disk()
-        mb_s = cache.mb_s * self.settings.cache_efficiency if cache else 0.0
-        budget = Budget(self._bytes(0, self.settings.backing_mb_s, seconds), self._bytes(1, mb_s, seconds))
+        backing = self._bytes(0, self.settings.backing_mb_s, seconds)
+        budget = Budget(backing, self._bytes(1, self._cache_mb_s(), seconds))
         had = budget.backing
         if self.bcache.running and self.registered:
             load.begin(seconds)
@@ -71,8 +70,7 @@ class SimKernel(Link):
 
     def rest(self, steps: int, seconds: float, load: Load) -> None:
         """So many steps of `seconds` that end now, all before `quiet_until`: to the bit what `step` would leave."""
-        cache = self.cache_disk()
-        mb_s = cache.mb_s * self.settings.cache_efficiency if cache else 0.0
+        cache_mb_s = self._cache_mb_s()
         if self.bcache.running and self.registered:
             load.rest(steps, seconds)
             for _ in range(steps if self.bcache.write_limit_mb_s is not None else 1):
@@ -81,8 +79,12 @@ class SimKernel(Link):
         weight = min(1.0, seconds / SMOOTHING_S)
         for _ in range(steps):
             self._bytes(0, self.settings.backing_mb_s, seconds)
-            self._bytes(1, mb_s, seconds)
+            self._bytes(1, cache_mb_s, seconds)
             self._backing_use += (0.0 - self._backing_use) * weight
+
+    def _cache_mb_s(self) -> float:
+        cache = self.cache_disk()
+        return cache.mb_s * self.settings.cache_efficiency if cache else 0.0
 
     def _bytes(self, disk: int, mb_s: float, seconds: float) -> int:
         exact = mb_s * MB * seconds + self._fractions[disk]
@@ -162,20 +164,15 @@ class SimKernel(Link):
         cached = self._recoverable(None, bcache.sb_set)  # a cache disk that is away keeps its content too
         self.bcache.backing.power_cut(cached.clean if cached else {})
         self._drop_in_flight()
-        self.bcache.unlink()
-        self.bcache.overflow_bytes = 0
-        self.bcache.write_limit_mb_s = None
+        bcache.unlink()
+        bcache.overflow_bytes, bcache.write_limit_mb_s = 0, None
+        bcache.writeback_mode, bcache.tuned, bcache.writeback_running = WritebackMode.TRICKLE, False, True
         self.let_go()
-        self.bcache.writeback_mode, self.bcache.tuned, self.bcache.writeback_running = (
-            WritebackMode.TRICKLE,
-            False,
-            True,
-        )
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
             traffic.read = traffic.written = 0
         self._backing_use, self._superblock_free_at = 0.0, 0.0
-        self.bcache.running = self.bcache.sb_set is None
+        bcache.running = bcache.sb_set is None
         for disk in self.disks.values():
             disk.registered = False
             disk.holder = None

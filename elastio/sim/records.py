@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from elastio.accounting.report import day_start
+from elastio.accounting.rows import row_of, spend_since
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle, Trigger
-from elastio.units import agbs
+from elastio.core.state import AgentState, Cycle
 
 IN_MEMORY = Path("the simulated journal")
 
@@ -74,15 +74,5 @@ class MemoryRecorder:
         return self.learned_bytes
 
     def spend(self, *, wall: float) -> Spend:
-        """Since midnight UTC. No prices here: `currency` stays 0."""
-        since = day_start(wall, UTC)
-        begun = [c for c in self.rows.values() if c.started_wall >= since and c.trigger is not Trigger.ORPHAN]
-        return Spend(sum(1 for c in begun if c.volume_id), sum(_agbs(c, since, wall) for c in self.rows.values()))
-
-
-def _agbs(cycle: Cycle, since: float, wall: float) -> float:
-    if cycle.opened_wall is None:
-        return 0.0
-    until = wall if cycle.closed_wall is None else cycle.closed_wall
-    seconds = max(0.0, until - max(since, cycle.opened_wall))
-    return agbs(cycle.provisioned.bandwidth_mb_s, cycle.provisioned.size_bytes, seconds)
+        """Since midnight UTC."""
+        return spend_since(day_start(wall, UTC), wall, [row_of(c) for c in self.rows.values()])

@@ -10,7 +10,7 @@ from itertools import pairwise
 from elastio.config.schema import parse
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
-from elastio.sim.experiment import phase_of
+from elastio.sim.experiment import phases_of
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryRecorder
@@ -142,6 +142,12 @@ def _statics(question: Question) -> tuple[tuple[str, float], tuple[str, float]]:
     return ("static-slow", question.backing_mb_s), ("static-fast", question.cache_mb_s)
 
 
+def _world(question: Question, mb_s: float) -> SimWorld:
+    """The trace on a volume of this bandwidth."""
+    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=question.size_bytes)
+    return SimWorld(WorldSettings(kernel=kernel, seed=question.seed), Replay(question.wanted, question.size_bytes))
+
+
 @dataclass(frozen=True, slots=True)
 class _Static:
     outcome: Outcome
@@ -149,9 +155,8 @@ class _Static:
 
 
 def _static(name: str, question: Question, mb_s: float) -> _Static:
-    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=question.size_bytes)
-    load = Replay(question.wanted, question.size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
+    world = _world(question, mb_s)
+    load = world.workload
     busy, moved, limit = [], 0, _limit_s(question)
     threshold = Policy(question.backing_mb_s, question.cache_mb_s).utilization_threshold * question.backing_mb_s
     while not load.done:
@@ -196,18 +201,14 @@ def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tupl
 
 
 def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
-    kernel = KernelSettings(backing_mb_s=question.backing_mb_s, backing_bytes=question.size_bytes)
-    load = Replay(question.wanted, question.size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
-    recorder = MemoryRecorder()
+    world, recorder = _world(question, question.backing_mb_s), MemoryRecorder()
     simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
         simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
-    simulation.run_until(lambda: load.done, _limit_s(question))
+    simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
-    seconds = load.stats.finished_s or 0.0
-    offset = world.clock.wall() - world.clock.elapsed()
-    phases = tuple(phase_of(c, offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None)
+    seconds = world.workload.stats.finished_s or 0.0
+    phases = phases_of(recorder, world.clock)
     tariff = question.tariff
     cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
     mb_s = simulation.policy.bought_bandwidth_mb_s

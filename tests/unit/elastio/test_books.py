@@ -14,10 +14,12 @@ import pytest
 from elastio.accounting.history_store import HistoryLimits, read_loads
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
+from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
 from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Cycle, Phase, Timestamps, Trigger
+from elastio.sim.records import MemoryRecorder
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
 
@@ -69,6 +71,25 @@ def test_a_cycle_counts_in_what_was_spent_today(recorder: CostRecorder) -> None:
     assert spent.boosts == 1
     assert spent.agbs == pytest.approx(100.0 * 10 * 100)
     assert spent.currency == pytest.approx(0.1)
+
+
+def test_the_simulator_counts_what_was_spent_as_the_ledger_does(recorder: CostRecorder, path: Path) -> None:
+    in_memory = MemoryRecorder()
+    for cycle in (
+        CYCLE,
+        replace(CYCLE, token="closed", started_wall=WALL - 9, opened_wall=WALL - 8, closed_wall=WALL - 1),
+        replace(CYCLE, token="orphan", trigger=Trigger.ORPHAN),
+        replace(CYCLE, token="under way", volume_id=None, opened_wall=None),
+        replace(CYCLE, token="refused", volume_id=None, opened_wall=None, failure="quota reached"),
+        replace(CYCLE, token="yesterday", started_wall=WALL - 86_400, opened_wall=WALL - 86_400),
+    ):
+        recorder.record_cycle(cycle, now=NOW, wall=WALL)
+        in_memory.record_cycle(cycle, now=NOW, wall=WALL)
+    spent = in_memory.spend(wall=WALL + 50)
+    with Ledger(path) as ledger:
+        known = ledger.spend_since(day_start(WALL, UTC), WALL + 50)
+    assert (spent.boosts, known.boosts) == (3, 3)
+    assert [spent.agbs, spent.currency] == pytest.approx([known.agbs, known.currency])
 
 
 def test_what_could_never_be_read_is_not_taken_for_nothing(recorder: CostRecorder, path: Path) -> None:

@@ -17,7 +17,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.core.state import Timestamps
 from elastio.errors import LedgerError
 
-from .test_ledger import BOOT, BOUGHT, CLOSED, GB, QUOTE, only, rows
+from .test_ledger import BOOT, BOUGHT, CLOSED, GB, only, rows
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def read_elsewhere(path: Path) -> str:
 
 @pytest.mark.runs_programs
 def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
+    ledger.record(BOUGHT, BOOT)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
-    ledger.record(CLOSED, QUOTE, BOOT)  # a reader that takes its time blocks no writer
+    ledger.record(CLOSED, BOOT)  # a reader that takes its time blocks no writer
     assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
     reader.close()
     assert read_elsewhere(path) == "token-1"
@@ -75,7 +75,7 @@ def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Pat
 @pytest.mark.runs_programs
 def test_closed_ledger_can_be_read(path: Path) -> None:
     with Ledger(path) as ledger:
-        ledger.record(BOUGHT, QUOTE, BOOT)
+        ledger.record(BOUGHT, BOOT)
     assert read_elsewhere(path) == "token-1"
 
 
@@ -92,18 +92,18 @@ def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
 
 
 def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
+    ledger.record(BOUGHT, BOOT)
     with pytest.raises(LedgerError, match="NOT NULL"):
-        ledger.record(replace(CLOSED, times=Timestamps(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
+        ledger.record(replace(CLOSED, times=Timestamps(), failure=None), BOOT)  # type: ignore[arg-type]
     assert only(ledger).is_open
-    ledger.record(CLOSED, QUOTE, BOOT)
+    ledger.record(CLOSED, BOOT)
     assert not only(ledger).is_open
 
 
 def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
     bad = replace(CLOSED, times=replace(CLOSED.times, clean="soon"))  # type: ignore[arg-type]
     with pytest.raises(LedgerError):
-        ledger.record(bad, QUOTE, BOOT)
+        ledger.record(bad, BOOT)
     assert rows(ledger) == ()
 
 
@@ -130,7 +130,7 @@ NEXT = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE learne
 
 def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger(path) as ledger:
-        ledger.record(CLOSED, QUOTE, BOOT)
+        ledger.record(CLOSED, BOOT)
         ledger.set_learned_size("dev", GB)
     monkeypatch.setattr(elastio.accounting.database, "MIGRATIONS", NEXT)
     with pytest.raises(LedgerError, match="older elastio"):

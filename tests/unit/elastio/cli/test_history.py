@@ -34,7 +34,7 @@ def ledger(tmp_path: Path) -> Path:
     idle = AgentState(load=LoadWatch(below_since=0.0))
     busy = AgentState(Phase.BOOSTING, CYCLE_CLOSED, LoadWatch(above_since=60.0, utilization=0.5))
     with Ledger(path) as opened:
-        opened.record(CYCLE_CLOSED, None, 1_789_992_000.0)
+        opened.record(CYCLE_CLOSED, 1_789_992_000.0)
         writer = HistoryWriter(opened.file, UUID, HistoryLimits())
         for now in range(1, 151):
             loaded = 60 < now <= 90

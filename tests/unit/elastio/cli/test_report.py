@@ -36,7 +36,7 @@ def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as opened:
         opened.touch_device(UUID, 50 * 10**9, 60.0, 128.0, 1_789_999_800.0)
-        opened.record(CYCLE_CLOSED, None, 1_789_992_000.0)
+        opened.record(CYCLE_CLOSED, 1_789_992_000.0)
         opened.touch_device(UUID, 50 * 10**9, 60.0, 128.0, 1_790_000_050.0)
     return path
 
