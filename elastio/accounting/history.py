@@ -129,11 +129,11 @@ class PastBoost:
 class History:
     """All that is kept for forecasts: phases in their order, and the runs of each device in theirs."""
 
-    phases: tuple[PastBoost, ...]
+    boosts: tuple[PastBoost, ...]
     samples: Mapping[str, tuple[SampleRun, ...]]
 
 
-def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastBoost, ...]:
+def past_boosts(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastBoost, ...]:
     """The phases of every device in their order. Volumes that no cycle knew were no phase of anything.
 
     A cycle that was refused its volume does not say for which device: it is that of the others, if they have one.
@@ -149,7 +149,7 @@ def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[
     for row in sorted(rows, key=lambda c: (begun_at[c.token], c.token)):
         load, begun = loads.get(row.token), begun_at[row.token]
         before, before_ended = last.get(row.device_uuid, (None, None))
-        found.append(_phase(row, load, begun, before, before_ended))
+        found.append(_past_boost(row, load, begun, before, before_ended))
         if load is None or load.begun_wall is not None:  # a boost that met no load is no burst to count from
             last[row.device_uuid] = (begun, load.ended_wall if load else None)
     return tuple(found)
@@ -159,7 +159,7 @@ def _begun(row: CycleRow, load: CycleLoad | None) -> float:
     return row.started_wall if load is None or load.begun_wall is None else load.begun_wall
 
 
-def _phase(
+def _past_boost(
     row: CycleRow, load: CycleLoad | None, begun: float, before: float | None, before_ended: float | None
 ) -> PastBoost:
     return PastBoost(

@@ -13,7 +13,7 @@ from elastio.accounting.history import History, PastBoost, SampleRun
 from elastio.accounting.tables import begun, iso, note, table
 from elastio.units import GB, GIB, format_duration
 
-SHOWN_PHASES = 20
+SHOWN_BOOSTS = 20
 _HEADS = ("load begun", "asked by", "load", "period", "gap", "GiB", "MB/s", "read GB", "written GB", "note")
 _SAMPLE_HEADS = ("device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s")
 
@@ -21,7 +21,7 @@ _SAMPLE_HEADS = ("device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "
 def to_dict(history: History, tz: tzinfo) -> dict[str, Any]:
     """A JSON-able value with stable keys: `phases` and `samples`."""
     return {
-        "phases": [{**asdict(p), "begun": iso(p.begun_wall, tz)} for p in history.phases],
+        "phases": [{**asdict(b), "begun": iso(b.begun_wall, tz)} for b in history.boosts],
         "samples": [dict(zip(_SAMPLE_HEADS, row, strict=True)) for row in _sample_rows(history, tz)],
     }
 
@@ -37,10 +37,10 @@ def to_csv(history: History, tz: tzinfo) -> str:
 
 def to_text(history: History, tz: tzinfo) -> str:
     """The last phases as a table, and one line for the samples of each device."""
-    shown = history.phases[-SHOWN_PHASES:]
+    shown = history.boosts[-SHOWN_BOOSTS:]
     if not shown and not history.samples:
         return "No history yet: the agent has not sampled a device in this period.\n"
-    lines = table(_HEADS, [_cells(p, tz) for p in shown], len(history.phases) - len(shown)) if shown else []
+    lines = table(_HEADS, [_cells(b, tz) for b in shown], len(history.boosts) - len(shown)) if shown else []
     lines += [_summary(uuid, runs, tz) for uuid, runs in history.samples.items()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -51,17 +51,17 @@ def _sample_rows(history: History, tz: tzinfo) -> Iterator[tuple[Any, ...]]:
             yield uuid, iso(r.begun_wall, tz), r.begun_wall, r.seconds, r.read_mb_s, r.write_mb_s
 
 
-def _cells(phase: PastBoost, tz: tzinfo) -> tuple[str, ...]:
-    times = (phase.load_s, phase.period_s, phase.gap_s)
-    moved = (phase.read_bytes, phase.written_bytes)
+def _cells(boost: PastBoost, tz: tzinfo) -> tuple[str, ...]:
+    times = (boost.load_s, boost.period_s, boost.gap_s)
+    moved = (boost.read_bytes, boost.written_bytes)
     return (
-        begun(phase.begun_wall, tz),
-        phase.trigger,
+        begun(boost.begun_wall, tz),
+        boost.trigger,
         *("-" if t is None else format_duration(t) for t in times),
-        f"{phase.bought_bytes / GIB:.1f}" if phase.bought_bytes else "-",
-        f"{phase.bandwidth_mb_s:.0f}",
+        f"{boost.bought_bytes / GIB:.1f}" if boost.bought_bytes else "-",
+        f"{boost.bandwidth_mb_s:.0f}",
         *("-" if b is None else f"{b / GB:.2f}" for b in moved),
-        note(phase.failure),
+        note(boost.failure),
     )
 
 

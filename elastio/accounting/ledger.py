@@ -46,7 +46,7 @@ ON CONFLICT (token) DO UPDATE SET
 """
 
 # These may be marked again within one cycle; every other step happens once.
-_REPEATED_MARKS = ("quiet", "clean", "detached", "released", "deleted")
+_REPEATED_TIMES = ("quiet", "clean", "detached", "released", "deleted")
 # Made up for an orphan when it is found: nobody saw its purchase.
 _UNSEEN_BY_ORPHAN = ("decided", "created")
 
@@ -75,19 +75,19 @@ class Ledger:
     def record(self, cycle: Cycle, boot_offset_s: float) -> None:
         """Writes what is known of the cycle; saying the same twice changes nothing.
 
-        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now: it turns new marks into points in time that
+        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now: it turns new timestamps into points in time that
         outlive a reboot.
         """
-        sold, quote = cycle.volume, cycle.quote
+        volume, quote = cycle.volume, cycle.quote
         row = {
             "token": cycle.token,
-            "device_uuid": sold.backing_uuid if sold else "",
+            "device_uuid": volume.backing_uuid if volume else "",
             "trigger": cycle.trigger.value,
             "volume_id": cycle.volume_id,
             "wanted_size_bytes": cycle.spec.size_bytes,
             "wanted_mb_s": cycle.spec.bandwidth_mb_s,
-            "sold_size_bytes": sold.size_bytes if sold else None,
-            "sold_mb_s": sold.bandwidth_mb_s if sold else None,
+            "sold_size_bytes": volume.size_bytes if volume else None,
+            "sold_mb_s": volume.bandwidth_mb_s if volume else None,
             "started_wall": cycle.started_wall,
             "opened_wall": cycle.opened_wall,
             "closed_wall": cycle.closed_wall,
@@ -101,20 +101,20 @@ class Ledger:
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)
-            self._record_marks(db, cycle, boot_offset_s)
+            self._record_times(db, cycle, boot_offset_s)
 
-    def _record_marks(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
+    def _record_times(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
         if cycle.times.clean is None:
             db.execute("DELETE FROM marks WHERE token = ? AND name = 'clean'", (cycle.token,))
         for name, at in asdict(cycle.times).items():
             if at is None or (cycle.trigger is Trigger.ORPHAN and name in _UNSEEN_BY_ORPHAN):
                 continue
-            # A mark that is known keeps the offset it was first recorded with: after a reboot ours is another.
+            # A known timestamp keeps the offset it was first recorded with: after a reboot ours is another.
             db.execute(
                 """INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
                    SET boottime_s = excluded.boottime_s, boot_offset_s = excluded.boot_offset_s
                    WHERE ? AND boottime_s <> excluded.boottime_s""",
-                (cycle.token, name, at, boot_offset_s, name in _REPEATED_MARKS),
+                (cycle.token, name, at, boot_offset_s, name in _REPEATED_TIMES),
             )
 
     def close_unlisted(self, device_uuid: str, listed: Collection[str], wall: float) -> tuple[str, ...]:
@@ -139,9 +139,9 @@ class Ledger:
                    ORDER BY started_wall, token"""
         with self.file.rows() as db:
             rows = db.execute(query, {"since": since, "until": until}).fetchall()
-            return tuple(_cycle_row(row, self._marks(db, row["token"])) for row in rows)
+            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in rows)
 
-    def _marks(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
+    def _times(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
         found = db.execute("SELECT name, boottime_s, boot_offset_s FROM marks WHERE token = ?", (token,))
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
@@ -190,23 +190,23 @@ class Ledger:
 # --- rows ------------------------------------------------------------------------------------------------
 
 
-def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> CycleRow:
-    sold = row["sold_size_bytes"] is not None
+def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> CycleRow:
+    is_known = row["sold_size_bytes"] is not None
     return CycleRow(
         token=row["token"],
         device_uuid=row["device_uuid"],
         trigger=row["trigger"],
         volume_id=row["volume_id"],
         wanted_size_bytes=row["wanted_size_bytes"],
-        provisioned_size_bytes=row["sold_size_bytes"] if sold else row["wanted_size_bytes"],
-        bandwidth_mb_s=row["sold_mb_s"] if sold else row["wanted_mb_s"],
+        provisioned_size_bytes=row["sold_size_bytes"] if is_known else row["wanted_size_bytes"],
+        bandwidth_mb_s=row["sold_mb_s"] if is_known else row["wanted_mb_s"],
         started_wall=row["started_wall"],
         opened_wall=row["opened_wall"],
         closed_wall=row["closed_wall"],
         currency=row["currency"] or "",
         price_per_hour=row["price_per_hour"],
         minimum_s=row["minimum_s"] or 0.0,
-        steps=_steps(marks),
+        steps=_steps(times),
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],
@@ -214,38 +214,38 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
     )
 
 
-def _steps(marks: Mapping[str, tuple[float, float]]) -> StepDurations:
-    gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
-    decide_s = _between(marks, "crossed", "decided")
+def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
+    gone = next((name for name in ("detached", "released", "deleted") if name in times), "")
+    decide_s = _between(times, "crossed", "decided")
     # Formatted and registered in steps of their own until these became one with the attach. The first release marked
     # neither that, nor what crossed the threshold.
-    before = "registered" if "registered" in marks else "appeared"
-    known = "registered" in marks or "installing" in marks
-    boosted_s = _between(marks, "appeared", "boosted") if known else None
+    before = "registered" if "registered" in times else "appeared"
+    known = "registered" in times or "installing" in times
+    boosted_s = _between(times, "appeared", "boosted") if known else None
     return StepDurations(
         decide_s=decide_s,
-        create_s=_between(marks, "decided", "created"),
-        attach_volume_s=_between(marks, "created", "asked"),
-        appear_s=_between(marks, "asked", "appeared"),
-        format_s=_between(marks, "appeared", "formatted"),
-        register_s=_between(marks, "formatted", "registered"),
-        attach_set_s=_between(marks, before, "boosted") if known else None,
-        boost_s=_between(marks, "crossed" if "crossed" in marks else "decided", "boosted"),
+        create_s=_between(times, "decided", "created"),
+        attach_volume_s=_between(times, "created", "asked"),
+        appear_s=_between(times, "asked", "appeared"),
+        format_s=_between(times, "appeared", "formatted"),
+        register_s=_between(times, "formatted", "registered"),
+        attach_set_s=_between(times, before, "boosted") if known else None,
+        boost_s=_between(times, "crossed" if "crossed" in times else "decided", "boosted"),
         own_s=None if boosted_s is None else boosted_s + (decide_s or 0.0),
-        flush_s=_between(marks, "quiet", "clean"),
-        attached_s=_between(marks, "boosted", gone),
+        flush_s=_between(times, "quiet", "clean"),
+        attached_s=_between(times, "boosted", gone),
     )
 
 
-def _between(marks: Mapping[str, tuple[float, float]], first: str, last: str) -> float | None:
-    """Seconds between two marks; None when one is missing or the clocks contradict each other.
+def _between(times: Mapping[str, tuple[float, float]], first: str, last: str) -> float | None:
+    """Seconds between two timestamps; None when one is missing or the clocks contradict each other.
 
     Within one boot CLOCK_BOOTTIME is exact. A reboot moves the offset to the wall clock by at least the uptime
-    before it, hence by more than the first mark: then only the wall clock spans both.
+    before it, hence by more than the first timestamp: then only the wall clock spans both.
     """
-    if first not in marks or last not in marks:
+    if first not in times or last not in times:
         return None
-    (first_s, first_offset_s), (last_s, last_offset_s) = marks[first], marks[last]
+    (first_s, first_offset_s), (last_s, last_offset_s) = times[first], times[last]
     shift_s = last_offset_s - first_offset_s
     seconds = last_s - first_s + (shift_s if shift_s >= first_s else 0.0)
     return seconds if seconds >= 0 else None

@@ -33,7 +33,7 @@ class Cost:
     static_fast_agbs: float
     currency: str
     cost: float | None
-    unpriced_phases: int
+    unpriced_boosts: int
 
     @property
     def total_agbs(self) -> float:
@@ -77,7 +77,7 @@ class Report:
     since: float
     until: float
     tz: tzinfo
-    phases: tuple[BoostLine, ...]
+    boosts: tuple[BoostLine, ...]
     days: tuple[DayLine, ...]
     vm: Cost
     unobserved_s: float
@@ -96,13 +96,13 @@ def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) ->
     cycles = sorted(cycles, key=lambda c: (c.started_wall, c.token))
     seen = coverage(cycles, spans, since, until)
     of_device = {uuid: [s for s in seen if s.device_uuid == uuid] for uuid in devices}
-    phases = []
+    boosts = []
     for row in cycles:
         own = _cut(_touching(of_device.get(row.device_uuid, []), *row.span(until)), *row.span(until))
-        phases.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
+        boosts.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
-    return Report(since, until, tz, tuple(phases), days, account(cycles, seen, since, until), gaps)
+    return Report(since, until, tz, tuple(boosts), days, account(cycles, seen, since, until), gaps)
 
 
 def account(cycles: Iterable[CycleRow], seen: Iterable[DeviceSpan], since: float, until: float) -> Cost:

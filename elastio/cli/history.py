@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from elastio.accounting.history import History, phases
+from elastio.accounting.history import History, past_boosts
 from elastio.accounting.history_render import to_csv, to_dict, to_text
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.zone import local_zone
@@ -29,7 +29,7 @@ def history(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> No
     begin, end = begin_of(since, zone), time.time()
     with open_ledger(app) as ledger:
         # All cycles: the first phase shown has a gap to the one before it.
-        past = phases(ledger.cycles(0.0, end), read_loads(ledger.file))
+        past = past_boosts(ledger.cycles(0.0, end), read_loads(ledger.file))
         runs = read_samples(ledger.file, begin, end)
     made = History(tuple(p for p in past if p.begun_wall >= begin), runs)
     if as_json:

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from elastio.cli.numbers import Finite
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
-from elastio.sim.experiment import EXPERIMENTS, Comparison, Experiment, IoPhase, Setup, compare
+from elastio.sim.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio.sim.faults import FaultPlan
 from elastio.sim.replay import demands
 from elastio.units import GB, GIB, format_duration, format_size
@@ -220,7 +220,7 @@ def _setup(setup: Setup, found: Comparison) -> str:
     return f"{setup.name:12} {setup.completion_s:10.1f} s {slower:+8.1%} {setup.agbs:9.0f} AGBs {dearer:+8.1%}"
 
 
-def _phase(phase: IoPhase) -> str:
+def _phase(phase: BoostResult) -> str:
     failure = f"  {phase.failure}" if phase.failure else ""
     attached = "never" if phase.boosted_after_s is None else f"{phase.boosted_after_s:.1f} s"
     return (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
-from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
+from elastio.sim.block_versions import CUTOFF_BYPASS, BackingContent, CacheContent
 from elastio.sim.superblock import Superblock
 from elastio.units import MB, MIB
 

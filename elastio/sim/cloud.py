@@ -85,7 +85,7 @@ class CloudVolume:
         )
 
 
-class Disks(Protocol):
+class DiskSlots(Protocol):
     """The machine's slots for disks, seen from the cloud."""
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
@@ -141,7 +141,7 @@ class KernelSlots:
         self._kernel.destroy(serial)
 
 
-class Shelf:
+class NullSlots:
     """`Disks` where there is no machine: everything fits, nothing is ever in use."""
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:

@@ -21,11 +21,11 @@ from elastio.control.protocol import Message, accepted
 from elastio.control.server import ControlServer, Pending
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch, Trace, Workload
+from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
 # One burst and the quiet after it; again and again.
-BURST = (Stretch(20, 1), Stretch(40, 90), Stretch(120, 1))
+BURST = (Segment(20, 1), Segment(40, 90), Segment(120, 1))
 TURN_S = 0.1
 # After a suspend the simulation catches up in pieces, so that the socket stays alive.
 MOST_AT_ONCE_S = 5.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, NotOursError
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Moment, Simulation
+from elastio.sim.run import Simulation, TimelinePoint
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
 from elastio.units import GB, GIB, agbs
@@ -23,7 +23,7 @@ EXPERIMENTS = MappingProxyType({"demo": DEMO, "cm1": CM1, "lammps": LAMMPS})
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is compared. `faults` is a story of `elastio.sim.faults`; it strikes the adaptive run only."""
+    """What is compared. `faults` is a specification of `elastio.sim.faults` for the adaptive run."""
 
     profile: Profile = CM1
     backing_mb_s: float = 33.0
@@ -58,7 +58,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class IoPhase:
+class BoostResult:
     """One boost, from its decision to the end of its bill."""
 
     started_s: float
@@ -77,10 +77,10 @@ class Comparison:
     fast: Setup
     adaptive: Setup
     cache_agbs: float
-    phases: tuple[IoPhase, ...]
+    phases: tuple[BoostResult, ...]
     lost_blocks: int
     volumes_left: int
-    timeline: tuple[Moment, ...] = field(repr=False)
+    timeline: tuple[TimelinePoint, ...] = field(repr=False)
 
 
 def compare(experiment: Experiment) -> Comparison:
@@ -98,7 +98,7 @@ def compare(experiment: Experiment) -> Comparison:
         fast,
         Setup("adaptive", stats.completion_s or 0.0, backing + cache),
         cache,
-        phases_of(recorder, world.clock),
+        boosts_of(recorder, world.clock),
         len(world.lost()),
         world.volumes_left(),
         tuple(simulation.timeline),
@@ -130,18 +130,18 @@ def _static(name: str, experiment: Experiment, mb_s: float) -> Setup:
     return Setup(name, run.completion_s, run.agbs)
 
 
-def phases_of(recorder: MemoryRecorder, clock: SimClock) -> tuple[IoPhase, ...]:
+def boosts_of(recorder: MemoryRecorder, clock: SimClock) -> tuple[BoostResult, ...]:
     """The boosts of a run that bought a volume; the bill of an open one ends now."""
     offset, wall = clock.wall() - clock.elapsed(), clock.wall()
-    return tuple(_phase_of(c, offset, wall) for c in recorder.rows.values() if c.opened_wall is not None)
+    return tuple(_boost_of(c, offset, wall) for c in recorder.rows.values() if c.opened_wall is not None)
 
 
-def _phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
+def _boost_of(cycle: Cycle, wall_offset: float, wall: float) -> BoostResult:
     """`wall_offset` is the wall clock at the start of the run."""
     opened = wall if cycle.opened_wall is None else cycle.opened_wall
     held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
     boosted = cycle.times.boosted
-    return IoPhase(
+    return BoostResult(
         started_s=cycle.started_wall - wall_offset,
         size_bytes=cycle.provisioned.size_bytes,
         boosted_after_s=None if boosted is None else boosted - cycle.started_at,

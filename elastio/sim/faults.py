@@ -69,7 +69,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Accident:
+class ScheduledFault:
     """Something that happens to the machine: `when` is a time in seconds, or one of STATES."""
 
     when: str
@@ -112,28 +112,28 @@ AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
 OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
 # Random faults pass: what never ends proves only that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
-AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
-UNTOLD_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
-SWAPS = (Kind.SWAP, *UNTOLD_SWAPS)
+AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
+UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
+SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
 BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
-ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS, *BY_HAND)
+SCHEDULED_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 
 _FAULT = re.compile(
     r"(?P<op>[a-z_0-9]+)#(?P<first>[1-9]\d*)(?P<calls>\+|x[1-9]\d*)?=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?"
 )
-_ACCIDENT = re.compile(r"@(?P<when>dirty|clean|limited|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
+_SCHEDULED = re.compile(r"@(?P<when>dirty|clean|limited|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
 
 
 class FaultPlan:
-    """Faults and accidents; counts the calls of each operation. Fresh plans start with all counts at zero."""
+    """Faults of calls and scheduled ones. Counts the calls of each operation, from zero on."""
 
-    def __init__(self, faults: Iterable[Fault] = (), accidents: Iterable[Accident] = ()) -> None:
+    def __init__(self, faults: Iterable[Fault] = (), scheduled: Iterable[ScheduledFault] = ()) -> None:
         self.faults = tuple(faults)
-        self.accidents = tuple(accidents)
+        self.scheduled = tuple(scheduled)
         self._calls: Counter[str] = Counter()
-        self._pending = list(self.accidents)
+        self._pending = list(self.scheduled)
         self._armed: Fault | None = None
         self._armed_ops: frozenset[str] = frozenset()
 
@@ -160,63 +160,63 @@ class FaultPlan:
         count = self._calls[op]
         return next((f for f in self.faults if f.op == op and f.strikes(count)), None)
 
-    def then(self, accident: Accident) -> None:
-        """What follows from one that has happened."""
-        self._pending.append(accident)
+    def add(self, fault: ScheduledFault) -> None:
+        """A consequence of a fault that has happened."""
+        self._pending.append(fault)
 
-    def due(self, elapsed: float, states: frozenset[str]) -> tuple[Accident, ...]:
-        """Accidents that happen now; each happens once. `states`: those of STATES that the machine is in."""
+    def due(self, elapsed: float, states: frozenset[str]) -> tuple[ScheduledFault, ...]:
+        """Scheduled faults that happen now; each happens once. `states`: those of STATES that the machine is in."""
         now = tuple(a for a in self._pending if _is_due(a, elapsed, states))
-        for accident in now:
-            self._pending.remove(accident)
+        for fault in now:
+            self._pending.remove(fault)
         return now
 
     def next_at(self, states: frozenset[str]) -> float:
-        """`elapsed` of the next accident while the machine stays as it is; infinite: none will come by itself."""
+        """`elapsed` of the next scheduled fault while the state stays; infinite where none is due at a time."""
         times = (float("-inf") if a.when in states else float(a.when) for a in self._pending if _is_near(a, states))
         return min(times, default=float("inf"))
 
-    def story(self) -> str:
+    def spec(self) -> str:
         """One line from which `parse` makes this plan again."""
-        return " ".join(str(f) for f in (*self.faults, *self.accidents)) or "nothing"
+        return " ".join(str(f) for f in (*self.faults, *self.scheduled)) or "nothing"
 
     @classmethod
-    def parse(cls, story: str) -> FaultPlan:
+    def parse(cls, spec: str) -> FaultPlan:
         """The plan of a story. Raises ValueError and names the word that is wrong."""
         faults: list[Fault] = []
-        accidents: list[Accident] = []
-        for word in () if story.strip() == "nothing" else story.split():
+        scheduled: list[ScheduledFault] = []
+        for word in () if spec.strip() == "nothing" else spec.split():
             if word.startswith("@"):
-                accidents.append(_parse_accident(word))
+                scheduled.append(_parse_scheduled(word))
             else:
                 faults.append(_parse_fault(word))
-        return cls(faults, accidents)
+        return cls(faults, scheduled)
 
     @classmethod
-    def random(cls, seed: int, count: int = 3, accidents: int = 0, horizon_s: float = 600.0) -> FaultPlan:
-        """`count` faults of calls, `accidents` to the machine before `horizon_s`; the same for the same seed."""
+    def random(cls, seed: int, count: int = 3, scheduled: int = 0, horizon_s: float = 600.0) -> FaultPlan:
+        """`count` faults of calls, `scheduled` ones before `horizon_s`; the same for the same seed."""
         draw = Random(seed)
         faults = []
         for _ in range(count):
             op = draw.choice(sorted(OP_KINDS))
             kind = draw.choice(OP_KINDS[op])
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
-        happenings = []
-        for _ in range(accidents):
+        later = []
+        for _ in range(scheduled):
             when = draw.choice((*STATES, *(str(draw.randint(1, int(horizon_s))) for _ in STATES)))
-            kind, seconds = draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))
-            happenings.append(Accident(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
-        return cls(faults, happenings)
+            kind, seconds = draw.choice(SCHEDULED_KINDS), float(draw.randint(1, 3600))
+            later.append(ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
+        return cls(faults, later)
 
 
-def _is_near(accident: Accident, states: frozenset[str]) -> bool:
-    return accident.when in states or accident.when not in STATES
+def _is_near(fault: ScheduledFault, states: frozenset[str]) -> bool:
+    return fault.when in states or fault.when not in STATES
 
 
-def _is_due(accident: Accident, elapsed: float, states: frozenset[str]) -> bool:
-    if accident.when in STATES:
-        return accident.when in states
-    return elapsed >= float(accident.when)
+def _is_due(fault: ScheduledFault, elapsed: float, states: frozenset[str]) -> bool:
+    if fault.when in STATES:
+        return fault.when in states
+    return elapsed >= float(fault.when)
 
 
 def _parse_fault(word: str) -> Fault:
@@ -233,11 +233,13 @@ def _calls(text: str | None) -> int:
     return 0 if text == "+" else int(text[1:])
 
 
-def _parse_accident(word: str) -> Accident:
-    match = _ACCIDENT.fullmatch(word)
+def _parse_scheduled(word: str) -> ScheduledFault:
+    match = _SCHEDULED.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no accident: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}")
-    return Accident(match["when"], _kind(word, match["kind"], ACCIDENT_KINDS), float(match["s"] or 10))
+        raise ValueError(
+            f"{word!r} is no scheduled fault: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}"
+        )
+    return ScheduledFault(match["when"], _kind(word, match["kind"], SCHEDULED_KINDS), float(match["s"] or 10))
 
 
 def _kind(word: str, name: str, allowed: tuple[Kind, ...]) -> Kind:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Route, WritebackMode
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 from elastio.units import MB
 
 # Turns that the slower disk's budget makes in one step: enough for a fair share, few enough that a simulated hour

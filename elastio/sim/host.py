@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
-from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk
+from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel
 from elastio.units import MB
@@ -52,7 +52,7 @@ class SimHost:
     ) -> None:
         self._kernel = kernel
         self._times = times or HostTimes()
-        self.calls = Calls(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
+        self.calls = FaultInjector(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
         """See `ports.CacheHost`."""

@@ -9,7 +9,7 @@ import sys
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, HostError
 from elastio.sim.bcache import WritebackMode
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 from elastio.sim.disk import SimDisk
 from elastio.sim.flows import Budget, Load, Traffic
 from elastio.sim.link import SMOOTHING_S, KernelSettings, Link

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.sim.bcache import Bcache
-from elastio.sim.content import BackingContent, CacheContent
+from elastio.sim.block_versions import BackingContent, CacheContent
 from elastio.sim.disk import SimDisk
 from elastio.sim.superblock import Superblock
 

@@ -9,9 +9,9 @@ from random import Random
 
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
+from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots, NullSlots
+from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.settings import parse_settings
 from elastio.sim.timers import ROUNDING_S, Timers
@@ -44,7 +44,7 @@ class SimAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class CallTiming:
     """`seed` decides the delays that are drawn; `meter` adds up what calls take."""
 
     seed: int = 0
@@ -58,21 +58,21 @@ class SimProvider:
         self,
         clock: SimClock,
         account: SimAccount,
-        disks: Disks,
+        disks: DiskSlots,
         faults: FaultPlan | None = None,
         times: CloudTimes | None = None,
-        chance: Chance | None = None,
+        timing: CallTiming | None = None,
     ) -> None:
         self.clock = clock
         self.account = account
         self.volumes: dict[VolumeId, CloudVolume] = {}
         self.announced: Notice | None = None
         self._timers = Timers(clock)
-        chance = chance or Chance()
-        self.calls = Calls(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, chance.meter)
+        timing = timing or CallTiming()
+        self.calls = FaultInjector(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, timing.meter)
         self._disks = disks
         self._times = times or CloudTimes()
-        self._random = Random(chance.seed)
+        self._random = Random(timing.seed)
 
     # --- the eight calls -------------------------------------------------------------------------------------
 
@@ -342,8 +342,8 @@ class _SelfDriven(SimProvider):
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> SimProvider:
     """A cloud of its own, without a machine: for `provider = "sim"` where nothing else moves the clock.
 
-    Settings: `seed` (number), `faults` (a story of `elastio.sim.faults`). Raises ConfigError for others.
+    Settings: `seed` (number), `faults` (a fault specification of `elastio.sim.faults`). Raises ConfigError for others.
     """
     parsed = parse_settings(settings)
     faults = FaultPlan.parse(parsed.faults)
-    return _SelfDriven(SimClock(), SimAccount(backing_uuid), Shelf(), faults, chance=Chance(parsed.seed))
+    return _SelfDriven(SimClock(), SimAccount(backing_uuid), NullSlots(), faults, timing=CallTiming(parsed.seed))

@@ -1,6 +1,6 @@
 """A recorded trace as an application: what it moved, as fast as it moved it, or as fast as the device now takes it.
 
-Closed loop: a stretch does not end before its bytes are moved, so on a slower device everything later comes later, as
+Closed loop: a segment does not end before its bytes are moved, so on a slower device everything later comes later, as
 it does for an application that waits for its I/O.
 """
 
@@ -68,7 +68,7 @@ class Replay(Workload):
             if self._index == len(self._wanted):
                 self.stats.finished_s = self.elapsed_s
             else:
-                # What the device made it wait is not made up for: the next stretch begins now.
+                # What the device made it wait is not made up for: the next segment begins now.
                 self._inside_s = min(self._inside_s, seconds)
                 self._enter()
 
@@ -116,13 +116,13 @@ class Replay(Workload):
         self._in_flight = max(0, self._in_flight - 1)
 
     def _share(self) -> float:
-        """How much of the stretch's bytes may have been asked for by now."""
+        """How much of the segment's bytes may have been asked for by now."""
         seconds = self._wanted[self._index].seconds
         return 1.0 if seconds <= 0 else min(1.0, self._inside_s / seconds)
 
 
 class _Stream:
-    """One direction: bytes of this stretch, and how many blocks were asked for in all."""
+    """One direction: bytes of this segment, and how many blocks were asked for in all."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -17,7 +17,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Forecaster, Journal, NoForecast, Recorder
-from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
+from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.records import MemoryJournal, MemoryRecorder
 from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
@@ -38,7 +38,7 @@ class KeptRecorder(Recorder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelinePoint:
     """One line of the timeline: throughput since the line before, sizes now. `at_s` is simulated time."""
 
     at_s: float
@@ -50,7 +50,7 @@ class Moment:
     dirty_bytes: int
 
 
-class PointedJournal:
+class CrashPointJournal:
     """A journal with a point before and after every record; its disk may be full."""
 
     def __init__(self, journal: Journal, point: Point, faults: FaultPlan, is_full: Callable[[], bool]) -> None:
@@ -112,7 +112,7 @@ class Simulation:
         self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
         self.point, self._forecaster = point, forecaster or NoForecast()
         self.lines: list[bytes] = []
-        self.timeline: list[Moment] = []
+        self.timeline: list[TimelinePoint] = []
         self.on_step: Callable[[], None] = lambda: None
         self.starts = 0
         self._interval, self._seed = sample_interval_s, seed
@@ -149,7 +149,7 @@ class Simulation:
             self.policy,
             memory.state(learned_size_bytes=self.recorder.learned_size()),
             workers=self._open_workers(),
-            journal=PointedJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
+            journal=CrashPointJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
             recorder=self.recorder,
             clock=clock,
             counters=self.world.counters,
@@ -172,28 +172,28 @@ class Simulation:
             self.agent = None
             self._stopped_until = float("-inf")
 
-    def happen(self, accident: Accident) -> None:
+    def happen(self, fault: ScheduledFault) -> None:
         """What strikes the agent and not its machine."""
-        until = self.world.clock.elapsed() + accident.seconds
-        if accident.kind is Kind.STOP:
+        until = self.world.clock.elapsed() + fault.seconds
+        if fault.kind is Kind.STOP:
             self._stopped_until = until
-        elif accident.kind is Kind.KILL:
+        elif fault.kind is Kind.KILL:
             self.kill_agent()
             self._restart_at = until
-        elif accident.kind is Kind.DISK_FULL:
+        elif fault.kind is Kind.DISK_FULL:
             self._full_until = until
-        elif accident.kind in UNTOLD_SWAPS:
-            self._swap_backing(accident)
-        elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
+        elif fault.kind in UNANNOUNCED_SWAPS:
+            self._swap_backing(fault)
+        elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
             for worker in self._workers:
                 worker.lose()
 
-    def _swap_backing(self, accident: Accident) -> None:
+    def _swap_backing(self, fault: ScheduledFault) -> None:
         """By nothing but what was written down an agent tells such a copy from the disk: before that nobody could."""
         clock = self.world.clock
         cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
         if cycle is not None and cycle.times.boosted is not None:
-            self.world.swap_backing(accident.seconds, accident.kind)
+            self.world.swap_backing(fault.seconds, fault.kind)
 
     def _is_disk_full(self) -> bool:
         return self.world.clock.elapsed() < self._full_until
@@ -317,4 +317,4 @@ class Simulation:
         )
         disk = kernel.cache_disk()
         size = disk.size_bytes if disk else 0
-        self.timeline.append(Moment(now, self.phase, adaptive, backing, cache, size, kernel.bcache.dirty_bytes))
+        self.timeline.append(TimelinePoint(now, self.phase, adaptive, backing, cache, size, kernel.bcache.dirty_bytes))

@@ -11,7 +11,7 @@ from elastio.sim.faults import FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
-    """`seed` decides every delay; `faults` is a story of `elastio.sim.faults`; `backing_mb_s` the slow volume."""
+    """`seed` decides every delay. `faults`: see `FaultPlan.parse`. `backing_mb_s` is the slow volume's bandwidth."""
 
     seed: int = 0
     faults: str = "nothing"

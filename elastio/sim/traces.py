@@ -115,7 +115,7 @@ def _number(text: str, name: str, line: int) -> float:
 
 
 def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rate, ...]:
-    """From instants to stretches."""
+    """From instants to segments."""
     if len(points) < 2:
         raise TraceError(f"{name} holds {len(points)} sample{'s' if len(points) != 1 else ''}: at least 2 are needed")
     first = points[0][0]

@@ -10,14 +10,14 @@ from itertools import pairwise
 from elastio.config.schema import parse
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
-from elastio.sim.experiment import phases_of
+from elastio.sim.comparison import Alternative, judge
+from elastio.sim.experiment import boosts_of
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
-from elastio.sim.verdict import Outcome, judge
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
 
@@ -73,7 +73,7 @@ class Question:
 
     @property
     def slow_s(self) -> float:
-        """What the slow volume needs: each stretch its time, or longer if its bytes do."""
+        """What the slow volume needs: each segment its time, or longer if its bytes do."""
         return sum(max(d.seconds, d.moved_bytes / MB / self.backing_mb_s) for d in self.wanted)
 
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
@@ -109,8 +109,8 @@ def require_provisioned(policy: Policy) -> Policy:
 class Answer:
     """All outcomes, and whether the agent is worth it."""
 
-    static: tuple[Outcome, ...]
-    policies: tuple[Outcome, ...]
+    static: tuple[Alternative, ...]
+    policies: tuple[Alternative, ...]
     verdict: str
     worth_it: bool
 
@@ -150,7 +150,7 @@ def _world(question: Question, mb_s: float) -> SimWorld:
 
 @dataclass(frozen=True, slots=True)
 class _Static:
-    outcome: Outcome
+    outcome: Alternative
     busy_s: tuple[float, ...]  # seconds in which the load was above the agent's threshold
 
 
@@ -169,10 +169,10 @@ def _static(name: str, question: Question, mb_s: float) -> _Static:
         moved = total
     seconds = load.stats.finished_s or 0.0
     cost = question.tariff.cost(question.size_bytes, mb_s, seconds)
-    return _Static(Outcome(name, seconds, agbs(mb_s, question.size_bytes, seconds), cost), tuple(busy))
+    return _Static(Alternative(name, seconds, agbs(mb_s, question.size_bytes, seconds), cost), tuple(busy))
 
 
-def _modified(question: Question, fast: _Static) -> Outcome:
+def _modified(question: Question, fast: _Static) -> Alternative:
     """The volume made fast for the peaks and slow between them, as rarely as the cloud allows.
 
     An optimistic bound: the changes are taken as made in time and in force at once.
@@ -184,7 +184,7 @@ def _modified(question: Question, fast: _Static) -> Outcome:
     spent += agbs(question.backing_mb_s, question.size_bytes, slow_s)
     tariff, size = question.tariff, question.size_bytes
     cost = tariff.cost(size, question.cache_mb_s, fast_s) + tariff.cost(size, question.backing_mb_s, slow_s)
-    return Outcome("modify-volume", total_s, spent, cost)
+    return Alternative("modify-volume", total_s, spent, cost)
 
 
 def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tuple[float, float], ...]:
@@ -200,7 +200,7 @@ def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tupl
     return tuple(found)
 
 
-def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
+def _adaptive(name: str, question: Question, policy: Policy) -> Alternative:
     world, recorder = _world(question, question.backing_mb_s), MemoryRecorder()
     simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
@@ -208,13 +208,13 @@ def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
     simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
     seconds = world.workload.stats.finished_s or 0.0
-    phases = phases_of(recorder, world.clock)
+    phases = boosts_of(recorder, world.clock)
     tariff = question.tariff
     cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
     mb_s = simulation.policy.bought_bandwidth_mb_s
     cost += sum(tariff.cost(p.size_bytes, mb_s, max(p.held_s, tariff.minimum_s)) for p in phases)
     spent = agbs(question.backing_mb_s, question.size_bytes, seconds) + world.provider.bill_agbs()
-    return Outcome(name, seconds, spent, cost, phases, tuple(simulation.timeline))
+    return Alternative(name, seconds, spent, cost, phases, tuple(simulation.timeline))
 
 
 def _limit_s(question: Question) -> float:

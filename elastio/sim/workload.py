@@ -172,7 +172,7 @@ class Checkpointing(Workload):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Segment:
     """So long, at most so fast."""
 
     seconds: float
@@ -181,11 +181,11 @@ class Stretch:
 
 
 class Trace(Workload):
-    """Stretches of rates, one after the other; what the device cannot take within a second is left out."""
+    """Segments of rates, one after the other; what the device cannot take within a second is left out."""
 
-    def __init__(self, stretches: Sequence[Stretch], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
+    def __init__(self, segments: Sequence[Segment], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)
-        self._stretches = tuple(stretches)
+        self._segments = tuple(segments)
         self._write_tokens = self._read_tokens = 0.0
         self._write_position = self._read_position = 0
 
@@ -203,10 +203,10 @@ class Trace(Workload):
     def idle_s(self) -> float:
         """See `flows.Load`."""
         left = self.elapsed_s
-        for stretch in self._stretches:
-            if left <= stretch.seconds:
-                return 0.0 if stretch.write_mb_s or stretch.read_mb_s else stretch.seconds - left
-            left -= stretch.seconds
+        for segment in self._segments:
+            if left <= segment.seconds:
+                return 0.0 if segment.write_mb_s or segment.read_mb_s else segment.seconds - left
+            left -= segment.seconds
         return math.inf if self.done else 0.0
 
     def next_write(self) -> int | None:
@@ -226,12 +226,12 @@ class Trace(Workload):
         self._read_position += 1
         return (self._read_position - 1) % self.span_blocks
 
-    def _now(self) -> Stretch | None:
+    def _now(self) -> Segment | None:
         left = self.elapsed_s
-        for stretch in self._stretches:
-            if left <= stretch.seconds:
-                return stretch
-            left -= stretch.seconds
+        for segment in self._segments:
+            if left <= segment.seconds:
+                return segment
+            left -= segment.seconds
         return None
 
     def _more(self, tokens: float, mb_s: float, seconds: float) -> float:
@@ -241,4 +241,4 @@ class Trace(Workload):
 
 def constant(write_mb_s: float, read_mb_s: float = 0.0, seconds: float = math.inf) -> Trace:
     """The same rates all the time."""
-    return Trace((Stretch(seconds, write_mb_s, read_mb_s),))
+    return Trace((Segment(seconds, write_mb_s, read_mb_s),))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastio.core.model import Serial, VolumeId
-from elastio.sim.calls import Meter
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots
-from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.fault_injection import Meter
+from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
-from elastio.sim.provider import Chance, SimAccount, SimProvider
+from elastio.sim.provider import CallTiming, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload
@@ -64,17 +64,17 @@ class SimWorld:
             KernelSlots(self.kernel),
             self.faults,
             self.settings.cloud,
-            Chance(self.settings.seed + 1, self.meter),
+            CallTiming(self.settings.seed + 1, self.meter),
         )
         self.workload = workload or Workload()
-        self.on_agent: Callable[[Accident], None] = lambda accident: None  # what happens to the agent alone
-        self.happened: list[tuple[float, Accident]] = []
+        self.on_agent: Callable[[ScheduledFault], None] = lambda fault: None  # what happens to the agent alone
+        self.happened: list[tuple[float, ScheduledFault]] = []
         self._ticks = 0
 
     # --- time ------------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass: bytes move, volumes change their states, accidents happen."""
+        """Let `seconds` pass: bytes move, volumes change their states, scheduled faults happen."""
         until = self.clock.elapsed() + seconds
         while (self._ticks + 1) / GRID_HZ <= until:
             if self._skip(until):
@@ -115,8 +115,8 @@ class SimWorld:
     def _tick(self) -> None:
         self.provider.tick()
         self.kernel.step(1 / GRID_HZ, self.workload)
-        for accident in self.faults.due(self.clock.elapsed(), self._states()):
-            self.happen(accident)
+        for fault in self.faults.due(self.clock.elapsed(), self._states()):
+            self.happen(fault)
 
     def _states(self) -> frozenset[str]:
         bcache = self.kernel.bcache
@@ -124,26 +124,26 @@ class SimWorld:
             return UNCACHED
         return STATES_OF[bcache.sb_dirty, bcache.write_limit_mb_s is not None]
 
-    def happen(self, accident: Accident) -> None:
+    def happen(self, fault: ScheduledFault) -> None:
         """Now, whatever its `when` says."""
-        self.happened.append((self.clock.elapsed(), accident))
-        if accident.kind is Kind.POWER_CUT:
+        self.happened.append((self.clock.elapsed(), fault))
+        if fault.kind is Kind.POWER_CUT:
             self.power_cut()
-        elif accident.kind is Kind.WALL_JUMP:
-            self.clock.jump_wall(accident.seconds)
-        elif accident.kind is Kind.VANISH:
+        elif fault.kind is Kind.WALL_JUMP:
+            self.clock.jump_wall(fault.seconds)
+        elif fault.kind is Kind.VANISH:
             self.vanish()
-        elif accident.kind is Kind.SWAP:
-            self.swap_backing(accident.seconds)
-        elif accident.kind is Kind.SWAP_BACK:
+        elif fault.kind is Kind.SWAP:
+            self.swap_backing(fault.seconds)
+        elif fault.kind is Kind.SWAP_BACK:
             self.kernel.swap_back()
             self.power_cut()
-        elif accident.kind is Kind.DETACH_BY_HAND:
+        elif fault.kind is Kind.DETACH_BY_HAND:
             self.kernel.detach(by_hand=True)
         else:
-            self.on_agent(accident)
+            self.on_agent(fault)
 
-    # --- accidents -------------------------------------------------------------------------------------------
+    # --- scheduled faults ------------------------------------------------------------------------------------
 
     def power_cut(self) -> None:
         """Power goes and comes back: an agent that runs on this world must be started anew."""
@@ -163,7 +163,7 @@ class SimWorld:
             shown = {Kind.SWAP_ALIKE: self.kernel.backing_serial, Kind.SWAP_NAMELESS: None}
             self.kernel.swap_backing(shown.get(kind, COPY_SERIAL))
             back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
-            self.faults.then(Accident(f"{back_at:.3f}", Kind.SWAP_BACK))
+            self.faults.add(ScheduledFault(f"{back_at:.3f}", Kind.SWAP_BACK))
 
     # --- questions -------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class SimWorld:
         """See `SimKernel.lost`."""
         return self.kernel.lost(without=without, power_cut=power_cut)
 
-    def has_let_go_of_the_only_copy(self) -> bool:
+    def is_only_copy_unplugged(self) -> bool:
         """The cache that another backing disk needs, and which nobody tore off, is not in its slot any more."""
         original = self.kernel.original
         if original is None or not original.lost(None) or any(a.kind is Kind.VANISH for _, a in self.happened):

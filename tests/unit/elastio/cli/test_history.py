@@ -15,7 +15,7 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Rates, Sample
 from elastio.core.state import AgentState, LoadWatch, Phase
-from elastio.sim.workload import Stretch, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld
 from elastio.units import MIB
 
@@ -65,10 +65,10 @@ def test_json_has_phases_and_samples(ledger: Path, elastio: Shell) -> None:
 
 
 def test_the_export_can_be_played_again(ledger: Path, elastio: Shell) -> None:
-    """Every row of the table is a stretch of a simulated application."""
+    """Every row of the table is a segment of a simulated application."""
     rows = list(csv.DictReader(io.StringIO(elastio("history", "--csv").stdout)))
-    stretches = [Stretch(float(r["seconds"]), float(r["write_mb_s"]), float(r["read_mb_s"])) for r in rows]
-    world = SimWorld(workload=Trace(stretches, block_bytes=MIB))
+    segments = [Segment(float(r["seconds"]), float(r["write_mb_s"]), float(r["read_mb_s"])) for r in rows]
+    world = SimWorld(workload=Trace(segments, block_bytes=MIB))
     world.run_until_done()
     stats = world.workload.stats
     assert stats.finished_s == pytest.approx(150, abs=1)

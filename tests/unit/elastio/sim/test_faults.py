@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.sim.faults import Accident, Fault, FaultPlan, Kind
+from elastio.sim.faults import Fault, FaultPlan, Kind, ScheduledFault
 
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 3))
-def test_every_random_plan_can_be_told_and_replayed(seed: int, faults: int, accidents: int) -> None:
-    plan = FaultPlan.random(seed, faults, accidents)
-    again = FaultPlan.parse(plan.story())
-    assert (again.faults, again.accidents) == (plan.faults, plan.accidents)
-    assert plan.story() == FaultPlan.random(seed, faults, accidents).story()
+def test_every_random_plan_can_be_told_and_replayed(seed: int, faults: int, scheduled: int) -> None:
+    plan = FaultPlan.random(seed, faults, scheduled)
+    again = FaultPlan.parse(plan.spec())
+    assert (again.faults, again.scheduled) == (plan.faults, plan.scheduled)
+    assert plan.spec() == FaultPlan.random(seed, faults, scheduled).spec()
 
 
 def test_seeds_tell_different_stories() -> None:
-    assert len({FaultPlan.random(seed).story() for seed in range(20)}) > 15
+    assert len({FaultPlan.random(seed).spec() for seed in range(20)}) > 15
 
 
 def test_a_fault_strikes_the_call_it_names_and_no_other() -> None:
@@ -46,18 +46,18 @@ def test_random_faults_pass() -> None:
 def test_seconds_are_part_of_the_story() -> None:
     plan = FaultPlan.parse("attach#1=late_success:8.5 @90=wall_jump:-3600")
     assert plan.faults == (Fault("attach", Kind.LATE_SUCCESS, seconds=8.5),)
-    assert plan.accidents == (Accident("90", Kind.WALL_JUMP, -3600.0),)
+    assert plan.scheduled == (ScheduledFault("90", Kind.WALL_JUMP, -3600.0),)
 
 
 @pytest.mark.parametrize(
-    "story", ["create#0=hang", "fly#1=hang", "create#1=power_cut", "@noon=vanish", "@5=throttle", "create"]
+    "spec", ["create#0=hang", "fly#1=hang", "create#1=power_cut", "@noon=vanish", "@5=throttle", "create"]
 )
-def test_a_wrong_word_is_named(story: str) -> None:
-    with pytest.raises(ValueError, match=story.split("=", maxsplit=1)[0]):
-        FaultPlan.parse(story)
+def test_a_wrong_word_is_named(spec: str) -> None:
+    with pytest.raises(ValueError, match=spec.split("=", maxsplit=1)[0]):
+        FaultPlan.parse(spec)
 
 
-def test_an_accident_happens_once_when_its_time_or_state_comes() -> None:
+def test_a_scheduled_fault_happens_once_when_its_time_or_state_comes() -> None:
     plan = FaultPlan.parse("@10=power_cut @dirty=vanish")
     assert plan.due(5.0, frozenset()) == ()
     assert [a.kind for a in plan.due(10.0, frozenset({"clean"}))] == [Kind.POWER_CUT]

@@ -20,8 +20,8 @@ from tests.fixtures.caches import make_cache
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
 
-def world_with(story: str = "nothing") -> SimWorld:
-    return SimWorld(WorldSettings(seed=3), faults=FaultPlan.parse(story))
+def world_with(spec: str = "nothing") -> SimWorld:
+    return SimWorld(WorldSettings(seed=3), faults=FaultPlan.parse(spec))
 
 
 def wait_for(world: SimWorld, volume: Volume, state: VolumeState, limit_s: float = 60.0) -> None:
@@ -292,13 +292,13 @@ def test_a_guest_that_does_not_let_go_shows_as_busy() -> None:
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:
-    def story(seed: int) -> list[float]:
+    def delays(seed: int) -> list[float]:
         world = SimWorld(WorldSettings(seed=seed))
         volume = attached(world)
         return [world.clock.elapsed(), world.provider.volumes[volume.id].settled_at]
 
-    assert story(1) == story(1)
-    assert story(1) != story(2)
+    assert delays(1) == delays(1)
+    assert delays(1) != delays(2)
 
 
 def test_a_provider_of_its_own_moves_on_while_it_is_asked() -> None:

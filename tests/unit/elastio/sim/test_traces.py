@@ -118,7 +118,7 @@ def test_blkparse_counts_the_device_that_is_named() -> None:
     assert [r.write_mb_s for r in parse_blkparse(mapped, "253,0", "t")] == pytest.approx([0.524288, 0, 2.097152])
 
 
-def test_a_long_pause_in_blkparse_is_one_stretch() -> None:
+def test_a_long_pause_in_blkparse_is_one_segment() -> None:
     late = BLKPARSE + "  8,0 1 6 99999999999.5 0 C WS 223490 + 4096 [0]\n"
     found = parse_blkparse(late, "", "t")
     assert [(r.at_s, r.seconds) for r in found] == [(0, 1), (1, 1), (2, 1), (3, 99999999996), (99999999999, 1)]

@@ -33,13 +33,13 @@ def replay(mb_s: float, *wanted: Demand) -> Replay:
 # --- replaying -----------------------------------------------------------------------------------------------
 
 
-def test_a_stretch_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
+def test_a_segment_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
     load = replay(20, Demand(30, 300 * MB, 0), Demand(10, 0, 0))
     assert load.stats.finished_s == pytest.approx(40, abs=0.2)
     assert load.stats.written_bytes == pytest.approx(300 * MB, abs=2 * MB)
 
 
-def test_a_stretch_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
+def test_a_segment_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
     load = replay(20, Demand(10, 800 * MB, 0), Demand(10, 0, 0))
     assert load.stats.finished_s == pytest.approx(40 + 10, abs=1)
     assert load.stats.written_bytes == pytest.approx(800 * MB, abs=2 * MB)
@@ -172,7 +172,7 @@ def test_a_trace_that_would_run_for_ever_is_refused(wanted: Demand, changes: dic
         answer(question(wanted, **changes))
 
 
-def test_a_stretch_counts_with_the_longer_of_its_time_and_its_bytes() -> None:
+def test_a_segment_counts_with_the_longer_of_its_time_and_its_bytes() -> None:
     assert question(Demand(10, 100 * MB, 0), Demand(10, 300 * MB, 100 * MB)).slow_s == pytest.approx(10 + 20)
 
 

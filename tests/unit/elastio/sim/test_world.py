@@ -10,7 +10,7 @@ from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Stretch, Trace, constant
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace, constant
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
@@ -115,12 +115,12 @@ def test_a_world_of_settings_follows_them() -> None:
     world = open_world({"seed": 4, "backing_mb_s": 60, "faults": "create#1=quota"}, "uuid")
     assert world.settings.kernel.backing_mb_s == 60.0
     assert world.provider.account.backing_uuid == "uuid"
-    assert world.faults.story() == "create#1=quota:10"
+    assert world.faults.spec() == "create#1=quota:10"
 
 
 def test_the_same_seed_runs_the_same_way_with_faults() -> None:
     def run() -> tuple[object, ...]:
-        plan = FaultPlan.random(5, count=0, accidents=3, horizon_s=60.0)
+        plan = FaultPlan.random(5, count=0, scheduled=3, horizon_s=60.0)
         world = SimWorld(WorldSettings(seed=9), constant(write_mb_s=25.0), plan)
         boosted(world)
         world.advance(60.0)
@@ -136,16 +136,14 @@ class Plodding(SimWorld):
         return False
 
 
-@pytest.mark.parametrize(
-    "story", ["nothing", "create#1=stuck:7 detach#1=stuck_busy:9 @21.3=wall_jump:60 @clean=vanish"]
-)
-def test_jumping_over_quiet_time_changes_nothing(story: str) -> None:
+@pytest.mark.parametrize("spec", ["nothing", "create#1=stuck:7 detach#1=stuck_busy:9 @21.3=wall_jump:60 @clean=vanish"])
+def test_jumping_over_quiet_time_changes_nothing(spec: str) -> None:
     settings = WorldSettings(KernelSettings(backing_mb_s=20, block_bytes=4 * MIB), seed=5)
     policy = Policy(20, 80, inactivity_delay_s=4, backing_uuid=settings.kernel.backing_uuid)
-    load = (Stretch(2.3, 0), Stretch(9, 60, 7), Stretch(30, 0), Stretch(4.1, 30), Stretch(1e9, 0))
+    load = (Segment(2.3, 0), Segment(9, 60, 7), Segment(30, 0), Segment(4.1, 30), Segment(1e9, 0))
     ends = []
     for kind in (SimWorld, Plodding):
-        world = kind(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(story))
+        world = kind(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(spec))
         run = Simulation(world, policy)
         run.run_for(120)
         bcache, kernel = world.kernel.bcache, world.kernel

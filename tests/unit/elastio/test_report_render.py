@@ -31,10 +31,10 @@ def test_text_columns_line_up_and_fit_one_screen() -> None:
     lines = text.splitlines()
     assert len(lines) <= 34
     assert max(len(line) for line in lines) <= 115
-    phases = lines[: lines.index("")]
-    right = phases[0].index("cache AGBs") + len("cache AGBs")
-    assert phases[1] == "(1988 earlier)"
-    assert all(line[:right].endswith("128,000") for line in phases[2:])
+    boosts = lines[: lines.index("")]
+    right = boosts[0].index("cache AGBs") + len("cache AGBs")
+    assert boosts[1] == "(1988 earlier)"
+    assert all(line[:right].endswith("128,000") for line in boosts[2:])
 
 
 def test_breakdown_shows_the_last_boosts_and_the_median_of_all() -> None:
@@ -62,7 +62,7 @@ def test_steps_that_an_older_ledger_lacks_are_dashes() -> None:
     assert row.split()[2:] == ["-", "1.00", "-", "-", "0.25", "-", "-", "3.00", "-"]
 
 
-def test_phases_without_a_boost_have_no_breakdown() -> None:
+def test_boosts_that_never_began_have_no_breakdown() -> None:
     text = to_text(report_of([refused(NOON)], [span(NOON, NOON + 100)], NOON + 100))
     assert "local" not in text
 
@@ -85,7 +85,7 @@ def test_agbs_have_the_stable_names() -> None:
     assert data["phases"][0]["currency"] == "USD"
 
 
-def test_csv_is_one_table_with_phases_days_and_the_vm() -> None:
+def test_csv_is_one_table_with_boosts_days_and_the_vm() -> None:
     report = report_of([cycle(NOON, NOON + 10), refused(NOON + 50)], [span(NOON, NOON + 100)], NOON + 100)
     rows = list(csv.DictReader(io.StringIO(to_csv(report))))
     assert [(r["kind"], r["name"]) for r in rows] == [

@@ -19,7 +19,7 @@ class Meter:
         self.seconds = 0.0
 
 
-class Calls:
+class FaultInjector:
     """Carries out calls under a fault plan and tells how long each took.
 
     `seconds` is the simulated duration of the last call; infinite when no answer came, so that a worker sees a

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from elastio.sim.experiment import IoPhase
-from elastio.sim.run import Moment
+from elastio.sim.experiment import BoostResult
+from elastio.sim.run import TimelinePoint
 
 # A smaller share counts as the same: delays of the cloud vary by as much.
 SAME = 0.01
@@ -19,18 +19,18 @@ Rank: TypeAlias = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Alternative:
     """One way to serve the trace. `cost` is in the tariff's currency. `timeline` is kept for pictures."""
 
     name: str
     completion_s: float
     agbs: float
     cost: float
-    phases: tuple[IoPhase, ...] = ()
-    timeline: tuple[Moment, ...] = field(default=(), repr=False)
+    phases: tuple[BoostResult, ...] = ()
+    timeline: tuple[TimelinePoint, ...] = field(default=(), repr=False)
 
 
-def judge(static: Sequence[Outcome], policies: Sequence[Outcome], currency: str = "USD") -> tuple[str, bool]:
+def judge(static: Sequence[Alternative], policies: Sequence[Alternative], currency: str = "USD") -> tuple[str, bool]:
     """One sentence: is the best policy worth it, and if not, what is better. `static`: slow, fast, modified."""
     slow, fast, modified = static
     scale = _Scale(slow, currency if slow.cost > 0 else "")
@@ -53,26 +53,26 @@ def judge(static: Sequence[Outcome], policies: Sequence[Outcome], currency: str 
 class _Scale:
     """Outcomes against the slow volume. Without a currency AGBs are the price."""
 
-    slow: Outcome
+    slow: Alternative
     currency: str
 
-    def price(self, outcome: Outcome) -> float:
+    def price(self, outcome: Alternative) -> float:
         return outcome.cost if self.currency else outcome.agbs
 
-    def saved(self, outcome: Outcome) -> float:
+    def saved(self, outcome: Alternative) -> float:
         """The share of the slow volume's time."""
         return 1 - outcome.completion_s / self.slow.completion_s
 
-    def dearer(self, outcome: Outcome) -> float:
+    def dearer(self, outcome: Alternative) -> float:
         """The share of the slow volume's price."""
         return self.price(outcome) / self.price(self.slow) - 1
 
-    def hour(self, outcome: Outcome) -> float:
+    def hour(self, outcome: Alternative) -> float:
         """What an hour costs that is saved."""
         saved_s = self.slow.completion_s - outcome.completion_s
         return (self.price(outcome) - self.price(self.slow)) / saved_s * 3600
 
-    def rank(self, outcome: Outcome) -> Rank:
+    def rank(self, outcome: Alternative) -> Rank:
         """Less is better: what costs nothing by its time, then the rest by what is paid for an hour."""
         price, time_s = self.price(outcome), outcome.completion_s
         if self.saved(outcome) < SAME:
@@ -81,13 +81,13 @@ class _Scale:
             return 0, -round(self.saved(outcome) / SAME), price, time_s
         return 1, self.hour(outcome), time_s, price
 
-    def gain(self, outcome: Outcome) -> str:
+    def gain(self, outcome: Alternative) -> str:
         """`13% faster than the slow volume at +18.0% USD (-6.3% AGBs)`."""
         agbs = f"{outcome.agbs / self.slow.agbs - 1:+.1%} AGBs"
         price = f"{self.dearer(outcome):+.1%} {self.currency} ({agbs})" if self.currency else agbs
         return f"{self.saved(outcome):.0%} faster than the slow volume at {price}"
 
-    def compared(self, rival: Outcome, best: Outcome) -> str:
+    def compared(self, rival: Alternative, best: Alternative) -> str:
         """Why the rival is better."""
         if self.rank(rival)[0] == self.rank(best)[0] == 1:
             theirs, ours = self._amount(self.hour(rival)), self._amount(self.hour(best))

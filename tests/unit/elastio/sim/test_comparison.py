@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.sim.verdict import Outcome, judge
+from elastio.sim.comparison import Alternative, judge
 
 
-def outcome(name: str, seconds: float, spent: float, cost: float = 0.0) -> Outcome:
-    return Outcome(name, seconds, spent, cost)
+def outcome(name: str, seconds: float, spent: float, cost: float = 0.0) -> Alternative:
+    return Alternative(name, seconds, spent, cost)
 
 
 SLOW, FAST, MODIFIED = outcome("slow", 1000, 1000), outcome("fast", 600, 5000), outcome("modified", 600, 6000)
