@@ -92,7 +92,8 @@ class LedgerFile:
         # file here and closing it again would take away the locks of another connection of this process.
         if path.is_symlink():
             raise LedgerError(
-                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir"
+                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir",
+                code="link",
             )
         with self._translated():
             target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -159,9 +160,13 @@ class LedgerFile:
     def _check_version(self, wanted: int) -> None:
         version = self._version()
         if version > wanted:
-            raise LedgerError(f"the ledger {self._path} was written by a newer elastio (version {version}): update")
+            raise LedgerError(
+                f"the ledger {self._path} was written by a newer elastio (version {version}): update", code="newer"
+            )
         if version < wanted:
-            raise LedgerError(f"the ledger {self._path} is of an older elastio: start the agent once to migrate it")
+            raise LedgerError(
+                f"the ledger {self._path} is of an older elastio: start the agent once to migrate it", code="older"
+            )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -170,4 +175,5 @@ class LedgerFile:
         except sqlite3.Error as error:
             # Without its daemon a WAL file can be read only by those who may write beside it.
             way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
-            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}") from error
+            code = getattr(error, "sqlite_errorname", "")
+            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}", code=code) from error

@@ -30,23 +30,31 @@ class Alternative:
     timeline: tuple[TimelinePoint, ...] = field(default=(), repr=False)
 
 
-def judge(static: Sequence[Alternative], policies: Sequence[Alternative], currency: str = "USD") -> tuple[str, bool]:
-    """One sentence: is the best policy worth it, and if not, what is better. `static`: slow, fast, modified."""
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The best policy, and the static alternative that is better still; None where the agent is worth it."""
+
+    best: Alternative
+    better: Alternative | None
+    sentence: str
+
+
+def judge(static: Sequence[Alternative], policies: Sequence[Alternative], currency: str = "USD") -> Judgement:
+    """Is the best policy worth it, and if not, what is better. `static`: slow, fast, modified."""
     slow, fast, modified = static
     scale = _Scale(slow, currency if slow.cost > 0 else "")
     best = min(policies, key=scale.rank)
     if scale.saved(best) < SAME:
-        return "The agent is not worth it: the slow volume is as fast, and nothing has to be bought.", False
+        said = "The agent is not worth it: the slow volume is as fast, and nothing has to be bought."
+        return Judgement(best, slow, said)
     rival = min(fast, modified, key=scale.rank)
     if scale.rank(rival) <= scale.rank(best):
         advice = "take a faster volume all day" if rival is fast else "modify the volume for the peaks"
-        return f"The agent is not worth it: {advice}; {scale.compared(rival, best)}.", False
+        return Judgement(best, rival, f"The agent is not worth it: {advice}; {scale.compared(rival, best)}.")
     cheapest = min(fast, modified, key=scale.price)
     less = 1 - scale.price(best) / scale.price(cheapest)
-    return (
-        f"The agent is worth it ({best.name}): {scale.gain(best)}, and {abs(less):.0%} "
-        f"{'cheaper' if less >= 0 else 'dearer'} than {cheapest.name}."
-    ), True
+    dearer = f"{abs(less):.0%} {'cheaper' if less >= 0 else 'dearer'} than {cheapest.name}"
+    return Judgement(best, None, f"The agent is worth it ({best.name}): {scale.gain(best)}, and {dearer}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,4 +77,4 @@ class FaultInjector:
 
     def _error(self, fault: Fault, op: str) -> ElastioError:
         kind, text = self._errors[fault.kind]
-        return kind(f"{op}: {text} (simulated)")
+        return kind(f"{op}: {text} (simulated)", code=fault.kind)

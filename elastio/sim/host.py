@@ -214,7 +214,7 @@ class SimHost:
     def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
         disk = self._kernel.disk(serial)
         if disk.superblock != cache_set:
-            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}")
+            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}", code="disk.other_set")
         if not disk.registered:
             self._kernel.register(serial)
 
@@ -337,12 +337,12 @@ class SimHost:
     def _attached_device(self) -> Bcache:
         bcache = self._backing_device()
         if bcache.cache_set is None:
-            raise HostError("no cache set is attached to the backing device")
+            raise HostError("no cache set is attached to the backing device", code="cache.missing")
         return bcache
 
     def _backing_device(self) -> Bcache:
         if not self._kernel.registered:
-            raise HostError("the backing device is not registered with bcache")
+            raise HostError("the backing device is not registered with bcache", code="backing.missing")
         return self._kernel.bcache
 
 

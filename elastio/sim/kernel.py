@@ -264,7 +264,7 @@ class SimKernel(Link):
         """The plugged disk with this serial. Raises HostError when there is none."""
         found = self.disks.get(serial)
         if found is None:
-            raise HostError(f"no disk with serial {serial}")
+            raise HostError(f"no disk with serial {serial}", code="disk.missing")
         return found
 
     def cache_disk(self) -> SimDisk | None:

@@ -92,7 +92,7 @@ class Link:
         if self._attaching is not None and self._attaching[0] == cache_set:
             return max(0.0, self._attaching[1] - now)
         if self.bcache.cache_set is not None or self._attaching is not None:
-            raise HostError("a cache set is attached already, or is still detaching")
+            raise HostError("a cache set is attached already, or is still detaching", code="cache.attached")
         if self.bcache.sb_dirty and self.bcache.sb_set != cache_set:
             raise HostError("the backing device waits for another cache set")
         if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):

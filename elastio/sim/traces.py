@@ -26,7 +26,7 @@ COLUMNS = ("seconds", "read_mb_s", "write_mb_s")
 
 
 class TraceError(ElastioError):
-    """A trace cannot be read."""
+    """A trace cannot be read, or is too long to be replayed. `code` names what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,24 @@ def parse_csv(text: str, device: str, _interval_s: float, name: str) -> tuple[Ra
     try:
         return _csv(csv.DictReader(io.StringIO(text)), device, name)
     except csv.Error as error:
-        raise TraceError(f"{name} is no CSV: {error}") from error
+        raise TraceError(f"{name} is no CSV: {error}", code="csv") from error
 
 
 def _csv(reader: csv.DictReader[str], device: str, name: str) -> tuple[Rate, ...]:
     heads = reader.fieldnames or ()
     missing = [c for c in COLUMNS if c not in heads]
     if missing:
-        raise TraceError(f"{name} is no trace: its head must be {','.join(COLUMNS)}, {missing[0]} is missing")
+        raise TraceError(
+            f"{name} is no trace: its head must be {','.join(COLUMNS)}, {missing[0]} is missing", code="head"
+        )
     is_export = "begun_wall" in heads
     columns = ("begun_wall", *COLUMNS) if is_export else COLUMNS
     found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for row in reader:
         if None in row or None in row.values():
-            raise TraceError(f"{name}, line {reader.line_num} has not the {len(heads)} columns of its head")
+            raise TraceError(
+                f"{name}, line {reader.line_num} has not the {len(heads)} columns of its head", code="columns"
+            )
         found[row.get("device_uuid", "")].append(tuple(_number(row[c], name, reader.line_num) for c in columns))
     values = _of_device(found, device, name) if found else []
     return _exported(values, name) if is_export else _rates([(at, read, write) for at, read, write in values], name)
@@ -82,21 +86,21 @@ def _of_device(found: Mapping[str, T], device: str, name: str) -> T:
     if device in found:
         return found[device]
     if "" in found:
-        raise TraceError(f"{name} names no devices: leave --device out")
+        raise TraceError(f"{name} names no devices: leave --device out", code="device.unnamed")
     if not device and len(found) == 1:
         return next(iter(found.values()))
     count = f"{len(found)} device{'s' if len(found) > 1 else ''}"
-    raise TraceError(f"{name} holds {count}: name one with --device ({', '.join(sorted(found))})")
+    raise TraceError(f"{name} holds {count}: name one with --device ({', '.join(sorted(found))})", code="device.choice")
 
 
 def _exported(values: Sequence[tuple[float, ...]], name: str) -> tuple[Rate, ...]:
     """From the agent's own samples; gaps are filled with quiet."""
     if not values:
-        raise TraceError(f"{name} holds no samples")
+        raise TraceError(f"{name} holds no samples", code="samples")
     first, rates, end = values[0][0], [], values[0][0]
     for begun, seconds, read, write in values:
         if seconds <= 0 or begun < end - 1e-3:
-            raise TraceError(f"{name}: its rows must follow each other, the one at {begun:.3f} does not")
+            raise TraceError(f"{name}: its rows must follow each other, the one at {begun:.3f} does not", code="order")
         if begun > end + 1e-3:
             rates.append(Rate(end - first, begun - end, 0.0, 0.0))
         rates.append(Rate(begun - first, seconds, read, write))
@@ -108,21 +112,25 @@ def _number(text: str, name: str, line: int) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise TraceError(f"{name}, line {line}: {text!r} is no number") from None
+        raise TraceError(f"{name}, line {line}: {text!r} is no number", code="number") from None
     if not 0 <= value < 1e12:
-        raise TraceError(f"{name}, line {line}: {text} is not allowed: times and rates are from 0 to 1e12")
+        raise TraceError(
+            f"{name}, line {line}: {text} is not allowed: times and rates are from 0 to 1e12", code="range"
+        )
     return value
 
 
 def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rate, ...]:
     """From instants to segments."""
     if len(points) < 2:
-        raise TraceError(f"{name} holds {len(points)} sample{'s' if len(points) != 1 else ''}: at least 2 are needed")
+        raise TraceError(
+            f"{name} holds {len(points)} sample{'s' if len(points) != 1 else ''}: at least 2 are needed", code="samples"
+        )
     first = points[0][0]
     lengths = [after[0] - before[0] for before, after in pairwise(points)]
     if min(lengths) <= 0:
         at = points[lengths.index(min(lengths)) + 1][0]
-        raise TraceError(f"{name}: its times must rise, {at:g} s does not")
+        raise TraceError(f"{name}: its times must rise, {at:g} s does not", code="order")
     lengths.append(lengths[-1])
     return tuple(
         Rate(at - first, seconds, read, write) for (at, read, write), seconds in zip(points, lengths, strict=True)
@@ -157,7 +165,8 @@ def parse_iostat(text: str, device: str, interval_s: float, name: str) -> tuple[
         known = ", ".join(sorted(seen)) or "none"
         raise TraceError(
             f"{name} holds {len(reports) if device in seen else 0} reports of {device}: at least 3 are needed "
-            f"(devices in it: {known}); name another with --device"
+            f"(devices in it: {known}); name another with --device",
+            code="samples",
         )
     return tuple(Rate(n * interval_s, interval_s, read, write) for n, (read, write) in enumerate(reports[1:]))
 
@@ -167,7 +176,7 @@ def _iostat_line(row: Mapping[str, str], name: str, line: int) -> tuple[float, f
     for columns in (_IOSTAT_READ, _IOSTAT_WRITE):
         column = next((c for c in columns if c in row), None)
         if column is None:
-            raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`")
+            raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`", code="columns")
         found.append(_number(row[column].replace(",", "."), name, line) * columns[column] / MB)
     return found[0], found[1]
 
@@ -185,15 +194,19 @@ def parse_fio(text: str, name: str) -> tuple[Rate, ...]:
     for number, line in enumerate(text.splitlines(), 1):
         cells = [c.strip() for c in line.split(",")]
         if len(cells) < 3 or cells[2] not in ("0", "1", "2"):
-            raise TraceError(f"{name}, line {number} is no line of a fio bandwidth log: {line[:60]!r}")
+            raise TraceError(f"{name}, line {number} is no line of a fio bandwidth log: {line[:60]!r}", code="line")
         if len(cells) > 3 and cells[3] != "0":
-            raise TraceError(f"{name}, line {number} is of a single request: run fio with --log_avg_msec=1000")
+            raise TraceError(
+                f"{name}, line {number} is of a single request: run fio with --log_avg_msec=1000", code="average"
+            )
         if cells[2] != "2":  # trims move no data
             ended_s = _number(cells[0], name, number) / 1000
             windows[ended_s][int(cells[2])] += _number(cells[1], name, number) * KIB / MB
     ends = sorted(windows)
     if len(ends) < 2:
-        raise TraceError(f"{name} holds {len(ends)} windows: at least 2 are needed; run fio with --log_avg_msec=1000")
+        raise TraceError(
+            f"{name} holds {len(ends)} windows: at least 2 are needed; run fio with --log_avg_msec=1000", code="samples"
+        )
     begins = [0.0, *ends[:-1]]
     return tuple(
         Rate(begin, end - begin, *windows[end]) for begin, end in zip(begins, ends, strict=True) if end > begin
@@ -222,7 +235,7 @@ def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
         second, is_write = int(_number(match["at"], name, number)), "W" in match["rwbs"]
         moved[match["device"]][second][is_write] += _number(match["blocks"], name, number) * SECTOR / MB
     if not moved:
-        raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints")
+        raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints", code="samples")
     return _seconds((n, read, write) for n, (read, write) in sorted(_of_device(moved, device, name).items()))
 
 
@@ -235,7 +248,7 @@ def parse_btt(text: str, name: str) -> tuple[Rate, ...]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _BTT.match(line)
         if match is None:
-            raise TraceError(f"{name}, line {number} is no line of btt's *_mbps_fp.dat: {line[:60]!r}")
+            raise TraceError(f"{name}, line {number} is no line of btt's *_mbps_fp.dat: {line[:60]!r}", code="line")
         found[int(_number(match["at"], name, number))] = _number(match["mib"], name, number) * MIB / MB
     return _seconds((n, 0.0, mb) for n, mb in sorted(found.items()))
 
@@ -269,14 +282,14 @@ def read(path: Path, form: str = "auto", device: str = "", interval_s: float | N
     text = _text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
-        raise TraceError(f"{path} is of iostat: name the device with --device")
+        raise TraceError(f"{path} is of iostat: name the device with --device", code="device.choice")
     if form in WITHOUT_DEVICES and device:
-        raise TraceError(f"{path} is of {form} and names no devices: leave --device out")
+        raise TraceError(f"{path} is of {form} and names no devices: leave --device out", code="device.unnamed")
     if form != "iostat" and interval_s is not None:
-        raise TraceError(f"{path} is of {form} and has times of its own: leave --interval out")
+        raise TraceError(f"{path} is of {form} and has times of its own: leave --interval out", code="interval")
     rates = READERS[form](text, device, 1.0 if interval_s is None else interval_s, str(path))
     if not any(r.total_mb_s > 0 for r in rates):
-        raise TraceError(f"{path} shows no throughput at all")
+        raise TraceError(f"{path} shows no throughput at all", code="quiet")
     return rates
 
 
@@ -301,7 +314,9 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}", code="file") from error
     if len(raw) > MOST_BYTES:
-        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample it more rarely")
+        raise TraceError(
+            f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample it more rarely", code="size"
+        )
     return raw.decode("utf-8-sig", errors="replace")

@@ -89,7 +89,7 @@ class Question:
         }
         for key, value in changes.items():
             if key not in KEYS:
-                raise ConfigError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}")
+                raise ConfigError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}", code=key)
             document[KEYS[key]][key] = value
         first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
         document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
@@ -101,7 +101,10 @@ def require_provisioned(policy: Policy) -> Policy:
     mb_s = policy.bought_bandwidth_mb_s
     if not SLOWEST_MB_S <= mb_s <= FASTEST_MB_S:
         sold = f"{SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s"
-        raise ConfigError(f"a cache of {mb_s:g} MB/s, to write and to flush together, is not sold; allowed: {sold}")
+        raise ConfigError(
+            f"a cache of {mb_s:g} MB/s, to write and to flush together, is not sold; allowed: {sold}",
+            code="cache.bandwidth_mb_s",
+        )
     return policy
 
 
@@ -124,18 +127,20 @@ def answer(question: Question) -> Answer:
     slow, fast = (_static(name, question, mb_s) for name, mb_s in _statics(question))
     static = (slow.outcome, fast.outcome, _modified(question, fast))
     policies = tuple(_adaptive(name, question, policy) for name, policy in agents.items())
-    verdict, worth_it = judge(static, policies, question.tariff.currency)
-    return Answer(static, policies, verdict, worth_it)
+    found = judge(static, policies, question.tariff.currency)
+    return Answer(static, policies, found.sentence, found.better is None)
 
 
 def _require_feasible(question: Question) -> None:
     days, most = question.slow_s / 86400, MOST_S / 86400
     if not days <= most:
         slow = f"a volume of {question.backing_mb_s:g} MB/s"
-        raise TraceError(f"the trace would take {days:.3g} days on {slow}: at most {most:g} days are replayed")
+        raise TraceError(
+            f"the trace would take {days:.3g} days on {slow}: at most {most:g} days are replayed", code="duration"
+        )
     moved, limit = sum(d.moved_bytes for d in question.wanted) / 1e12, MOST_MOVED_BYTES / 1e12
     if moved > limit:
-        raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed")
+        raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed", code="size")
 
 
 def _statics(question: Question) -> tuple[tuple[str, float], tuple[str, float]]:

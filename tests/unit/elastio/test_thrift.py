@@ -106,7 +106,7 @@ def test_a_sample_that_met_the_cache_unseen_does_not_raise_what_the_device_carri
     assert watched(80, boosted=None).bare == 1.0
 
 
-def test_the_longest_segment_of_load_is_told_and_not_their_sum() -> None:
+def test_the_longest_stretch_of_load_is_told_and_not_their_sum() -> None:
     assert watched(8, 8, 8, 0, 8, 8, boosted=None).longest_s == 3
 
 

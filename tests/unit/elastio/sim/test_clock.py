@@ -31,7 +31,7 @@ def test_a_reboot_starts_now_again_and_leaves_elapsed_alone() -> None:
 def test_time_never_goes_back() -> None:
     clock = SimClock()
     clock.advance(2.0)
-    with pytest.raises(ValueError, match="go back"):
+    with pytest.raises(ValueError, match=r"1\.0"):
         clock.advance(-1.0)
-    with pytest.raises(ValueError, match="go back"):
+    with pytest.raises(ValueError, match=r"1\.0"):
         clock.advance_to(1.0)

@@ -100,7 +100,8 @@ def test_without_room_for_the_journal_nothing_is_bought() -> None:
     sim = Simulation(world, policy)
     sim.run_for(30)
     assert world.provider.volumes == {}
-    assert "No space left" in sim.standing()
+    assert sim.agent is not None
+    assert sim.agent.last_error
 
 
 def test_the_timeline_shows_rates_and_sizes() -> None:
@@ -115,8 +116,10 @@ def test_the_timeline_shows_rates_and_sizes() -> None:
 
 def test_waiting_for_what_does_not_happen_says_where_the_agent_stands() -> None:
     sim = simulation()
-    with pytest.raises(TimeoutError, match="idle"):
+    with pytest.raises(TimeoutError) as caught:
         sim.run_until(lambda: sim.phase is Phase.FAULTED, 10)
+    assert sim.standing() in str(caught.value)
+    assert sim.standing().startswith(Phase.IDLE)
 
 
 # --- the comparison --------------------------------------------------------------------------------------------
