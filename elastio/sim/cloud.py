@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import DeviceBusyError
@@ -85,47 +84,40 @@ class CloudVolume:
         )
 
 
-class DiskSlots(Protocol):
-    """The machine's slots for disks, seen from the cloud."""
+class DiskSlots:
+    """A machine's slots for disks, as the cloud sees them; here without a machine: every disk fits, none is in use."""
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
         """A volume appears; one that was here before comes with its content."""
-        ...
 
     def plug_foreign(self, size_bytes: int) -> None:
         """A disk of somebody else appears, with a filesystem and of the same size."""
-        ...
 
     def unplug(self, serial: Serial) -> bool:
-        """False when the machine does not let go."""
-        ...
+        """False while the machine uses the disk."""
+        return True
 
     def pull(self, serial: Serial) -> None:
         """Surprise removal."""
-        ...
 
     def destroy(self, serial: Serial) -> None:
         """The content is gone for good."""
-        ...
 
 
-class KernelSlots:
-    """`Disks` of a simulated machine."""
+class KernelSlots(DiskSlots):
+    """The slots of a simulated machine."""
 
     def __init__(self, kernel: SimKernel) -> None:
         self._kernel = kernel
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """See `Disks`."""
         self._kernel.plug(self._kernel.away.get(serial) or SimDisk(serial, size_bytes, mb_s))
 
     def plug_foreign(self, size_bytes: int) -> None:
-        """See `Disks`."""
         if FOREIGN_SERIAL not in self._kernel.disks:
             self._kernel.plug(SimDisk(FOREIGN_SERIAL, size_bytes, 100.0, signature="ext4"))
 
     def unplug(self, serial: Serial) -> bool:
-        """See `Disks`."""
         try:
             self._kernel.unplug(serial)
         except DeviceBusyError:
@@ -133,29 +125,7 @@ class KernelSlots:
         return True
 
     def pull(self, serial: Serial) -> None:
-        """See `Disks`."""
         self._kernel.pull(serial)
 
     def destroy(self, serial: Serial) -> None:
-        """See `Disks`."""
         self._kernel.destroy(serial)
-
-
-class NullSlots:
-    """`Disks` where there is no machine: everything fits, nothing is ever in use."""
-
-    def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """See `Disks`."""
-
-    def plug_foreign(self, size_bytes: int) -> None:
-        """See `Disks`."""
-
-    def unplug(self, serial: Serial) -> bool:
-        """See `Disks`."""
-        return True
-
-    def pull(self, serial: Serial) -> None:
-        """See `Disks`."""
-
-    def destroy(self, serial: Serial) -> None:
-        """See `Disks`."""

@@ -8,6 +8,7 @@ is clean, `@limited=disk_full:600` as soon as the writes of applications are lim
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -75,6 +76,12 @@ class ScheduledFault:
     when: str
     kind: Kind
     seconds: float = 10.0
+
+    def at(self, states: frozenset[str]) -> float:
+        """`elapsed` from which on it happens to a machine in these states; infinite where the state is not there."""
+        if self.when in STATES:
+            return -math.inf if self.when in states else math.inf
+        return float(self.when)
 
     def __str__(self) -> str:
         return f"@{self.when}={self.kind}:{self.seconds:g}"
@@ -166,15 +173,14 @@ class FaultPlan:
 
     def due(self, elapsed: float, states: frozenset[str]) -> tuple[ScheduledFault, ...]:
         """Scheduled faults that happen now; each happens once. `states`: those of STATES that the machine is in."""
-        now = tuple(a for a in self._pending if _is_due(a, elapsed, states))
+        now = tuple(f for f in self._pending if elapsed >= f.at(states))
         for fault in now:
             self._pending.remove(fault)
         return now
 
     def next_at(self, states: frozenset[str]) -> float:
         """`elapsed` of the next scheduled fault while the state stays; infinite where none is due at a time."""
-        times = (float("-inf") if a.when in states else float(a.when) for a in self._pending if _is_near(a, states))
-        return min(times, default=float("inf"))
+        return min((f.at(states) for f in self._pending), default=math.inf)
 
     def spec(self) -> str:
         """One line from which `parse` makes this plan again."""
@@ -207,16 +213,6 @@ class FaultPlan:
             kind, seconds = draw.choice(SCHEDULED_KINDS), float(draw.randint(1, 3600))
             later.append(ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
         return cls(faults, later)
-
-
-def _is_near(fault: ScheduledFault, states: frozenset[str]) -> bool:
-    return fault.when in states or fault.when not in STATES
-
-
-def _is_due(fault: ScheduledFault, elapsed: float, states: frozenset[str]) -> bool:
-    if fault.when in STATES:
-        return fault.when in states
-    return elapsed >= float(fault.when)
 
 
 def _parse_fault(word: str) -> Fault:

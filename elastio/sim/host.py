@@ -55,7 +55,6 @@ class SimHost:
         self.calls = FaultInjector(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
-        """See `ports.CacheHost`."""
         return self.calls.run("scan", self._times.look, lambda _: self._look(serials))
 
     def tune_backing(self) -> None:
@@ -85,15 +84,12 @@ class SimHost:
         self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush_mb_s=flush_mb_s))
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("enter_phase1", self._times.phase, lambda _: self._phase1(flush_mb_s=flush_mb_s))
 
     def enter_phase2(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
     def bypass_cache(self) -> None:
@@ -101,11 +97,9 @@ class SimHost:
         self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def wake_writeback(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("wake_writeback", self._times.phase, lambda _: self._wake_writeback())
 
     def set_flush(self, mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
@@ -121,7 +115,6 @@ class SimHost:
         )
 
     def make_durable(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("make_durable", self._times.phase, lambda _: self._make_durable())
 
     def help_detach(self) -> None:
@@ -129,7 +122,6 @@ class SimHost:
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
 
     def register_backing(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("register_backing", self._times.register, lambda _: self._kernel.register_backing())
 
     def start_without_cache(self) -> None:

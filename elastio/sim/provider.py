@@ -10,7 +10,7 @@ from random import Random
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots, NullSlots
+from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots
 from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.settings import parse_settings
@@ -77,7 +77,6 @@ class SimProvider:
     # --- the eight calls -------------------------------------------------------------------------------------
 
     def identify(self) -> Identity:
-        """See `ports.VolumeProvider`."""
         account = self.account
         return self._call(
             "identify",
@@ -89,11 +88,9 @@ class SimProvider:
         return self._call("quote", lambda _: self._quote(spec))
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
-        """See `ports.VolumeProvider`."""
         return self._call("create", lambda fault: self._create(token, spec, tags, fault))
 
     def attach(self, volume_id: VolumeId) -> None:
-        """See `ports.VolumeProvider`."""
         self._call("attach", lambda fault: self._attach(volume_id, fault))
 
     def detach(self, volume_id: VolumeId) -> None:
@@ -109,17 +106,14 @@ class SimProvider:
         return self._call("describe", lambda _: self._describe(volume_id))
 
     def list_owned(self) -> tuple[Volume, ...]:
-        """See `ports.VolumeProvider`."""
         return self._call("list_owned", lambda _: self._list())
 
     # --- beside the port ---------------------------------------------------------------------------------------
 
     def notice(self) -> Notice | None:
-        """See `ports.TellsNotices`."""
         return self.calls.run("notice", BESIDE_S, lambda _: self.announced)
 
     def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
-        """See `ports.TagsVolumes`."""
         self.calls.run("tag", BESIDE_S, lambda _: self._tag(volume_id, tag))
 
     def _tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
@@ -346,4 +340,4 @@ def open_provider(settings: Mapping[str, object], backing_uuid: str) -> SimProvi
     """
     parsed = parse_settings(settings)
     faults = FaultPlan.parse(parsed.faults)
-    return _SelfDriven(SimClock(), SimAccount(backing_uuid), NullSlots(), faults, timing=CallTiming(parsed.seed))
+    return _SelfDriven(SimClock(), SimAccount(backing_uuid), DiskSlots(), faults, timing=CallTiming(parsed.seed))

@@ -40,11 +40,9 @@ class MemoryJournal(Journal):
         del self.lines[self.durable_lines :]
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """See `journal.read`."""
         return (json.loads(line) for line in self.lines)
 
     def remember(self, *, now: float, wall: float) -> Memory:
-        """See `memory.remember`."""
         return recall(self.records(), self.path, now=now, wall=wall, boot_id=self.boot_id, owner=self.owner)
 
 
@@ -56,11 +54,9 @@ class MemoryRecorder:
         self.learned_bytes: int | None = None
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        """See `ports.Recorder`."""
         self.rows[cycle.token] = cycle
 
     def learned(self, size_bytes: int) -> None:
-        """See `ports.Recorder`."""
         self.learned_bytes = size_bytes
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:

@@ -59,7 +59,6 @@ class Replay(Workload):
         self._enter()
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         self._inside_s += seconds
         while not self.done and self._is_over():
@@ -73,13 +72,11 @@ class Replay(Workload):
                 self._enter()
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         if self.done:
             return math.inf
         return self._wanted[self._index].seconds - self._inside_s if self._is_moved() else 0.0
 
     def rest(self, steps: int, seconds: float) -> None:
-        """See `flows.Load`."""
         for _ in range(steps):  # a sum, as `begin` makes it
             self.elapsed_s += seconds
             self._inside_s += seconds
@@ -97,14 +94,12 @@ class Replay(Workload):
         self._read.add(wanted.read_bytes)
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if self.done or not self._write.take(self.block_bytes, self._share()):
             return None
         self._in_flight += 1
         return (self._write.taken - 1) % self.span_blocks
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         if self.done or not self._read.take(self.block_bytes, self._share()):
             return None
         self.stats.read_bytes += self.block_bytes

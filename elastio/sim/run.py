@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -56,38 +57,32 @@ class CrashPointJournal:
     def __init__(self, journal: Journal, point: Point, faults: FaultPlan, is_full: Callable[[], bool]) -> None:
         self._journal, self._point, self._faults, self._is_full = journal, point, faults, is_full
 
-    def _require_space(self) -> None:
-        if self._faults.take("journal") is not None or self._is_full():
+    @contextmanager
+    def _record(self, name: str) -> Iterator[None]:
+        self._point(f"before {name}")
+        self._require_space(strikes=True)
+        yield
+        self._point(f"after {name}")
+
+    def _require_space(self, *, strikes: bool) -> None:
+        if (strikes and self._faults.take("journal") is not None) or self._is_full():
             raise JournalError("cannot write the journal: No space left on device (simulated)")
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        name = type(action).__name__
-        self._point(f"before intent {name}")
-        self._require_space()
-        self._journal.intend(action, state, now=now, wall=wall)
-        self._point(f"after intent {name}")
+        with self._record(f"intent {type(action).__name__}"):
+            self._journal.intend(action, state, now=now, wall=wall)
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        name = type(outcome.action).__name__
-        self._point(f"before outcome {name}")
-        self._require_space()
-        self._journal.outcome(outcome, now=now, wall=wall)
-        self._point(f"after outcome {name}")
+        with self._record(f"outcome {type(outcome.action).__name__}"):
+            self._journal.outcome(outcome, now=now, wall=wall)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        if self._is_full():
-            raise JournalError("cannot write the journal: No space left on device (simulated)")
+        self._require_space(strikes=False)
         self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        self._point(f"before decision {before} to {state.phase}")
-        self._require_space()
-        self._journal.decision(before, state, reason, now=now, wall=wall)
-        self._point(f"after decision {before} to {state.phase}")
+        with self._record(f"decision {before} to {state.phase}"):
+            self._journal.decision(before, state, reason, now=now, wall=wall)
 
 
 def ignore(point: str) -> None:

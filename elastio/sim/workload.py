@@ -86,24 +86,19 @@ class Workload:
         self.elapsed_s += seconds
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         return math.inf
 
     def rest(self, steps: int, seconds: float) -> None:
-        """See `flows.Load`."""
         for _ in range(steps):  # a sum, as `begin` makes it: a product would round to another number
             self.elapsed_s += seconds
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         return None
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         return None
 
     def wrote(self, block: int) -> None:
-        """See `flows.Load`."""
         self.stats.written_bytes += self.block_bytes
 
 
@@ -125,19 +120,16 @@ class Checkpointing(Workload):
         return self._end_at is None and self.elapsed_s >= self._dump_at
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         if self._end_at is not None and not self.done and self.elapsed_s >= self._end_at:
             self.stats.finished_s = self.elapsed_s
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         if self.done:
             return math.inf
         return (self._dump_at if self._end_at is None else self._end_at) - self.elapsed_s
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if not self.dumping or self._asked >= self._blocks():
             return None
         self._asked += 1
@@ -146,7 +138,6 @@ class Checkpointing(Workload):
         return block
 
     def wrote(self, block: int) -> None:
-        """See `flows.Load`."""
         super().wrote(block)
         self._written += 1
         if self._written == self._blocks():
@@ -190,7 +181,6 @@ class Trace(Workload):
         self._write_position = self._read_position = 0
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         now = self._now()
         if now is None:
@@ -201,7 +191,6 @@ class Trace(Workload):
         self._read_tokens = self._more(self._read_tokens, now.read_mb_s, seconds)
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         left = self.elapsed_s
         for segment in self._segments:
             if left <= segment.seconds:
@@ -210,7 +199,6 @@ class Trace(Workload):
         return math.inf if self.done else 0.0
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if self._write_tokens < self.block_bytes:
             return None
         self._write_tokens -= self.block_bytes
@@ -218,7 +206,6 @@ class Trace(Workload):
         return (self._write_position - 1) % self.span_blocks
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         if self._read_tokens < self.block_bytes:
             return None
         self._read_tokens -= self.block_bytes

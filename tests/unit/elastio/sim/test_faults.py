@@ -24,20 +24,15 @@ def test_seeds_tell_different_stories() -> None:
     assert len({FaultPlan.random(seed).spec() for seed in range(20)}) > 15
 
 
-def test_a_fault_strikes_the_call_it_names_and_no_other() -> None:
-    plan = FaultPlan.parse("create#2=throttle")
-    assert [plan.take("create") is not None for _ in range(4)] == [False, True, False, False]
+@pytest.mark.parametrize(
+    ("calls", "struck"),
+    [("#2", [2]), ("#2x2", [2, 3]), ("#2+", [2, 3, 4, 5])],
+    ids=["one call", "some calls", "all later calls"],
+)
+def test_a_fault_strikes_the_calls_that_it_names(calls: str, struck: list[int]) -> None:
+    plan = FaultPlan.parse(f"describe{calls}=expired")
+    assert [number for number in range(1, 6) if plan.take("describe")] == struck
     assert plan.take("attach") is None
-
-
-def test_a_lasting_fault_strikes_all_later_calls() -> None:
-    plan = FaultPlan.parse("describe#2+=expired")
-    assert [plan.take("describe") is not None for _ in range(4)] == [False, True, True, True]
-
-
-def test_a_fault_may_last_for_some_calls() -> None:
-    plan = FaultPlan.parse("describe#2x2=expired")
-    assert [plan.take("describe") is not None for _ in range(5)] == [False, True, True, False, False]
 
 
 def test_random_faults_pass() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
-from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
@@ -48,17 +47,6 @@ def test_results_do_not_depend_on_the_step(step: float) -> None:
         world.advance(step)
     reference = run_static(Profile(5.0, 200 * 10**6, 2), 33.0, 50 * GB)
     assert world.workload.stats.completion_s == reference.completion_s
-
-
-def test_the_ports_are_those_of_the_agent() -> None:
-    world = SimWorld()
-    ports: tuple[Clock, CacheHost, Counters, VolumeProvider] = (
-        world.clock,
-        world.host,
-        world.counters,
-        world.provider,
-    )
-    assert ports[0].now() == world.clock.now()
 
 
 def test_a_power_cut_by_the_plan_reboots_the_machine_and_keeps_the_data() -> None:
