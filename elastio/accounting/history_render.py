@@ -19,7 +19,7 @@ _SAMPLE_HEADS = ("device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "
 
 
 def to_dict(history: History, tz: tzinfo) -> dict[str, Any]:
-    """A JSON-able value with stable keys: `phases` and `samples`."""
+    """The history as JSON values. Keys are stable: `phases` (the boosts) and `samples`."""
     return {
         "phases": [{**asdict(b), "begun": iso(b.begun_wall, tz)} for b in history.boosts],
         "samples": [dict(zip(_SAMPLE_HEADS, row, strict=True)) for row in _sample_rows(history, tz)],
@@ -27,7 +27,7 @@ def to_dict(history: History, tz: tzinfo) -> dict[str, Any]:
 
 
 def to_csv(history: History, tz: tzinfo) -> str:
-    """The samples as one table with a head. A row lasts `seconds`; between rows nothing was observed."""
+    """The samples as one table with a header. A row lasts `seconds`; between rows nothing was observed."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_SAMPLE_HEADS)
@@ -36,7 +36,7 @@ def to_csv(history: History, tz: tzinfo) -> str:
 
 
 def to_text(history: History, tz: tzinfo) -> str:
-    """The last phases as a table, and one line for the samples of each device."""
+    """The last boosts as a table, and one line about the samples of each device."""
     shown = history.boosts[-SHOWN_BOOSTS:]
     if not shown and not history.samples:
         return "No history yet: the agent has not sampled a device in this period.\n"

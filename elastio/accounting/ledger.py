@@ -1,7 +1,7 @@
-"""The cost ledger: which volumes were bought when, for how long and at what price.
+"""The cost ledger: which volumes were bought, when, for how long, and at what price.
 
-The journal is the truth about what the agent did; the ledger is what it cost, kept for years. What a power failure
-takes from it, the next record of a cycle repeats.
+The journal records what the agent did; the ledger records what it cost, for years. What a power failure loses, the next
+record of the cycle repeats.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations, spend_s
 from elastio.core.model import Spend
 from elastio.core.state import Cycle, Trigger
 
-# Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
+# Observations of a device this close together are one span: a missed minute, a restart, a reboot.
 GAP_S = 300.0
 DAY_S = 86_400.0
 
-# A cycle that is picked up again by its tags alone (an orphan with a known token) knows less than its row: what
-# can happen only once keeps its first word, a failure and a price are never forgotten. The bill's end follows the
-# last word: a deletion that the cloud took back runs the bill on.
+# A cycle that was found by its tags alone (an orphan with a known token) knows less than its row. What can happen only
+# once keeps its first value; a failure and a price are never removed. The end of the bill is the newest value: if the
+# cloud takes a deletion back, the bill runs on.
 _UPSERT = """
 INSERT INTO cycles VALUES (
     :token, :device_uuid, :trigger, :volume_id, :wanted_size_bytes, :wanted_mb_s, :sold_size_bytes, :sold_mb_s,
@@ -45,17 +45,17 @@ ON CONFLICT (token) DO UPDATE SET
     failure = iif(excluded.failure <> '', excluded.failure, failure)
 """
 
-# These may be marked again within one cycle; every other step happens once.
+# These may happen again within one cycle; every other step happens once.
 _REPEATED_TIMES = ("quiet", "clean", "detached", "released", "deleted")
-# Made up for an orphan when it is found: nobody saw its purchase.
+# Set when an orphan is found: nobody saw its purchase.
 _UNSEEN_BY_ORPHAN = ("decided", "created")
 
 
 class Ledger:
-    """An open ledger. Every method raises LedgerError, with a sentence that names the file, when SQLite fails."""
+    """An open ledger. Every method raises LedgerError, which names the file, if SQLite fails."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
+        """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
         self.file = LedgerFile(path, read_only=read_only)
 
     def __enter__(self) -> Ledger:
@@ -67,16 +67,15 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
+        """Close the file; may be called twice."""
         self.file.close()
 
     # --- cycles ------------------------------------------------------------------------------------------
 
     def record(self, cycle: Cycle, boot_offset_s: float) -> None:
-        """Writes what is known of the cycle; saying the same twice changes nothing.
+        """Write what is known of the cycle. Writing the same twice changes nothing.
 
-        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now: it turns new timestamps into points in time that
-        outlive a reboot.
+        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now. It makes new timestamps comparable across reboots.
         """
         volume, quote = cycle.volume, cycle.quote
         row = {
@@ -109,7 +108,7 @@ class Ledger:
         for name, at in asdict(cycle.times).items():
             if at is None or (cycle.trigger is Trigger.ORPHAN and name in _UNSEEN_BY_ORPHAN):
                 continue
-            # A known timestamp keeps the offset it was first recorded with: after a reboot ours is another.
+            # A known timestamp keeps the offset it was first recorded with: after a reboot the offset differs.
             db.execute(
                 """INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
                    SET boottime_s = excluded.boottime_s, boot_offset_s = excluded.boot_offset_s
@@ -118,10 +117,10 @@ class Ledger:
             )
 
     def close_unlisted(self, device_uuid: str, listed: Collection[str], wall: float) -> tuple[str, ...]:
-        """Ends at `wall` the open bills of this device whose token is not in `listed`; returns their tokens.
+        """End at `wall` the open bills of this device whose token is not in `listed`. Returns their tokens.
 
-        For volumes that disappeared while no agent ran: call it when the cloud has listed this agent's volumes,
-        with the tokens of those volumes and of the current cycle, or their bills would run on for ever.
+        The bills of volumes that disappeared while no agent ran would never end otherwise. Call it when the cloud has
+        listed the volumes of this agent, with the tokens of those volumes and of the current cycle.
         """
         with self.file.write() as db:
             query = "SELECT token FROM cycles WHERE device_uuid = ? AND opened_wall NOTNULL AND closed_wall ISNULL"
@@ -133,7 +132,7 @@ class Ledger:
         return lost
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
-        """Cycles that began before `until` and were not over at `since`, in the order of their beginning."""
+        """Cycles that began before `until` and had not ended at `since`, ordered by their beginning."""
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
                        started_wall >= :since OR closed_wall > :since OR (opened_wall NOTNULL AND closed_wall ISNULL))
                    ORDER BY started_wall, token"""
@@ -146,15 +145,15 @@ class Ledger:
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
     def spend_since(self, since: float, now_wall: float) -> Spend:
-        """See `rows.spend_since`. Cycles of a clock that was ahead count up to DAY_S: no later day may begin full."""
+        """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
         return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
 
     # --- the adaptive device -----------------------------------------------------------------------------
 
     def touch_device(self, uuid: str, size_bytes: int, backing_mb_s: float, cache_mb_s: float, wall: float) -> None:
-        """The device is there at `wall`. Call it about once a minute, and when its figures change.
+        """The device was seen at `wall`. Call it about once a minute, and when its figures change.
 
-        Prolongs the device's last span, or begins another after more than GAP_S, a change, or a clock set back.
+        Extends the last span of the device, or begins another one after GAP_S, a change, or a clock that was set back.
         """
         figures = (size_bytes, backing_mb_s, cache_mb_s)
         with self.file.write() as db:
@@ -168,7 +167,7 @@ class Ledger:
                 db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
 
     def spans(self, since: float, until: float) -> tuple[DeviceSpan, ...]:
-        """When which device was seen: spans that touch the period, and for each device at least its last one."""
+        """When each device was seen: spans that overlap the period, and for each device at least its last one."""
         query = """SELECT device_uuid, size_bytes, backing_mb_s, cache_mb_s, first_wall, last_wall FROM spans
                    WHERE (first_wall < ? AND last_wall > ?)
                       OR id IN (SELECT max(id) FROM spans GROUP BY device_uuid)
@@ -177,7 +176,7 @@ class Ledger:
             return tuple(DeviceSpan(*row) for row in db.execute(query, (until, since)))
 
     def learned_size(self, uuid: str) -> int | None:
-        """Bytes to buy next for this device, or None: nothing learned yet."""
+        """Bytes to buy next for this device; None: nothing was learned yet."""
         with self.file.rows() as db:
             row = db.execute("SELECT size_bytes FROM learned WHERE device_uuid = ?", (uuid,)).fetchone()
             return None if row is None else int(row["size_bytes"])
@@ -217,8 +216,8 @@ def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> Cy
 def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
     gone = next((name for name in ("detached", "released", "deleted") if name in times), "")
     decide_s = _between(times, "crossed", "decided")
-    # Formatted and registered in steps of their own until these became one with the attach. The first release marked
-    # neither that, nor what crossed the threshold.
+    # Formatting and registering were separate steps before they became part of the attach. The first release recorded
+    # neither the attach nor the crossing of the threshold.
     before = "registered" if "registered" in times else "appeared"
     known = "registered" in times or "installing" in times
     boosted_s = _between(times, "appeared", "boosted") if known else None
@@ -238,10 +237,10 @@ def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
 
 
 def _between(times: Mapping[str, tuple[float, float]], first: str, last: str) -> float | None:
-    """Seconds between two timestamps; None when one is missing or the clocks contradict each other.
+    """Seconds between two timestamps; None if one is missing or the clocks contradict each other.
 
-    Within one boot CLOCK_BOOTTIME is exact. A reboot moves the offset to the wall clock by at least the uptime
-    before it, hence by more than the first timestamp: then only the wall clock spans both.
+    Within one boot CLOCK_BOOTTIME is exact. A reboot changes the offset by at least the uptime before it, hence by
+    more than the first timestamp. In that case only the wall clock covers both.
     """
     if first not in times or last not in times:
         return None

@@ -30,7 +30,7 @@ _COST_KEYS = (
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """A JSON-able value with stable keys: `phases`, `days`, `vm`. Times are ISO 8601 with offset."""
+    """The report as JSON values. Keys are stable: `phases` (the boosts), `days`, `vm`. Times are ISO 8601."""
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
@@ -42,7 +42,7 @@ def to_dict(report: Report) -> dict[str, Any]:
 
 
 def to_csv(report: Report) -> str:
-    """One table with a head: a row for each phase, each day and the VM, told apart by `kind`."""
+    """One table with a header: a row for each boost (`kind` is `phase`), each day, and the VM."""
     heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS, "unpriced_phases", *_STEPS)
     out, data = io.StringIO(), to_dict(report)
     writer = csv.DictWriter(out, heads, restval="", extrasaction="ignore", lineterminator="\n")
@@ -54,7 +54,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_text(report: Report) -> str:
-    """Tables for one screen: the last phases and days, and the total. `% slow`: of what static-slow costs."""
+    """Tables for one screen: the last boosts and days, and the total. `% slow`: relative to static-slow."""
     if not report.days:
         return "No costs yet: the agent has not seen a device in this period.\n"
     shown, days = report.boosts[-SHOWN_BOOSTS:], report.days[-SHOWN_DAYS:]
@@ -73,7 +73,7 @@ def to_text(report: Report) -> str:
 
 
 def _breakdown(report: Report) -> list[str]:
-    """The last boosts step by step, and the median of all of the period."""
+    """The steps of the last boosts, and the median of all boosts of the period."""
     boosts = [b.row for b in report.boosts if b.row.steps.boost_s is not None]
     if not boosts:
         return []

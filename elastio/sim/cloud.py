@@ -1,4 +1,4 @@
-"""What the simulated cloud keeps of a volume, and what it needs of the machine it plugs disks into."""
+"""The state of one volume of the simulated cloud, and the slots of the machine that it plugs disks into."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ FOREIGN_SERIAL = Serial("vol0foreign000000000")
 
 @dataclass(frozen=True, slots=True)
 class CloudTimes:
-    """Bounds in seconds, as seen at EC2 with gp3; a value is drawn between them.
+    """Bounds in seconds, as measured on EC2 with gp3; a value is drawn between them.
 
-    `visible` is the lag of describing after creating, `shows_after` the share of an attachment after which the
-    guest sees the disk, `forgotten` how long a deleted volume still shows, `patience` a client's own time-out.
+    `visible`: from creation until the volume can be described. `shows_after`: the share of an attachment after which
+    the guest sees the disk. `forgotten`: how long a deleted volume is still described. `patience`: the time-out of a
+    client.
     """
 
     call: tuple[float, float] = (0.15, 0.4)
@@ -34,7 +35,7 @@ class CloudTimes:
 
 @dataclass(slots=True)
 class CloudVolume:
-    """One volume, alive or deleted. Times are `SimClock.elapsed`; `changes` outdates what was planned before."""
+    """One volume, alive or deleted. Times are `SimClock.elapsed`; a planned change whose `changes` differs is void."""
 
     id: VolumeId
     serial: Serial
@@ -57,7 +58,7 @@ class CloudVolume:
 
     @classmethod
     def bought(cls, number: str, token: str, spec: VolumeSpec, now: float, wall: float) -> CloudVolume:
-        """A new volume; the kernel shows its id without the dash, as NVMe volumes of EC2 do."""
+        """A new volume. Its serial is the id without the dash, as with NVMe volumes of EC2."""
         return cls(VolumeId(f"vol-{number}"), Serial(f"vol{number}"), token, spec, now, wall)
 
     @property
@@ -70,7 +71,7 @@ class CloudVolume:
         return agbs(self.spec.bandwidth_mb_s, self.size_bytes, until - self.created_at)
 
     def view(self, owner: str) -> Volume:
-        """As the adapter of one machine shows it."""
+        """The volume as `ports.VolumeProvider` describes it to one machine."""
         return Volume(
             id=self.id,
             serial=self.serial,
@@ -88,10 +89,10 @@ class DiskSlots:
     """A machine's slots for disks, as the cloud sees them; here without a machine: every disk fits, none is in use."""
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """A volume appears; one that was here before comes with its content."""
+        """A volume appears; one that was plugged before has kept its content."""
 
     def plug_foreign(self, size_bytes: int) -> None:
-        """A disk of somebody else appears, with a filesystem and of the same size."""
+        """A disk of the same size with a filesystem appears that is not the agent's."""
 
     def unplug(self, serial: Serial) -> bool:
         """False while the machine uses the disk."""
@@ -101,7 +102,7 @@ class DiskSlots:
         """Surprise removal."""
 
     def destroy(self, serial: Serial) -> None:
-        """The content is gone for good."""
+        """The content is deleted."""
 
 
 class KernelSlots(DiskSlots):

@@ -1,7 +1,8 @@
-"""Which way to serve a trace is the best one. Pure.
+"""Compares policies with static volumes: which one serves a trace best. Pure.
 
-Time is bought, so what counts is the price of a saved second against the slow volume: what the tariff makes of it, or
-AGBs where the tariff is zero. What is faster and no dearer than the slow volume beats everything that costs something.
+Time is bought, so alternatives are ranked by the price of a saved second, compared with the slow volume. The price is
+in the currency of the tariff, or in AGBs if the tariff is zero. An alternative that is faster than the slow volume and
+no more expensive beats every one that costs more.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import TypeAlias
 from elastio.sim.experiment import BoostResult
 from elastio.sim.run import TimelinePoint
 
-# A smaller share counts as the same: delays of the cloud vary by as much.
+# Smaller differences do not count: delays of the cloud vary by as much.
 SAME = 0.01
 Rank: TypeAlias = tuple[int, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to serve the trace. `cost` is in the tariff's currency. `timeline` is kept for pictures."""
+    """One way to serve the trace. `cost` is in the currency of the tariff. `timeline` is for pictures."""
 
     name: str
     completion_s: float
@@ -40,7 +41,7 @@ class Judgement:
 
 
 def judge(static: Sequence[Alternative], policies: Sequence[Alternative], currency: str = "USD") -> Judgement:
-    """Is the best policy worth it, and if not, what is better. `static`: slow, fast, modified."""
+    """Whether the best policy is worth it, and if not, what is better. `static`: slow, fast, modified."""
     slow, fast, modified = static
     scale = _Scale(slow, currency if slow.cost > 0 else "")
     best = min(policies, key=scale.rank)
@@ -59,7 +60,7 @@ def judge(static: Sequence[Alternative], policies: Sequence[Alternative], curren
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Outcomes against the slow volume. Without a currency AGBs are the price."""
+    """Compares alternatives with the slow volume. Without a currency the price is in AGBs."""
 
     slow: Alternative
     currency: str
@@ -68,20 +69,20 @@ class _Scale:
         return outcome.cost if self.currency else outcome.agbs
 
     def saved(self, outcome: Alternative) -> float:
-        """The share of the slow volume's time."""
+        """Saved time, as a share of the time of the slow volume."""
         return 1 - outcome.completion_s / self.slow.completion_s
 
     def dearer(self, outcome: Alternative) -> float:
-        """The share of the slow volume's price."""
+        """Additional price, as a share of the price of the slow volume."""
         return self.price(outcome) / self.price(self.slow) - 1
 
     def hour(self, outcome: Alternative) -> float:
-        """What an hour costs that is saved."""
+        """The price of an hour saved."""
         saved_s = self.slow.completion_s - outcome.completion_s
         return (self.price(outcome) - self.price(self.slow)) / saved_s * 3600
 
     def rank(self, outcome: Alternative) -> Rank:
-        """Less is better: what costs nothing by its time, then the rest by what is paid for an hour."""
+        """Less is better: first what costs nothing, by its time; then the rest, by the price of an hour saved."""
         price, time_s = self.price(outcome), outcome.completion_s
         if self.saved(outcome) < SAME:
             return 2, time_s, price, 0.0
@@ -96,7 +97,7 @@ class _Scale:
         return f"{self.saved(outcome):.0%} faster than the slow volume at {price}"
 
     def compared(self, rival: Alternative, best: Alternative) -> str:
-        """Why the rival is better."""
+        """Why the rival is better, as text."""
         if self.rank(rival)[0] == self.rank(best)[0] == 1:
             theirs, ours = self._amount(self.hour(rival)), self._amount(self.hour(best))
             return f"an hour saved costs {theirs} that way and {ours} with the agent ({best.name})"

@@ -1,7 +1,7 @@
 """`elastiod --sim`: the real loop, requests and control socket on a simulated machine that bursts by itself.
 
 Simulated time follows real time, so that every command of `elastio` can be tried without a cloud, a kernel module or
-root. Nothing is written but the control socket.
+root. It creates no file but the control socket.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
-# One burst and the quiet after it; again and again.
+# One burst and the quiet after it, repeated.
 BURST = (Segment(20, 1), Segment(40, 90), Segment(120, 1))
 TURN_S = 0.1
-# After a suspend the simulation catches up in pieces, so that the socket stays alive.
+# After a suspend the simulation catches up in steps, so that the socket keeps answering.
 MOST_AT_ONCE_S = 5.0
 
 _log = logging.getLogger("elastio.sim")
@@ -51,10 +51,10 @@ class SimDaemon:
         self.server = ControlServer(socket, config.agent.socket_group or None, self._handle)
         self.server.register(self._selector)
         self._requests = self._open_requests()
-        self._told = 0
+        self._logged = 0
 
     def turn(self, wait_s: float, ahead_s: float) -> None:
-        """Serve whoever asks, waiting at most `wait_s`, and let `ahead_s` simulated seconds pass."""
+        """Serve requests for at most `wait_s`, then let `ahead_s` simulated seconds pass."""
         for key, mask in self._selector.select(wait_s):
             self.server.on_ready(key, mask)
         self.simulation.run_for(ahead_s)
@@ -63,10 +63,10 @@ class SimDaemon:
         if self._starts != self.simulation.starts:  # the simulated power was cut
             self._requests = self._open_requests()
         self.server.sweep()
-        self._tell()
+        self._log_decisions()
 
     def close(self) -> None:
-        """Leaves no socket behind."""
+        """Remove the socket."""
         self.server.close()
         self._selector.close()
 
@@ -85,13 +85,13 @@ class SimDaemon:
             return accepted(decisions=found)
         return self._requests.handle(message)
 
-    def _tell(self) -> None:
+    def _log_decisions(self) -> None:
         lines = self.simulation.lines
-        for line in lines[self._told :]:
+        for line in lines[self._logged :]:
             record = json.loads(line)
             if record["kind"] == "decision":
                 _log.info("%s -> %s: %s", record["from"], record["to"], record["reason"])
-        self._told = len(lines)
+        self._logged = len(lines)
 
 
 def bursts() -> Workload:
@@ -100,7 +100,7 @@ def bursts() -> Workload:
 
 
 def default_config() -> Config:
-    """What `elastiod --sim` runs on without a configuration file."""
+    """The configuration of `elastiod --sim` without a file."""
     return parse(
         {
             "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 33.0},
@@ -118,7 +118,7 @@ def default_socket() -> Path:
 
 
 def run_simulated(config_path: Path | None) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError for a configuration that is wrong."""
+    """Run until SIGTERM or SIGINT. Raises ConfigError for an invalid configuration."""
     config = default_config() if config_path is None else load(config_path)
     daemon = SimDaemon(config, config.agent.socket)
     stop: list[int] = []

@@ -33,7 +33,7 @@ class Experiment:
     inactivity_delay_s: float = 30.0
     seed: int = 0
     faults: str = "nothing"
-    drain_mb_s: float | None = None  # bought on top, to flush during a burst; None: the backing volume's bandwidth
+    drain_mb_s: float | None = None  # in addition, to flush during a burst; None: as `backing_mb_s`
 
     def policy(self, backing_uuid: str) -> Policy:
         """The settings of the agent."""
@@ -50,7 +50,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One of the three. `completion_s` leaves the initial dump out; `agbs` covers it, and every cache to its end."""
+    """One of the three. `completion_s` excludes the initial dump; `agbs` includes it, and every cache until its end."""
 
     name: str
     completion_s: float
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def compare(experiment: Experiment) -> Comparison:
-    """Runs all three. Raises ValueError for a story that is none, TimeoutError when the adaptive run does not end."""
+    """Run all three. Raises ValueError for an invalid fault specification, TimeoutError if a run does not end."""
     slow = _static("static-slow", experiment, experiment.backing_mb_s)
     fast = _static("static-fast", experiment, experiment.cache_mb_s)
     recorder = MemoryRecorder()
@@ -106,7 +106,7 @@ def compare(experiment: Experiment) -> Comparison:
 
 
 def adaptive_run(experiment: Experiment, recorder: MemoryRecorder) -> Simulation:
-    """The application under the real agent, until it has ended and nothing is left."""
+    """The application with the real agent, until it has ended and no volume is left."""
     kernel = KernelSettings(backing_mb_s=experiment.backing_mb_s, backing_bytes=experiment.size_bytes)
     load = Checkpointing(experiment.profile, experiment.size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=experiment.seed), load, FaultPlan.parse(experiment.faults))

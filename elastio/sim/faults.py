@@ -1,9 +1,10 @@
-"""What goes wrong, and when: a plan that follows from a seed and fits on one line.
+"""What goes wrong, and when: a plan that follows from a seed and can be written on one line.
 
-A story is a list of words. `create#2=throttle` spoils the second call of `create`, `attach#1x5=hang` the first
-five, `attach#1+=hang` all of them, `attach#1=late_success:8` carries a number (seconds). `@90=vanish` happens at a
-time of the simulation, `@dirty=vanish` as soon as the cache is dirty, `@clean=vanish` as soon as an attached cache
-is clean, `@limited=disk_full:600` as soon as the writes of applications are limited.
+A fault specification is a list of words. `create#2=throttle` makes the second call of `create` fail, `attach#1x5=hang`
+the first five, `attach#1+=hang` all of them. `attach#1=late_success:8` has a number of seconds. Scheduled faults begin
+with `@`: `@90=vanish` happens 90 s after the start of the simulation, `@dirty=vanish` as soon as the cache is dirty,
+`@clean=vanish` as soon as an attached cache is clean, and `@limited=disk_full:600` as soon as the agent limits the
+writes of applications.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """Ways to fail. What is lost with an answer has happened; what hangs has not."""
+    """Ways to fail. A call whose answer is lost has had its effect; one that hangs has not."""
 
     REFUSE = "refuse"  # the cloud: wrong request; the host: a sysfs write failed
     THROTTLE = "throttle"
@@ -28,31 +29,31 @@ class Kind(StrEnum):
     HANG = "hang"  # nothing happens and no answer comes
     LOSE_REPLY = "lose_reply"  # it happens at once, the answer is an error that may pass
     LATE_SUCCESS = "late_success"  # no answer comes; it happens `seconds` later
-    HALF = "half"  # the host: killed half way through
+    HALF = "half"  # the host: killed halfway
     WRONG_DEVICE = "wrong_device"  # a disk of another volume appears beside the right one
     WRONG_SIZE = "wrong_size"  # the disk that appears has another size
     STUCK = "stuck"  # attaching, detaching, creating or deleting takes `seconds` longer
-    STUCK_BUSY = "stuck_busy"  # the guest does not let go for `seconds`
+    STUCK_BUSY = "stuck_busy"  # the guest keeps the disk in use for `seconds`
     VOLUME_ERROR = "volume_error"  # the volume ends in the state "error"
-    UNSEEN = "unseen"  # the new volume does not show for `seconds`
+    UNSEEN = "unseen"  # the new volume is not listed for `seconds`
     NO_SPACE = "no_space"  # the journal cannot be written
     VANISH = "vanish"  # surprise removal of the cache disk
     POWER_CUT = "power_cut"
     WALL_JUMP = "wall_jump"  # the time of day steps by `seconds`
-    STOP = "stop"  # SIGSTOP: the agent stands still for `seconds`, the machine does not
-    KILL = "kill"  # the OOM killer takes the agent, which is started again `seconds` later
+    STOP = "stop"  # SIGSTOP: the agent is stopped for `seconds`, the machine is not
+    KILL = "kill"  # the OOM killer kills the agent, which is restarted `seconds` later
     DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
-    SWAP = "swap"  # bcache is stopped by hand, and for `seconds` an older copy of the backing disk is in its place
-    SWAP_ALIKE = "swap_alike"  # the same, of a disk known to have a cache; the copy shows the serial of that disk
-    SWAP_NAMELESS = "swap_nameless"  # likewise, and the copy shows no serial
-    SWAP_BACK = "swap_back"  # the machine is off for that
-    DETACH_BY_HAND = "detach_by_hand"  # somebody detaches the cache set in sysfs
-    KILL_CHILD = "kill_child"  # the OOM killer takes the children of the workers: their jobs have no answer
+    SWAP = "swap"  # an operator replaces the backing disk by an older copy for `seconds`
+    SWAP_ALIKE = "swap_alike"  # the same, once the journal knows of a cache; the copy has the same serial
+    SWAP_NAMELESS = "swap_nameless"  # the same, and the copy has no serial
+    SWAP_BACK = "swap_back"  # the machine is powered off and gets its own disk back
+    DETACH_BY_HAND = "detach_by_hand"  # an operator detaches the cache set in sysfs
+    KILL_CHILD = "kill_child"  # the OOM killer kills the children of the workers: their jobs get no answer
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of `calls` calls of `op`, from the call number `first` on; 0 calls means all later ones."""
+    """A fault of `calls` calls of `op`, from call number `first` on; `calls` 0: all later ones."""
 
     op: str
     kind: Kind
@@ -61,7 +62,7 @@ class Fault:
     seconds: float = 10.0
 
     def strikes(self, count: int) -> bool:
-        """True when the call number `count` is spoiled."""
+        """True if call number `count` fails."""
         return count >= self.first and (self.calls == 0 or count < self.first + self.calls)
 
     def __str__(self) -> str:
@@ -71,7 +72,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledFault:
-    """Something that happens to the machine: `when` is a time in seconds, or one of STATES."""
+    """A fault of the machine or the agent. `when`: a time in seconds, or one of STATES."""
 
     when: str
     kind: Kind
@@ -117,7 +118,7 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
 }
 AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
 OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
-# Random faults pass: what never ends proves only that nothing can be done.
+# Random faults end: one that does not only proves that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
 AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
 UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
@@ -145,21 +146,21 @@ class FaultPlan:
         self._armed_ops: frozenset[str] = frozenset()
 
     def arm(self, kind: Kind, ops: Iterable[str], seconds: float = 10.0) -> None:
-        """Let `kind` strike the next call of any of `ops` that can fail so; once, and instead of one armed before."""
+        """Let the next call of `ops` that can fail this way fail, once. Replaces a fault that was armed before."""
         self._armed_ops = frozenset(op for op in ops if kind in OP_KINDS[op])
         self._armed = Fault("any", kind, seconds=seconds)
 
     @property
     def is_armed(self) -> bool:
-        """What was armed has not struck yet."""
+        """True until the armed fault has struck."""
         return self._armed is not None
 
     def counted(self) -> Counter[str]:
-        """Calls of each operation so far."""
+        """How often each operation was called."""
         return self._calls.copy()
 
     def take(self, op: str) -> Fault | None:
-        """Count one call of `op`; the fault that spoils it, or None."""
+        """Count one call of `op`. Returns its fault, or None."""
         self._calls[op] += 1
         if self._armed is not None and op in self._armed_ops:
             armed, self._armed = self._armed, None
@@ -172,7 +173,7 @@ class FaultPlan:
         self._pending.append(fault)
 
     def due(self, elapsed: float, states: frozenset[str]) -> tuple[ScheduledFault, ...]:
-        """Scheduled faults that happen now; each happens once. `states`: those of STATES that the machine is in."""
+        """Scheduled faults that happen now, each once. `states`: those of STATES that the machine is in."""
         now = tuple(f for f in self._pending if elapsed >= f.at(states))
         for fault in now:
             self._pending.remove(fault)
@@ -183,12 +184,12 @@ class FaultPlan:
         return min((f.at(states) for f in self._pending), default=math.inf)
 
     def spec(self) -> str:
-        """One line from which `parse` makes this plan again."""
+        """The specification from which `parse` makes this plan again."""
         return " ".join(str(f) for f in (*self.faults, *self.scheduled)) or "nothing"
 
     @classmethod
     def parse(cls, spec: str) -> FaultPlan:
-        """The plan of a story. Raises ValueError and names the word that is wrong."""
+        """The plan of a specification. Raises ValueError and names the word that is wrong."""
         faults: list[Fault] = []
         scheduled: list[ScheduledFault] = []
         for word in () if spec.strip() == "nothing" else spec.split():
@@ -218,7 +219,7 @@ class FaultPlan:
 def _parse_fault(word: str) -> Fault:
     match = _FAULT.fullmatch(word)
     if match is None or match["op"] not in OP_KINDS:
-        raise ValueError(f"{word!r} is no fault: write op#call=kind:seconds with one of {', '.join(OP_KINDS)}")
+        raise ValueError(f"{word!r} is not a fault: write op#call=kind:seconds, with op one of {', '.join(OP_KINDS)}")
     kind = _kind(word, match["kind"], OP_KINDS[match["op"]])
     return Fault(match["op"], kind, int(match["first"]), _calls(match["calls"]), float(match["s"] or 10))
 
@@ -233,7 +234,7 @@ def _parse_scheduled(word: str) -> ScheduledFault:
     match = _SCHEDULED.fullmatch(word)
     if match is None:
         raise ValueError(
-            f"{word!r} is no scheduled fault: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}"
+            f"{word!r} is not a scheduled fault: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}"
         )
     return ScheduledFault(match["when"], _kind(word, match["kind"], SCHEDULED_KINDS), float(match["s"] or 10))
 

@@ -14,7 +14,7 @@ from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel
 from elastio.units import MB
 
-# For so long a bypass holds writes back, so that the last dirty data can be flushed.
+# A bypass holds requests back for this long, so that the last dirty data can be flushed.
 HOLD_S = 2.0
 HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
@@ -22,13 +22,13 @@ HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.HANG: (HostError, "no answer from the kernel"),
     Kind.LATE_SUCCESS: (HostError, "no answer from the kernel"),
     Kind.LOSE_REPLY: (HostError, "the answer was lost"),
-    Kind.HALF: (HostError, "interrupted half way"),
+    Kind.HALF: (HostError, "interrupted halfway"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Seconds that operations take, measured in a guest; attaching takes what the kernel says."""
+    """Seconds that operations take, measured in a guest. The kernel model decides how long an attach takes."""
 
     look: float = 0.02
     tune: float = 0.05
@@ -41,7 +41,7 @@ class HostTimes:
 
 
 class SimHost:
-    """The kernel's side of one adaptive device. `calls.seconds` tells how long the last operation took."""
+    """`ports.CacheHost` of one adaptive device. `calls.seconds` is the duration of the last operation."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class SimHost:
         return self.calls.run("scan", self._times.look, lambda _: self._look(serials))
 
     def tune_backing(self) -> None:
-        """Bounded queue, mq-deadline, `cache_mode` at writeback so that attaching writes one superblock only."""
+        """Bounded queue, mq-deadline, and mode writeback, so that an attach writes only one superblock."""
         self._do("tune_backing", self._times.tune, lambda _: self._tune())
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
-        """See `ports.CacheHost`. Each of its steps can fail, and leaves what was done before it."""
+        """Each of its steps can fail and leaves what was done before it."""
         linked = self._kernel.bcache.cache_set
         cache_set = self._kernel.disk(serial).superblock
         if linked is None or linked != cache_set:
@@ -72,15 +72,15 @@ class SimHost:
         return cache_set
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
+        """Raises NotOursError, DeviceBusyError, or HostError if there is no such disk."""
         return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))
 
     def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
-        """See `ports.CacheHost`. Raises HostError when the disk does not carry that cache set."""
+        """Raises HostError if the disk does not hold that cache set."""
         self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
 
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
-        """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
+        """Start an attach. The link exists after `calls.seconds`; `scan` shows it."""
         self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush_mb_s=flush_mb_s))
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
@@ -93,7 +93,7 @@ class SimHost:
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
     def bypass_cache(self) -> None:
-        """See `ports.CacheHost`. While dirty, or not quiet, it lets no request begin for HOLD_S, and is refused."""
+        """If the device is dirty or has requests in flight, it holds requests back for HOLD_S and raises."""
         self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def wake_writeback(self) -> None:
@@ -103,11 +103,11 @@ class SimHost:
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
 
     def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError unless it is drained and in mode `none`."""
+        """Raises DeviceBusyError unless the device is drained and in mode `none`."""
         self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
 
     def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError while attached, NotOursError while it is waited for."""
+        """Raises DeviceBusyError while attached, NotOursError while the backing device waits for it."""
         self._do(
             "release_cache_disk",
             self._times.release,
@@ -118,14 +118,14 @@ class SimHost:
         self._do("make_durable", self._times.phase, lambda _: self._make_durable())
 
     def help_detach(self) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
+        """Raises DeviceBusyError unless a detach waits for an instant without I/O."""
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
 
     def register_backing(self) -> None:
         self._do("register_backing", self._times.register, lambda _: self._kernel.register_backing())
 
     def start_without_cache(self) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError while a cache is attached."""
+        """Raises DeviceBusyError while a cache is attached."""
         self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
 
     # --- inside ----------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class SimHost:
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
-        bcache.tuned = True  # what is queued already, the attach still waits for
+        bcache.tuned = True  # the attach still waits for what is queued already
 
     def _phase1(self, *, flush_mb_s: float | None) -> None:
         bcache = self._attached_device()
@@ -239,14 +239,14 @@ class SimHost:
         bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
     def _bypass(self) -> None:
-        """The real one looks at `state`, and lets pass what only the index calls dirty if it is little."""
+        """The real one checks `state`, and accepts a little dirty data that only the index knows of."""
         kernel, bcache = self._kernel, self._attached_device()
         if bcache.mode is CacheMode.NONE:
             return
         little = HOLD_S * kernel.settings.backing_mb_s * MB
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
             raise DeviceBusyError("the index has dirty data that nobody flushes: not bypassed")
-        bcache.write_limit_mb_s = None  # whoever holds requests back ends with taking every limit back
+        bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
         kernel.hold(HOLD_S, reads=True)
         if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
             raise DeviceBusyError("the device is still dirty, or in use: writes do not bypass its cache yet")
@@ -280,7 +280,7 @@ class SimHost:
             raise DeviceBusyError(f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach")
         self._kernel.fsync()
         bcache.write_limit_mb_s = None
-        self._kernel.hold(HOLD_S, reads=True)  # what the index calls dirty is flushed before a write can bypass it
+        self._kernel.hold(HOLD_S, reads=True)  # dirty data of the index is flushed before a write can bypass it
         self._kernel.detach()
 
     def _make_durable(self) -> None:
@@ -320,7 +320,7 @@ class SimHost:
             disk.wipe()
 
     def _require_not_the_last_cache(self, disk: SimDisk) -> None:
-        """Never write on what the backing device may still wait for."""
+        """Never write to a disk that the backing device may still wait for."""
         bcache = self._backing_device()
         waits = bcache.state is CacheState.DIRTY or (bcache.state is CacheState.CLEAN and not bcache.running)
         if bcache.cache_set is None and waits:
@@ -339,16 +339,16 @@ class SimHost:
 
 
 class SimCounters:
-    """`ports.Counters`: reads what the simulated disks count."""
+    """`ports.Counters` of the simulated disks."""
 
     def __init__(self, kernel: SimKernel) -> None:
         self._kernel = kernel
 
     def follow(self, view: HostView) -> None:
-        """Names do not matter here: the kernel itself is asked."""
+        """Device names do not matter here."""
 
     def read(self) -> Mapping[str, tuple[int, int]]:
-        """Cumulative (read, written) bytes since boot; the cache's start again with every cache disk."""
+        """Cumulative (read, written) bytes since boot; those of the cache since its attach."""
         kernel = self._kernel
         devices = {
             "adaptive": kernel.traffic.adaptive,

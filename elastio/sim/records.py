@@ -1,4 +1,4 @@
-"""What a simulated agent writes down, kept in memory: its journal and its recorder outlive it, as files do."""
+"""Journal and cost recorder of a simulated agent, in memory. They outlive the agent, as files do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IN_MEMORY = Path("the simulated journal")
 
 
 class MemoryJournal(Journal):
-    """The journal without a disk. `lines` belongs to the machine, so a new agent goes on where the old one ended."""
+    """The journal without a disk. `lines` belongs to the machine, so that a new agent continues where one ended."""
 
     def __init__(self, lines: list[bytes], boot_id: str, owner: Owner) -> None:
         super().__init__(IN_MEMORY, boot_id, owner)
@@ -28,7 +28,7 @@ class MemoryJournal(Journal):
         self._sequence = len(lines)
 
     def open(self) -> None:
-        """Nothing to open."""
+        """There is nothing to open."""
 
     def _write(self, line: bytes, *, durable: bool) -> None:
         self.lines.append(line)
@@ -36,7 +36,7 @@ class MemoryJournal(Journal):
             self.durable_lines = len(self.lines)
 
     def power_cut(self) -> None:
-        """Forget what was written and not yet on the disk."""
+        """Drop the lines that are not durable."""
         del self.lines[self.durable_lines :]
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ class MemoryJournal(Journal):
 
 
 class MemoryRecorder:
-    """`ports.Recorder` without a file: the newest row of every cycle, and the size that was learned."""
+    """`ports.Recorder` without a file: the newest state of every cycle, and the size that was learned."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Cycle] = {}
@@ -60,10 +60,10 @@ class MemoryRecorder:
         self.learned_bytes = size_bytes
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """See `ports.Recorder`. Nothing disappears here without the cycle being told."""
+        """No volume disappears here without an agent."""
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """See `ports.Recorder`. The history is not kept here: `Simulation.timeline` is."""
+        """No history is kept; see `Simulation.timeline`."""
 
     def learned_size(self) -> int | None:
         """Bytes that past cycles taught to buy; None: nothing yet."""

@@ -1,4 +1,4 @@
-"""The real loop on a simulated world: one agent, stepped from event to event, killed and started anew at will."""
+"""The real loop on a simulated world: one agent that is stepped from event to event, killed and restarted."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from elastio.units import MB
 
-# No two steps are closer: an agent that asks to be woken at once for ever would stop the clock.
+# Steps are at least this long: an agent that always asked to be woken at once would stop the clock.
 LEAST_STEP_S = 0.001
 SAMPLE_S = 1.0
 
 Point = Callable[[str], None]
-"""Called with a name wherever an agent may die: before and after every record, effect and outcome."""
+"""Called with a name wherever an agent may be killed: before and after every record, effect and outcome."""
 
 
 class KeptRecorder(Recorder, Protocol):
-    """Recorder that also tell what was learned, as a start needs it."""
+    """A recorder that also returns the learned size, which a start needs."""
 
     def learned_size(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePoint:
-    """One line of the timeline: throughput since the line before, sizes now. `at_s` is simulated time."""
+    """Throughput since the previous point, sizes now. `at_s` is simulated time."""
 
     at_s: float
     phase: Phase
@@ -52,7 +52,7 @@ class TimelinePoint:
 
 
 class CrashPointJournal:
-    """A journal with a point before and after every record; its disk may be full."""
+    """A journal with a crash point before and after every record. Its disk may be full."""
 
     def __init__(self, journal: Journal, point: Point, faults: FaultPlan, is_full: Callable[[], bool]) -> None:
         self._journal, self._point, self._faults, self._is_full = journal, point, faults, is_full
@@ -86,11 +86,11 @@ class CrashPointJournal:
 
 
 def ignore(point: str) -> None:
-    """The `Point` of a run in which nobody dies."""
+    """The `Point` of a run in which no agent is killed."""
 
 
 class Simulation:
-    """A world and its agent. `agent` is None while none runs; journal and recorder outlive it, as files do."""
+    """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Simulation:
 
     @property
     def state(self) -> AgentState:
-        """What the agent that runs, or ran last, knows."""
+        """The state of the agent that runs, or ran last."""
         return self._last.state
 
     @property
@@ -133,7 +133,7 @@ class Simulation:
     # --- life and death ------------------------------------------------------------------------------------
 
     def start_agent(self) -> None:
-        """A new agent with nothing but what was written down."""
+        """Start a new agent from the journal."""
         self.kill_agent()
         self._stopped_until = self._restart_at = float("-inf")
         self.starts += 1
@@ -154,13 +154,13 @@ class Simulation:
         self.agent.forecaster = self._forecaster
 
     def _open_journal(self) -> MemoryJournal:
-        """Written by whoever the machine and the configuration are now."""
+        """The journal, owned by the machine and the backing device of now."""
         kernel = self.world.kernel
         owner = Owner(self.policy.backing_uuid, kernel.settings.machine)
         return MemoryJournal(self.lines, kernel.boot_id, owner)
 
     def kill_agent(self) -> None:
-        """SIGKILL: what is under way goes on without anybody who waits for it."""
+        """SIGKILL. Calls under way continue, but nobody receives their answers."""
         if self.agent is not None:
             for worker in self._workers:
                 worker.abandon()
@@ -168,7 +168,7 @@ class Simulation:
             self._stopped_until = float("-inf")
 
     def happen(self, fault: ScheduledFault) -> None:
-        """What strikes the agent and not its machine."""
+        """Apply a fault of the agent."""
         until = self.world.clock.elapsed() + fault.seconds
         if fault.kind is Kind.STOP:
             self._stopped_until = until
@@ -184,7 +184,7 @@ class Simulation:
                 worker.lose()
 
     def _swap_backing(self, fault: ScheduledFault) -> None:
-        """By nothing but what was written down an agent tells such a copy from the disk: before that nobody could."""
+        """Only with a journal that knows of a cache can an agent tell such a copy from the disk."""
         clock = self.world.clock
         cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
         if cycle is not None and cycle.times.boosted is not None:
@@ -194,7 +194,7 @@ class Simulation:
         return self.world.clock.elapsed() < self._full_until
 
     def power_cut(self) -> None:
-        """The machine boots anew, and an agent starts on it."""
+        """The machine reboots, and a new agent starts."""
         self.world.power_cut()
         self._after_boot()
 
@@ -252,13 +252,13 @@ class Simulation:
         self.on_step()
 
     def run_for(self, seconds: float) -> None:
-        """Step for so long."""
+        """Step for this long."""
         until = self.world.clock.elapsed() + seconds
         while (left := until - self.world.clock.elapsed()) > LEAST_STEP_S:
             self.step(min(left, SAMPLE_S))
 
     def run_until(self, condition: Callable[[], bool], limit_s: float) -> None:
-        """Step until `condition`. Raises TimeoutError, with where the agent stands, after `limit_s`."""
+        """Step until `condition` holds. Raises TimeoutError with `standing()` after `limit_s`."""
         until = self.world.clock.elapsed() + limit_s
         while not condition():
             if self.world.clock.elapsed() >= until:
@@ -266,17 +266,17 @@ class Simulation:
             self.step()
 
     def is_settled(self) -> bool:
-        """Idle, and the agent has the cloud's own word that nothing is left."""
+        """True if the agent is idle and the cloud has listed no volume of it since."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
         return idle and state.listed_at is not None and not orphans(state)
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
-        """Step until nothing is left to do. Raises TimeoutError after `limit_s`."""
+        """Step until the agent has nothing left to do. Raises TimeoutError after `limit_s`."""
         self.run_until(self.is_settled, limit_s)
 
     def standing(self) -> str:
-        """Phase, wait and fault in one line."""
+        """Phase, wait and fault of the agent in one line."""
         state, agent = self._last.state, self._last
         said = [str(state.phase), state.waiting_for, state.fault, agent.last_error]
         return "; ".join(s for s in said if s) + f"; {self.world.volumes_left()} volumes are left"
@@ -284,7 +284,7 @@ class Simulation:
     # --- the operator ----------------------------------------------------------------------------------------
 
     def request(self, kind: RequestKind, size_bytes: int | None = None, **fields: Any) -> list[Answer]:
-        """Ask the agent something; its answer will be in the list, unless it dies before. Raises RuntimeError."""
+        """Send a request. The answer is added to the list, unless the agent dies. Raises RuntimeError without one."""
         answers: list[Answer] = []
         if self.agent is None:
             raise RuntimeError("no agent runs")
@@ -292,7 +292,7 @@ class Simulation:
         return answers
 
     def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0, **fields: Any) -> Answer:
-        """Ask the agent something and step until it has answered."""
+        """Send a request and step until it is answered."""
         answers = self.request(kind, size_bytes, **fields)
         self.run_until(lambda: bool(answers), limit_s)
         return answers[0]

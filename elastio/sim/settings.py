@@ -22,7 +22,7 @@ def parse_settings(settings: Mapping[str, object]) -> SimSettings:
     """Raises ConfigError and names the key for anything unknown or wrong."""
     unknown = set(settings) - {"seed", "faults", "backing_mb_s"}
     if unknown:
-        raise ConfigError(f"provider sim knows no setting {sorted(unknown)[0]!r}: remove it")
+        raise ConfigError(f"provider sim has no setting {sorted(unknown)[0]!r}: remove it")
     seed, faults = settings.get("seed", 0), settings.get("faults", "nothing")
     backing = settings.get("backing_mb_s", 33.0)
     if not isinstance(seed, int):

@@ -1,4 +1,4 @@
-"""A trace under several policies, against volumes that are slow, fast, or modified for the peaks."""
+"""Replays a trace under several policies, and on volumes that are slow, fast, or modified for the peaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from elastio.sim.traces import TraceError
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
 
-# Policy keys that may be varied, and the section of the configuration that says what each may hold.
+# Policy keys that may be varied, and the section of the configuration that each belongs to.
 KEYS: Mapping[str, str] = {
     "utilization_threshold": "policy",
     "release_threshold": "policy",
@@ -35,8 +35,7 @@ KEYS: Mapping[str, str] = {
     "drain_bandwidth_mb_s": "cache",
 }
 LARGEST_GIB = LARGEST_BYTES / GIB
-# What is longer, or moves more, is not replayed: a day takes half a minute on every volume, 10 TB a minute.
-# The agent itself keeps a month of samples.
+# Limits of a replay. A day takes half a minute on every volume, 10 TB a minute. The agent keeps a month of samples.
 MOST_S = 31 * 86400.0
 MOST_MOVED_BYTES = 100e12
 
@@ -56,8 +55,8 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared. `modify_gap_s`: how long a cloud makes one wait between two changes of a volume.
-    `with_timeline`: the outcomes keep what pictures need, a row for each second."""
+    """What is compared. `modify_gap_s`: the least time between two modifications of a volume in the cloud.
+    `with_timeline`: keep a row for each second, for pictures."""
 
     wanted: tuple[Demand, ...]
     backing_mb_s: float = 33.0
@@ -73,13 +72,13 @@ class Question:
 
     @property
     def slow_s(self) -> float:
-        """What the slow volume needs: each segment its time, or longer if its bytes do."""
+        """The time of the slow volume: of each segment its length, or the time of its bytes if that is longer."""
         return sum(max(d.seconds, d.moved_bytes / MB / self.backing_mb_s) for d in self.wanted)
 
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
-        """The agent's settings with one policy's changes, as a configuration would make them.
+        """The settings of the agent with the changes of one policy.
 
-        Raises ConfigError for a key or a value that no configuration may hold, and for a cache that is not sold.
+        Raises ConfigError for a key or a value that a configuration may not have, and for a cache that is not sold.
         """
         document: dict[str, dict[str, object]] = {
             "device": {"backing_uuid": backing_uuid, "bandwidth_mb_s": self.backing_mb_s},
@@ -89,7 +88,7 @@ class Question:
         }
         for key, value in changes.items():
             if key not in KEYS:
-                raise ConfigError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}", code=key)
+                raise ConfigError(f"{key} is not a setting of a policy; known are {', '.join(KEYS)}", code=key)
             document[KEYS[key]][key] = value
         first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
         document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
@@ -97,7 +96,7 @@ class Question:
 
 
 def require_provisioned(policy: Policy) -> Policy:
-    """The policy. Raises ConfigError where the simulated cloud sells no such caches: no boost would ever begin."""
+    """The policy. Raises ConfigError if the simulated cloud does not sell such caches: no boost would ever begin."""
     mb_s = policy.bought_bandwidth_mb_s
     if not SLOWEST_MB_S <= mb_s <= FASTEST_MB_S:
         sold = f"{SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s"
@@ -110,7 +109,7 @@ def require_provisioned(policy: Policy) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All outcomes, and whether the agent is worth it."""
+    """All alternatives, and whether the agent is worth it."""
 
     static: tuple[Alternative, ...]
     policies: tuple[Alternative, ...]
@@ -119,8 +118,8 @@ class Answer:
 
 
 def answer(question: Question) -> Answer:
-    """Raises TraceError for a trace that is too long, ConfigError for a policy that makes no sense, TimeoutError when a
-    run does not end."""
+    """Raises TraceError for a trace that is too long, ConfigError for an invalid policy, TimeoutError if a run does not
+    end."""
     _require_feasible(question)
     uuid = KernelSettings().backing_uuid
     agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
@@ -156,7 +155,7 @@ def _world(question: Question, mb_s: float) -> SimWorld:
 @dataclass(frozen=True, slots=True)
 class _Static:
     outcome: Alternative
-    busy_s: tuple[float, ...]  # seconds in which the load was above the agent's threshold
+    busy_s: tuple[float, ...]  # seconds in which the load was above the threshold of the agent
 
 
 def _static(name: str, question: Question, mb_s: float) -> _Static:
@@ -178,9 +177,9 @@ def _static(name: str, question: Question, mb_s: float) -> _Static:
 
 
 def _modified(question: Question, fast: _Static) -> Alternative:
-    """The volume made fast for the peaks and slow between them, as rarely as the cloud allows.
+    """One volume that is modified: fast for the peaks and slow between them, as often as the cloud allows.
 
-    An optimistic bound: the changes are taken as made in time and in force at once.
+    An optimistic bound: every modification is in time and in force at once.
     """
     total_s = fast.outcome.completion_s
     fast_s = sum(end - begin for begin, end in windows(fast.busy_s, question.modify_gap_s, total_s))
@@ -193,7 +192,7 @@ def _modified(question: Question, fast: _Static) -> Alternative:
 
 
 def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tuple[float, float], ...]:
-    """When the volume has to be fast: each stay, fast or slow, lasts at least `gap_s`."""
+    """When the volume has to be fast. It keeps each speed for at least `gap_s`."""
     if not busy_s:
         return ()
     begin, found = busy_s[0] - 1.0, []
@@ -209,7 +208,7 @@ def _adaptive(name: str, question: Question, policy: Policy) -> Alternative:
     world, recorder = _world(question, question.backing_mb_s), MemoryRecorder()
     simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
-        simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
+        simulation.on_step = simulation.timeline.clear  # a month of it would fill the memory
     simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
     seconds = world.workload.stats.finished_s or 0.0

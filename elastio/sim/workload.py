@@ -1,4 +1,4 @@
-"""What applications do to the adaptive device: each is a `flows.Load`, asked for one block after the other."""
+"""Simulated applications. Each is a `flows.Load` and is asked for one block after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dump:
 
 @dataclass(slots=True)
 class Stats:
-    """Seconds count from the start of the workload. `completion_s` leaves the initial dump out, as published."""
+    """Seconds count from the start of the workload. `completion_s` excludes the initial dump, as published."""
 
     dumps: list[Dump] = field(default_factory=list)
     finished_s: float | None = None
@@ -52,7 +52,7 @@ class Profile:
     tail_s: float = 0.0
 
     def scaled(self, factor: float) -> Profile:
-        """Time and data scaled alike: the shape stays."""
+        """The same profile with time and data multiplied by `factor`."""
         return Profile(
             self.compute_s * factor,
             round(self.dump_bytes * factor),
@@ -68,7 +68,7 @@ LAMMPS = Profile(compute_s=1380 / 3, dump_bytes=3 * GB, iterations=3, initial_by
 
 
 class Workload:
-    """Base: does nothing, for ever."""
+    """Base class: an application that does nothing and never ends."""
 
     def __init__(self, span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         self.stats = Stats()
@@ -82,14 +82,14 @@ class Workload:
         return self.stats.finished_s is not None
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`. Time stands still for an application whose device does not run."""
+        """Not called while the device does not run: the application waits."""
         self.elapsed_s += seconds
 
     def idle_s(self) -> float:
         return math.inf
 
     def rest(self, steps: int, seconds: float) -> None:
-        for _ in range(steps):  # a sum, as `begin` makes it: a product would round to another number
+        for _ in range(steps):  # a sum as in `begin`: a product would be rounded differently
             self.elapsed_s += seconds
 
     def next_write(self) -> int | None:
@@ -103,7 +103,7 @@ class Workload:
 
 
 class Checkpointing(Workload):
-    """A `Profile`, closed loop: a dump lasts as long as the device needs, and compute waits for it."""
+    """A `Profile` in a closed loop: a dump lasts as long as the device needs, and compute waits for it."""
 
     def __init__(self, profile: Profile, span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)
@@ -164,7 +164,7 @@ class Checkpointing(Workload):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """So long, at most so fast."""
+    """A time with constant rates."""
 
     seconds: float
     write_mb_s: float
@@ -172,7 +172,7 @@ class Segment:
 
 
 class Trace(Workload):
-    """Segments of rates, one after the other; what the device cannot take within a second is left out."""
+    """Segments in sequence. What the device cannot take within a second is dropped."""
 
     def __init__(self, segments: Sequence[Segment], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)

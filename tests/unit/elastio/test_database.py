@@ -1,4 +1,4 @@
-"""The ledger's file: transactions, other processes, versions and what is no ledger."""
+"""The file of the ledger: transactions, other processes, versions, and files that are not a ledger."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
     assert rows(ledger) == ()
 
 
-def test_file_that_is_no_ledger_is_refused_and_left_alone(path: Path) -> None:
+def test_file_that_is_not_a_ledger_is_rejected_and_left_alone(path: Path) -> None:
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 40)
     before = path.read_bytes()
     with pytest.raises(LedgerError) as caught:

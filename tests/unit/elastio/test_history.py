@@ -1,4 +1,4 @@
-"""The history: what is merged and what is not, boosts with their gaps, runs in their order."""
+"""The history: which samples are merged, boosts with their gaps, runs in their order."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_boosts_of_an_older_ledger_have_a_period_and_no_bytes() -> None:
     assert (second.period_s, second.gap_s) == (500, None)
 
 
-def test_a_boost_that_met_no_load_is_no_burst_to_count_from() -> None:
+def test_a_boost_that_met_no_load_does_not_count_as_a_burst() -> None:
     cycles = [cycle("a", 0), cycle("wrong", 300, trigger="forecast"), cycle("b", 1000)]
     found = past_boosts(cycles, {"a": load(0, 40), "wrong": load(None, None, 0), "b": load(1000, 1040)})
     assert [p.period_s for p in found] == [None, 300, 1000]

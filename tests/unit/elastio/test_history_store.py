@@ -1,4 +1,4 @@
-"""The history in the ledger's file: batches, what a kill costs, bounds, older files."""
+"""The history in the file of the ledger: batches, what a kill loses, limits, older files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost report: AGBs arithmetic against hand-computed figures, days, gaps, open and refused cycles."""
+"""The cost report: AGBs compared with figures computed by hand, days, gaps, open and rejected cycles."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_bill_that_ran_on_while_the_agent_was_down_brings_its_time_along() -> No
     assert report.unobserved_s == 500
 
 
-def test_bill_outside_every_sight_is_compared_with_the_device_as_last_seen() -> None:
+def test_bill_outside_every_span_is_compared_with_the_device_as_last_seen() -> None:
     spans = [span(NOON, NOON + 100), span(NOON + 100, NOON + 200, size_bytes=80 * GB)]
     boost = report_of([cycle(NOON + 150, None)], spans, NOON + 300).boosts[0]
     assert boost.cost.backing_agbs == pytest.approx(33 * 80 * 150)
@@ -327,7 +327,7 @@ def test_no_data_is_one_line_and_an_empty_document() -> None:
     assert len(to_csv(report).splitlines()) == 2
 
 
-def test_cycle_before_any_sight_of_a_device_is_reported_without_comparison() -> None:
+def test_cycle_before_any_span_of_a_device_is_reported_without_comparison() -> None:
     report = report_of([cycle(NOON, NOON + 100)], [], NOON + 100)
     assert report.vm.cache_agbs == pytest.approx(128_000)
     assert report.vm.of_static_fast_percent is None

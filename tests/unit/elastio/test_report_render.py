@@ -1,4 +1,4 @@
-"""The report as text, JSON and CSV: what fits one screen, and names that stay."""
+"""The report as text, JSON and CSV: what fits one screen, and stable names."""
 
 from __future__ import annotations
 

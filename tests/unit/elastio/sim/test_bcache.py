@@ -1,4 +1,4 @@
-"""The rules of bcache that can be asked without moving a byte."""
+"""The rules of bcache, without moving a byte."""
 
 from __future__ import annotations
 

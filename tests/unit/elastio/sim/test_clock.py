@@ -7,7 +7,7 @@ import pytest
 from elastio.sim.clock import SimClock
 
 
-def test_time_moves_only_when_told() -> None:
+def test_time_moves_only_when_advanced() -> None:
     clock = SimClock(now=5.0, wall=100.0)
     clock.advance(2.5)
     assert (clock.now(), clock.wall(), clock.elapsed()) == (7.5, 102.5, 2.5)

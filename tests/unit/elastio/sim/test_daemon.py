@@ -1,4 +1,4 @@
-"""`elastiod --sim`: everything that `elastio` asks is answered by a simulated machine."""
+"""`elastiod --sim`: a simulated machine answers every command of `elastio`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_shows_its_status(daemon: SimDaemon) -> None:
     assert status.recovered
 
 
-def test_bursts_by_itself_again_and_again(daemon: SimDaemon) -> None:
+def test_the_application_bursts_repeatedly(daemon: SimDaemon) -> None:
     phases = set()
     for _ in range(500):
         daemon.turn(0, 1)

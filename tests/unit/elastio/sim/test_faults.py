@@ -1,4 +1,4 @@
-"""Fault plans: from a seed, on one line, and back."""
+"""Fault plans: drawn from a seed, written on one line, and read back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from elastio.sim.faults import Fault, FaultPlan, Kind, ScheduledFault
 
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 10_000), st.integers(0, 5), st.integers(0, 3))
-def test_every_random_plan_can_be_told_and_replayed(seed: int, faults: int, scheduled: int) -> None:
+def test_every_random_plan_can_be_written_and_read(seed: int, faults: int, scheduled: int) -> None:
     plan = FaultPlan.random(seed, faults, scheduled)
     again = FaultPlan.parse(plan.spec())
     assert (again.faults, again.scheduled) == (plan.faults, plan.scheduled)
     assert plan.spec() == FaultPlan.random(seed, faults, scheduled).spec()
 
 
-def test_seeds_tell_different_stories() -> None:
+def test_seeds_give_different_plans() -> None:
     assert len({FaultPlan.random(seed).spec() for seed in range(20)}) > 15
 
 
@@ -40,7 +40,7 @@ def test_random_faults_pass() -> None:
     assert all(fault.calls > 0 for plan in plans for fault in plan.faults)
 
 
-def test_seconds_are_part_of_the_story() -> None:
+def test_seconds_are_part_of_the_specification() -> None:
     plan = FaultPlan.parse("attach#1=late_success:8.5 @90=wall_jump:-3600")
     assert plan.faults == (Fault("attach", Kind.LATE_SUCCESS, seconds=8.5),)
     assert plan.scheduled == (ScheduledFault("90", Kind.WALL_JUMP, -3600.0),)

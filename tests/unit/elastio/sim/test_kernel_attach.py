@@ -1,4 +1,4 @@
-"""How a cache set is attached and detached, how long that takes, and what stands in its way."""
+"""How a cache set is attached and detached, how long that takes, and what prevents it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_no_second_cache_set_is_attached(machine: Any) -> None:
     assert caught.value.code == "cache.attached"
 
 
-def test_a_set_that_is_attached_anew_starts_empty(machine: Any) -> None:
+def test_a_set_that_is_attached_again_starts_empty(machine: Any) -> None:
     cache_set = machine.boost()
     machine.write(range(30), 1.0)
     machine.drain()

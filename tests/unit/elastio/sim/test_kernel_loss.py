@@ -1,4 +1,4 @@
-"""What is lost, and what survives, where power fails or a cache disk disappears."""
+"""What is lost, and what survives, when power fails or a cache disk disappears."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is asked of the kernel model in whatever order: no byte is invented, lost or moved above a cap."""
+"""Any sequence of calls of the kernel model invents no byte, loses none, and exceeds no cap."""
 
 from __future__ import annotations
 

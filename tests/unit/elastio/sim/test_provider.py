@@ -1,4 +1,4 @@
-"""The simulated cloud: states take time, effects show late, everything is paid for."""
+"""The simulated cloud: states take time, effects show late, everything is billed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_disk_that_shows_only_when_the_attachment_ends_does_show() -> None:
     assert attached(world).serial in world.kernel.disks
 
 
-def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
+def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_releases_it() -> None:
     world = world_with()
     volume = attached(world)
     cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
@@ -206,7 +206,7 @@ def test_the_disk_that_appears_may_have_another_size() -> None:
     assert world.kernel.disk(volume.serial).size_bytes == volume.size_bytes // 2
 
 
-def test_a_guest_that_does_not_let_go_shows_as_busy() -> None:
+def test_a_disk_that_the_guest_keeps_in_use_makes_the_volume_busy() -> None:
     world = world_with("detach#1=stuck_busy:20")
     volume = attached(world)
     world.provider.detach(volume.id)

@@ -61,7 +61,7 @@ def test_an_outcome_that_was_not_on_the_disk_is_gone_after_a_power_cut() -> None
     assert [r["kind"] for r in sim.journal.records()][-1] == "intent"
 
 
-def test_an_agent_that_stands_still_goes_on_later_and_the_machine_does_not_wait() -> None:
+def test_a_stopped_agent_continues_later_and_the_machine_does_not_wait() -> None:
     sim = simulation(Segment(60, 60))
     sim.run_for(3)
     seen = len(sim.lines)

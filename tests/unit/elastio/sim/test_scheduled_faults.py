@@ -1,4 +1,4 @@
-"""What people and disks do to the simulated machine, and what must hold then whatever the agent does."""
+"""Scheduled faults of the simulated machine, and what must hold whatever the agent does."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_nothing_is_swapped_while_no_cache_is_there() -> None:
     assert sim.world.kernel.original is None
 
 
-def test_a_detach_by_hand_flushes_all_and_is_not_held_against_the_agent() -> None:
+def test_a_detach_by_hand_flushes_all_and_does_not_count_as_harm() -> None:
     sim = dirty(Segment(60, 15))
     sim.kill_agent()
     sim.world.happen(ScheduledFault("0", Kind.DETACH_BY_HAND))

@@ -1,4 +1,4 @@
-"""Traces from elsewhere: each format is read, and what is no trace is one sentence."""
+"""Traces of other tools: every format is read, and what is not a trace is rejected."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_the_agents_own_samples_are_read_with_their_gaps_as_quiet() -> None:
 
 
 @pytest.mark.parametrize("order", ["u-1,u-2", "u-2,u-1"])
-def test_a_device_that_is_the_last_column_is_told_apart(order: str) -> None:
+def test_a_device_that_is_the_last_column_is_recognized(order: str) -> None:
     first, second = order.split(",")
     text = f"begun_wall,seconds,read_mb_s,write_mb_s,device_uuid\n0,1,0,5,{first}\n0,1,0,7,{second}\n"
     assert parse_csv(text, "u-2", 1.0, "t") == (Rate(0, 1, 0, 7 if second == "u-2" else 5),)
@@ -117,7 +117,7 @@ def test_a_long_pause_in_blkparse_is_one_segment() -> None:
     assert [(r.at_s, r.seconds) for r in found] == [(0, 1), (1, 1), (2, 1), (3, 99999999996), (99999999999, 1)]
 
 
-def test_btt_tells_the_seconds_in_which_something_was_moved() -> None:
+def test_btt_lists_the_seconds_in_which_data_was_moved() -> None:
     found = parse_btt(BTT, "t")
     assert [(r.at_s, r.seconds) for r in found] == [(0, 1), (1, 1), (2, 2), (4, 1)]
     assert [r.write_mb_s for r in found] == pytest.approx([100, 1, 0, 10], rel=1e-5)

@@ -1,4 +1,4 @@
-"""Applications: how much they want, when, and what they remember of it."""
+"""Simulated applications: how much they write and read, when, and their statistics."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_a_slow_device_cannot_take_is_not_made_up_for() -> None:
     assert world.workload.stats.written_bytes / MB == pytest.approx(200.0, rel=0.02)
 
 
-def test_an_application_without_wishes_never_ends() -> None:
+def test_an_idle_application_never_ends() -> None:
     world = SimWorld(SLOW, Workload())
     with pytest.raises(TimeoutError):
         world.run_until_done(limit_s=5.0)

@@ -1,4 +1,4 @@
-"""The whole simulated machine, held against published and measured figures."""
+"""The whole simulated machine, compared with published and measured figures."""
 
 from __future__ import annotations
 
