@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Spend
-from elastio.core.state import Cycle, Trigger
 from elastio.units import agbs
 
 
@@ -134,7 +134,7 @@ def row_of(cycle: Cycle) -> CycleRow:
         closed_wall=cycle.closed_wall,
         price_per_hour=quote.price_per_hour if quote and quote.price_known else None,
         minimum_s=quote.minimum_s if quote else 0.0,
-        failure=cycle.failure,
+        failure=str(cycle.failure or ""),
     )
 
 

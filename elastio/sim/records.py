@@ -12,8 +12,9 @@ from elastio.accounting.report import day_start
 from elastio.accounting.rows import row_of, spend_since
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
+from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 
 IN_MEMORY = Path("the simulated journal")
 

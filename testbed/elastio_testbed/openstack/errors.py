@@ -1,5 +1,5 @@
-"""What goes wrong in the laboratory's OpenStack: one class, one sentence."""
+"""The error of the laboratory's OpenStack."""
 
 
 class LabError(Exception):
-    """The OpenStack of the laboratory cannot be made, started or stopped; the message says where to look."""
+    """The laboratory's OpenStack cannot be installed, started, used or stopped."""

@@ -16,9 +16,10 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import Quote, RequestKind, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
-from elastio.core.state import Cycle, Phase, Timestamps, Trigger
+from elastio.core.state import Phase
 from elastio.sim.records import MemoryRecorder
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
@@ -71,7 +72,13 @@ def test_the_simulator_counts_what_was_spent_as_the_ledger_does(recorder: CostRe
         replace(CYCLE, token="closed", started_wall=WALL - 9, opened_wall=WALL - 8, closed_wall=WALL - 1),
         replace(CYCLE, token="orphan", trigger=Trigger.ORPHAN),
         replace(CYCLE, token="under way", volume_id=None, opened_wall=None),
-        replace(CYCLE, token="refused", volume_id=None, opened_wall=None, failure="quota reached"),
+        replace(
+            CYCLE,
+            token="refused",
+            volume_id=None,
+            opened_wall=None,
+            failure=Failure(FailureKind.ERROR, "quota reached"),
+        ),
         replace(CYCLE, token="yesterday", started_wall=WALL - 86_400, opened_wall=WALL - 86_400),
     ):
         recorder.record_cycle(cycle, now=NOW, wall=WALL)

@@ -14,8 +14,9 @@ import pytest
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.state import Cycle, Inhibition, InhibitionReason, Phase, Timestamps, Trigger
+from elastio.core.state import Inhibition, InhibitionReason, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 

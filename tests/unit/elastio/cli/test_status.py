@@ -12,9 +12,10 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.status import Status
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Cycle, LoadWatch, Phase, Timestamps, Trigger, UselessBoost, Waste
+from elastio.core.state import AgentState, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MIB
 
 from .conftest import POLICY, FakeAgent, Shell, backing, published, standing
