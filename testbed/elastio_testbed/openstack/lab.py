@@ -14,6 +14,7 @@ from pathlib import Path
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
 from elastio_testbed.image.tools import chroot
@@ -21,7 +22,6 @@ from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import configure, password
 from elastio_testbed.openstack.daemons import Daemon, Daemons
 from elastio_testbed.openstack.databases import create_databases
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.mounts import mount_all, mounts_below, unmount_all
 from elastio_testbed.openstack.packages import existing_root, packages_root
 
