@@ -30,7 +30,7 @@ HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
 class HostTimes:
     """Seconds that operations take, measured in a guest. The kernel model decides how long an attach takes."""
 
-    look: float = 0.02
+    scan: float = 0.02
     tune: float = 0.05
     format: float = 0.3
     register: float = 0.2
@@ -55,7 +55,7 @@ class SimHost:
         self.calls = FaultInjector(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
-        return self.calls.run("scan", self._times.look, lambda _: self._look(serials))
+        return self.calls.run("scan", self._times.scan, lambda _: self._scan(serials))
 
     def tune_backing(self) -> None:
         """Bounded queue, mq-deadline, and mode writeback, so that an attach writes only one superblock."""
@@ -133,7 +133,7 @@ class SimHost:
     def _do(self, op: str, seconds: float, call: Callable[[Fault | None], T]) -> T:
         return self.calls.run(op, seconds, call)
 
-    def _look(self, serials: tuple[Serial, ...]) -> HostView:
+    def _scan(self, serials: tuple[Serial, ...]) -> HostView:
         kernel = self._kernel
         kernel.settle()
         linked = kernel.bcache.cache_set
@@ -245,14 +245,14 @@ class SimHost:
             return
         little = HOLD_S * kernel.settings.backing_mb_s * MB
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
-            raise DeviceBusyError("the index has dirty data that nobody flushes: not bypassed")
+            raise DeviceBusyError("the index has dirty data that is not flushed: not bypassed")
         bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
         kernel.hold(HOLD_S, reads=True)
         if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
             raise DeviceBusyError("the device is still dirty, or in use: writes do not bypass its cache yet")
         kernel.fsync()
         kernel.set_mode(CacheMode.NONE)
-        kernel.let_go()
+        kernel.resume_requests()
 
     def _wake_writeback(self) -> None:
         bcache = self._attached_device()

@@ -191,7 +191,7 @@ class SimKernel(Link):
         bcache.unlink()
         bcache.overflow_bytes, bcache.write_limit_mb_s = 0, None
         bcache.writeback_mode, bcache.tuned, bcache.writeback_running = WritebackMode.TRICKLE, False, True
-        self.let_go()
+        self.resume_requests()
         self._attaching, self._unlink_at = None, None
         for traffic in (self.traffic.adaptive, self.traffic.backing, self.traffic.cache):
             traffic.read = traffic.written = 0

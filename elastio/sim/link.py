@@ -104,7 +104,7 @@ class Link:
         return done_at - now
 
     def set_mode(self, mode: CacheMode) -> None:
-        """In force at once. The superblock is written later, which nobody waits for, and delays the next write."""
+        """In force at once. The superblock is written later and delays the next write."""
         if self.bcache.mode is not mode:
             self.bcache.mode = mode
             self._write_superblock()
@@ -129,7 +129,7 @@ class Link:
             self._writes_held_until = self.clock.elapsed() + seconds
             self._reads_held_until = self._writes_held_until if reads else 0.0
 
-    def let_go(self) -> None:
+    def resume_requests(self) -> None:
         """Stop holding requests back."""
         self._writes_held_until = self._reads_held_until = 0.0
 
@@ -172,7 +172,7 @@ class Link:
             self.timers.later(ATTACH_AGAIN_S, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
             return
         self._attaching = None
-        self.let_go()
+        self.resume_requests()
         if in_flight:
             return
         disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
@@ -197,4 +197,4 @@ class Link:
                 self.fsync()  # no agent does, and a disk writes its own cache back within seconds
             self.bcache.unlink()
             self._unlink_at = None
-            self.let_go()
+            self.resume_requests()

@@ -21,7 +21,7 @@ SATURATED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many bytes in at least so many seconds. `seconds` 0: as fast as the device takes them."""
+    """Bytes to move, in at least `seconds`; 0: as fast as the device takes them."""
 
     seconds: float
     write_bytes: float

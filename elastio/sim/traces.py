@@ -240,7 +240,7 @@ def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
 
 
 def parse_btt(text: str, name: str) -> tuple[Rate, ...]:
-    """A file `*_mbps_fp.dat` of btt: second and MiB, where there were any. Raises TraceError.
+    """A file `*_mbps_fp.dat` of btt: a line for each second with I/O, with its MiB. Raises TraceError.
 
     It does not distinguish reads from writes: everything counts as written.
     """
@@ -278,7 +278,7 @@ WITHOUT_DEVICES = {"fio", "btt"}
 
 
 def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> tuple[Rate, ...]:
-    """A trace in one of READERS' formats. `interval_s` is iostat's, 1 where it is None. Raises TraceError."""
+    """A trace in one of READERS' formats. `interval_s` is for iostat; None: 1 s. Raises TraceError."""
     text = _text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
