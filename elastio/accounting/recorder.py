@@ -22,6 +22,14 @@ TOUCH_EVERY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
+@contextmanager
+def _logged(consequence: str) -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        _log.error("%s: %s", consequence, error)
+
+
 class CostRecorder:
     """`ports.Recorder` on a ledger. A failing ledger is logged; it never stops the protection of data."""
 
@@ -33,44 +41,32 @@ class CostRecorder:
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there until this moment
-        try:
+        with _logged(f"cycle {cycle.token} is not in the ledger"):
             self._ledger.record(cycle, wall - now)
-        except LedgerError as error:
-            _log.error("cycle %s is not in the ledger: %s", cycle.token, error)
 
     def learned(self, size_bytes: int) -> None:
-        try:
+        with _logged("the learned size is not in the ledger"):
             self._ledger.set_learned_size(self._uuid, size_bytes)
-        except LedgerError as error:
-            _log.error("the learned size is not in the ledger: %s", error)
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        try:
+        with _logged("open bills were not checked"):
             for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
-        except LedgerError as error:
-            _log.error("open bills were not checked: %s", error)
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        try:
+        with _logged("the history is not written yet"):
             self._history.sampled(sample, state, now=now, wall=wall)
-        except LedgerError as error:
-            _log.error("the history is not written yet: %s", error)
 
     def flush(self, *, wall: float) -> None:
         """Write the unfinished batch of the history, before a stop."""
-        try:
+        with _logged("the last minute is not in the history"):
             self._history.flush(wall)
-        except LedgerError as error:
-            _log.error("the last minute is not in the history: %s", error)
 
     def learned_size(self) -> int | None:
         """Bytes; None if it cannot be read: the next cache then has the initial size."""
-        try:
+        with _logged("the learned size is not known"):
             return self._ledger.learned_size(self._uuid)
-        except LedgerError as error:
-            _log.error("the learned size is not known: %s", error)
-            return None
+        return None
 
     def spend(self, *, wall: float) -> Spend:
         """Since local midnight. While the ledger cannot be read, the last known value, with `known` False."""
@@ -86,10 +82,8 @@ class CostRecorder:
         if wall - self._touched < TOUCH_EVERY_S:
             return
         self._touched = wall
-        try:
+        with _logged("the device is not in the ledger"):
             self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall)
-        except LedgerError as error:
-            _log.error("the device is not in the ledger: %s", error)
 
 
 class NullRecorder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -55,11 +56,15 @@ def test_a_wrong_word_is_named(spec: str) -> None:
 
 
 def test_a_scheduled_fault_happens_once_when_its_time_or_state_comes() -> None:
-    plan = FaultPlan.parse("@10=power_cut @dirty=vanish")
+    plan = FaultPlan.parse("@10=power_cut @dirty=vanish @limited=disk_full:600")
+    dirty, limited = frozenset({"dirty"}), frozenset({"clean", "limited"})
+    assert plan.next_at(frozenset()) == 10.0
     assert plan.due(5.0, frozenset()) == ()
-    assert [a.kind for a in plan.due(10.0, frozenset({"clean"}))] == [Kind.POWER_CUT]
-    assert [a.kind for a in plan.due(11.0, frozenset({"dirty"}))] == [Kind.VANISH]
-    assert plan.due(12.0, frozenset({"dirty"})) == ()
+    assert [f.kind for f in plan.due(10.0, frozenset({"clean"}))] == [Kind.POWER_CUT]
+    assert plan.next_at(frozenset()) == math.inf
+    assert [f.kind for f in plan.due(11.0, dirty)] == [Kind.VANISH]
+    assert plan.due(12.0, dirty) == ()
+    assert [(f.kind, f.seconds) for f in plan.due(12.0, limited)] == [(Kind.DISK_FULL, 600.0)]
 
 
 def test_what_is_armed_strikes_the_next_call_that_can_fail_so_and_no_other() -> None:

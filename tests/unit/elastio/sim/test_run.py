@@ -8,7 +8,7 @@ from elastio.core.model import RequestKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.sim.experiment import DEMO, Experiment, compare
-from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import Kind, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Segment, Trace
 from elastio.sim.world import SimWorld
@@ -91,17 +91,6 @@ def test_a_job_whose_child_is_killed_may_or_may_not_have_happened() -> None:
     verdicts = [r["verdict"] for r in sim.journal.records() if r["kind"] == "outcome" and r["action"] == "CreateVolume"]
     assert verdicts == ["unknown", "done"]  # asked for again, with the same token
     assert len(sim.world.provider.volumes) == 1
-
-
-def test_without_room_for_the_journal_nothing_is_bought() -> None:
-    plan = FaultPlan.parse("journal#1+=no_space")
-    world = SimWorld(workload=Trace((Segment(60, 60),)), faults=plan)
-    policy = Policy(33, 128, inactivity_delay_s=5, backing_uuid=world.settings.kernel.backing_uuid)
-    sim = Simulation(world, policy)
-    sim.run_for(30)
-    assert world.provider.volumes == {}
-    assert sim.agent is not None
-    assert sim.agent.last_error
 
 
 def test_the_timeline_shows_rates_and_sizes() -> None:

@@ -7,7 +7,7 @@ import pytest
 from elastio.core.model import CacheState
 from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
+from elastio.sim.faults import UNANNOUNCED_SWAPS, Kind, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.unit.elastio.simulated import QUIET, in_phase, machine
@@ -104,15 +104,6 @@ def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
     assert len(sim.lines) == lines
     assert sim.phase is not Phase.BOOSTING
     in_phase(sim, Phase.BOOSTING)
-
-
-def test_a_scheduled_fault_may_wait_until_writes_are_limited() -> None:
-    plan = FaultPlan.parse("@limited=disk_full:600")
-    assert plan.spec() == "@limited=disk_full:600"
-    assert plan.due(5.0, frozenset({"dirty"})) == ()
-    assert plan.next_at(frozenset({"dirty"})) == float("inf")
-    (fault,) = plan.due(6.0, frozenset({"dirty", "limited"}))
-    assert (fault.kind, fault.seconds) == (Kind.DISK_FULL, 600.0)
 
 
 def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
