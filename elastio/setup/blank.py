@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands
-from elastio.host.blockdev import is_mounted_or_swap
+from elastio.host.blockdev import is_mounted_or_swap, run_wipefs
+from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
 
 # The superblock takes 8 KiB; a whole MiB keeps the filesystem behind it aligned as it would be in a partition.
 DATA_OFFSET_SECTORS = 2048
@@ -22,10 +22,6 @@ MIN_SIZE_BYTES = 64 * 1024 * 1024
 UDEV_S = 3.0
 APPEAR_S = 15.0
 POLL_S = 0.1
-
-
-class Run(Protocol):
-    def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +53,10 @@ def examine(path: Path, sysfs: Sysfs, run: Run = commands.run) -> Blank:
     if sysfs.read_or(f"{directory}/ro", "0") != "0":
         raise HostError(f"{path} is read-only")
     _require_unused(path, name, directory, sysfs)
-    found = _signatures(path, run)
+    found = run_wipefs(path, run)
     if found:
         raise NotOursError(f"{path} is not blank, it carries {', '.join(found)}; nothing was changed")
-    size = int(sysfs.read(f"{directory}/size")) * 512
+    size = int(sysfs.read(f"{directory}/size")) * SECTOR
     if size < MIN_SIZE_BYTES:
         raise HostError(f"{path} has {size} bytes, which is too small to be of use")
     return Blank(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")))
@@ -85,15 +81,6 @@ def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None
     holders = sysfs.names(f"{directory}/holders")
     if holders or sysfs.exists(f"{directory}/bcache"):
         raise DeviceBusyError(f"{path} is in use by {', '.join(holders) or 'bcache'}; nothing was changed")
-
-
-def _signatures(path: Path, run: Run) -> list[str]:
-    text = run(["wipefs", "--no-act", "--json", str(path)], timeout_s=15)
-    try:
-        found = json.loads(text).get("signatures") or [] if text.strip() else []
-        return sorted({str(entry["type"]) for entry in found})
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise HostError(f"wipefs answered what is not understood about {path}; nothing was changed") from error
 
 
 def make(

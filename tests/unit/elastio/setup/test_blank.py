@@ -129,7 +129,7 @@ def garbled(host: Host) -> None:
         (read_only, HostError, "vdz is read-only"),
         (a_partition, NotOursError, "vdz is a partition; give the whole volume"),
         (tiny, HostError, "vdz has 1048576 bytes, which is too small"),
-        (garbled, HostError, "wipefs answered what is not understood about .*vdz; nothing was changed"),
+        (garbled, HostError, "the output of wipefs about .*vdz is not valid"),
     ],
 )
 def test_refuses_a_device_that_may_hold_or_serve_something(
