@@ -64,7 +64,7 @@ def why_keep(volume: FleetVolume, wall: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SweepResult:
     """What became of one volume: `kept`, `deleted`, `failed`, or, in a dry run, `would delete`."""
 
     volume: FleetVolume
@@ -72,28 +72,28 @@ class Verdict:
     reason: str = ""
 
 
-def sweep(fleet: Fleet, wall: float, *, dry_run: bool) -> Iterator[Verdict]:
+def sweep(fleet: Fleet, wall: float, *, dry_run: bool) -> Iterator[SweepResult]:
     """Judge every volume, and delete those that may go. One that fails does not stop the others."""
     for volume in fleet.volumes():
         kept = why_keep(volume, wall)
         if kept:
-            yield Verdict(volume, "kept", kept)
+            yield SweepResult(volume, "kept", kept)
         elif dry_run:
-            yield Verdict(volume, "would delete", "clean, expired and attached to nothing")
+            yield SweepResult(volume, "would delete", "clean, expired and attached to nothing")
         else:
             yield _delete(fleet, volume, wall)
 
 
-def _delete(fleet: Fleet, volume: FleetVolume, wall: float) -> Verdict:
+def _delete(fleet: Fleet, volume: FleetVolume, wall: float) -> SweepResult:
     """On a look of its own: a list of thousands may be minutes old."""
     try:
         now = fleet.volume(volume.id)
         if now is None:
-            return Verdict(volume, "kept", "it is gone already")
+            return SweepResult(volume, "kept", "it is gone already")
         kept = why_keep(now, wall)
         if kept:
-            return Verdict(now, "kept", kept)
+            return SweepResult(now, "kept", kept)
         fleet.delete(volume.id)
     except ElastioError as error:
-        return Verdict(volume, "failed", str(error))
-    return Verdict(volume, "deleted", "clean, expired and attached to nothing")
+        return SweepResult(volume, "failed", str(error))
+    return SweepResult(volume, "deleted", "clean, expired and attached to nothing")

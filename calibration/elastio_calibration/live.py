@@ -21,7 +21,7 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.candidates import candidates
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
@@ -267,7 +267,7 @@ def _open(path: Path) -> Ledger:
 
 def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
     """The directory must lie on the filesystem of this agent's adaptive device itself. Raises CalibrationError."""
-    found = in_child(lambda: candidates(sysfs), KERNEL_S)
+    found = call_with_timeout(lambda: candidates(sysfs), KERNEL_S)
     name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
     if name is None:
         raise CalibrationError(f"the backing device {config.device.backing_uuid} does not run: see `elastio doctor`")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import click
 
@@ -13,8 +12,8 @@ from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
 from elastio.setup import agent_checks, device_checks, kernel_checks
-from elastio.setup.findings import Finding, Machine, Verdict, fail, ok
-from elastio.setup.guarded import in_child
+from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok
+from elastio.setup.subprocess_timeout import call_with_timeout
 
 KERNEL_S = 15.0
 
@@ -34,20 +33,20 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         if not as_json:
             show(finding)
     if as_json:
-        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+        click.echo(json.dumps([f.to_json() for f in found], indent=2))
     else:
         counts = ", ".join(f"{sum(f.verdict is v for f in found)} {v}" for v in Verdict)
         click.echo(counts)
     ctx.exit(Exit.FAILED if any(f.verdict is Verdict.FAIL for f in found) else Exit.OK)
 
 
-def show(finding: Finding) -> None:
+def show(finding: CheckResult) -> None:
     click.echo(f"{finding.verdict:<5}{finding.name}: {finding.sentence}")
-    if finding.way_out:
-        click.echo(f"     -> {finding.way_out}")
+    if finding.remedy:
+        click.echo(f"     -> {finding.remedy}")
 
 
-def examine(app: App) -> Iterator[Finding]:
+def examine(app: App) -> Iterator[CheckResult]:
     """Every finding, in the order in which an operator would repair them."""
     machine = Machine(app.sysfs(), app.run)
     yield kernel_checks.kernel(machine)
@@ -71,14 +70,14 @@ def examine(app: App) -> Iterator[Finding]:
     yield agent_checks.daemon(app.client())
 
 
-def _of_the_device(machine: Machine, config: Config) -> list[Finding]:
+def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:
     """In a child: bcache may hang, and that is what an operator calls a doctor for."""
 
-    def scan() -> list[Finding]:
+    def scan() -> list[CheckResult]:
         found = [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
         return [*found, *agent_checks.guard(machine, config)]
 
     try:
-        return in_child(scan, KERNEL_S)
+        return call_with_timeout(scan, KERNEL_S)
     except ElastioError as error:
         return [fail("backing device", str(error), "see `dmesg`; only a reboot frees a bcache that hangs")]

@@ -13,7 +13,7 @@ from elastio.config.text import render, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.setup.candidates import Candidate, candidates, choose
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_size
 
 KERNEL_S = 15.0
@@ -81,7 +81,7 @@ def _find_out(asked: Asked, app: App) -> tuple[dict[str, object], Candidate]:
     missing: list[str] = []
     found: Candidate | None = None
     try:
-        found = choose(in_child(lambda: candidates(app.sysfs()), KERNEL_S), asked.device)
+        found = choose(call_with_timeout(lambda: candidates(app.sysfs()), KERNEL_S), asked.device)
     except (ConfigError, HostError) as error:
         missing.append(str(error))
     provider = asked.provider or registry.detect_provider()

@@ -10,7 +10,7 @@ import click
 from elastio import registry
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError
-from elastio.janitor import Verdict, sweep
+from elastio.janitor import SweepResult, sweep
 from elastio.units import format_size
 
 
@@ -39,23 +39,23 @@ def janitor(ctx: click.Context, name: str, settings: dict[str, object], dry_run:
     if not name.isidentifier():
         raise ConfigError(f"{name!r} is no name of a provider")
     failed = False
-    for verdict in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
-        failed |= verdict.outcome == "failed"
-        click.echo(json.dumps(_row(verdict)) if as_json else _line(verdict))
+    for result in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
+        failed |= result.outcome == "failed"
+        click.echo(json.dumps(_row(result)) if as_json else _line(result))
     ctx.exit(Exit.FAILED if failed else Exit.OK)
 
 
-def _line(verdict: Verdict) -> str:
-    volume = verdict.volume
-    return f"{volume.id}  {format_size(volume.size_bytes)}  {verdict.outcome}: {verdict.reason}  [{volume.owner}]"
+def _line(result: SweepResult) -> str:
+    volume = result.volume
+    return f"{volume.id}  {format_size(volume.size_bytes)}  {result.outcome}: {result.reason}  [{volume.owner}]"
 
 
-def _row(verdict: Verdict) -> dict[str, object]:
-    volume = verdict.volume
+def _row(result: SweepResult) -> dict[str, object]:
+    volume = result.volume
     return {
         "id": volume.id,
-        "outcome": verdict.outcome,
-        "reason": verdict.reason,
+        "outcome": result.outcome,
+        "reason": result.reason,
         "size_bytes": volume.size_bytes,
         "state": volume.state,
         "tag": volume.tag.value,

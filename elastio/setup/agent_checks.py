@@ -15,7 +15,7 @@ from elastio.control.protocol import UnreachableError
 from elastio.core.model import VolumeSpec
 from elastio.errors import ElastioError, HostError
 from elastio.host.view import find_backing
-from elastio.setup.findings import Finding, Machine, fail, ok, warn
+from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
 
 METADATA = "169.254.169.254"
@@ -24,7 +24,7 @@ METADATA_RULES = "nftables.d/elastio-metadata.nft"
 NOT_BEFORE_WALL = 1_767_225_600.0
 
 
-def cloud(config: Config) -> list[Finding]:
+def cloud(config: Config) -> list[CheckResult]:
     """The provider opens, and what it can check itself: credentials, quota, the instance's limits."""
     provider = config.provider
     page = f"see [provider.{provider.name}] in the configuration and the provider's reference page"
@@ -40,19 +40,19 @@ def cloud(config: Config) -> list[Finding]:
     return [ok(name, sentence) if passed else fail(name, sentence, page) for name, passed, sentence in found]
 
 
-def metadata(machine: Machine, config: Config) -> list[Finding]:
+def metadata(machine: Machine, config: Config) -> list[CheckResult]:
     """Whoever reaches EC2's metadata service has the instance's role, and so the cache volume."""
     if config.provider.name != "aws":
         return []
-    name, way_out = "metadata", f"install {METADATA_RULES}: see docs/how-to/install.md"
+    name, remedy = "metadata", f"install {METADATA_RULES}: see docs/how-to/install.md"
     try:
         rules = json.loads(machine.run(["nft", "--json", "list", "ruleset"], timeout_s=10))["nftables"]
     except (HostError, ValueError, LookupError, TypeError) as error:
-        return [warn(name, f"whether only root reaches the metadata service is unknown ({error})", way_out)]
+        return [warn(name, f"whether only root reaches the metadata service is unknown ({error})", remedy)]
     if any(_keeps_to_root(str(rule)) for rule in rules):
         return [ok(name, "only root reaches the metadata service, and with it the instance's role")]
     harm = "any process can have the instance's role, which may delete the cache volume"
-    return [warn(name, f"no rule of nftables keeps the metadata service ({METADATA}) to root: {harm}", way_out)]
+    return [warn(name, f"no rule of nftables keeps the metadata service ({METADATA}) to root: {harm}", remedy)]
 
 
 def _keeps_to_root(rule: str) -> bool:
@@ -60,7 +60,7 @@ def _keeps_to_root(rule: str) -> bool:
     return all(word in rule for word in ("'rule'", METADATA, "'skuid'")) and ("'drop'" in rule or "'reject'" in rule)
 
 
-def daemon(client: ControlClient) -> Finding:
+def daemon(client: ControlClient) -> CheckResult:
     """It answers on its socket, and is of this release."""
     try:
         status = client.status()
@@ -81,7 +81,7 @@ def daemon(client: ControlClient) -> Finding:
     return ok("agent", f"it runs and is {status.phase}")
 
 
-def state_place(machine: Machine, config: Config) -> Finding:
+def state_place(machine: Machine, config: Config) -> CheckResult:
     """The journal must survive what it records: it may not lie on the device that waits for its cache."""
     name = "state"
     folder = nearest(config.agent.state_dir)
@@ -104,7 +104,7 @@ def state_place(machine: Machine, config: Config) -> Finding:
     return ok(name, f"{config.agent.state_dir} lies on another device than the data")
 
 
-def guard(machine: Machine, config: Config) -> list[Finding]:
+def guard(machine: Machine, config: Config) -> list[CheckResult]:
     """udev must find the marker of a boot before anything is mounted. Nothing where the rule is not installed."""
     name, folder = "guard", config.agent.state_dir / GUARDS
     rule = next((f"{f}/{GUARD}" for f in RULES if machine.sysfs.exists(f"{f}/{GUARD}")), None)
@@ -134,7 +134,7 @@ def nearest(path: Path) -> Path:
     return path
 
 
-def clock(machine: Machine, wall: float | None = None) -> Finding:
+def clock(machine: Machine, wall: float | None = None) -> CheckResult:
     """Costs are counted by the wall clock, and clouds refuse requests whose time is wrong."""
     now = time.time() if wall is None else wall
     if now < NOT_BEFORE_WALL:

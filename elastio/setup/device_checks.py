@@ -12,14 +12,14 @@ from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
 from elastio.host.view import Backing, find_backings
 from elastio.setup.candidates import candidates
-from elastio.setup.findings import Finding, Machine, fail, ok, warn
+from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
 NAME = "backing device"
 # The kernel's own is 30; images for EC2 have the most there is.
 LONG_TIMEOUT_S = 240
 
 
-def device(machine: Machine, config: Config) -> list[Finding]:
+def device(machine: Machine, config: Config) -> list[CheckResult]:
     """Everything about the configured backing device; only the first finding when it is not there."""
     sysfs = machine.sysfs
     found = find_backings(sysfs, config.device.backing_uuid)
@@ -57,7 +57,7 @@ def device(machine: Machine, config: Config) -> list[Finding]:
     ]
 
 
-def _copied(found: Sequence[Backing]) -> Finding:
+def _copied(found: Sequence[Backing]) -> CheckResult:
     names = ", ".join(f"/dev/{b.device}" for b in found)
     return fail(
         NAME,
@@ -66,7 +66,7 @@ def _copied(found: Sequence[Backing]) -> Finding:
     )
 
 
-def _sectors(machine: Machine, backing: Backing) -> Finding:
+def _sectors(machine: Machine, backing: Backing) -> CheckResult:
     """A cache set's block size may not exceed the backing device's, and no disk can have less than its own."""
     size = machine.sysfs.read_or(f"sys/block/{backing.adaptive}/queue/logical_block_size", "unknown")
     own = machine.sysfs.read_or(f"sys/block/{backing.disk}/queue/logical_block_size", "unknown")
@@ -79,7 +79,7 @@ def _sectors(machine: Machine, backing: Backing) -> Finding:
     )
 
 
-def _sequential(machine: Machine, backing: Backing) -> Finding:
+def _sequential(machine: Machine, backing: Backing) -> CheckResult:
     try:
         cutoff = parse_size(machine.sysfs.read(f"{backing.directory}/sequential_cutoff"))
     except HostError as error:
@@ -93,7 +93,7 @@ def _sequential(machine: Machine, backing: Backing) -> Finding:
     )
 
 
-def _queue(machine: Machine, backing: Backing) -> Finding:
+def _queue(machine: Machine, backing: Backing) -> CheckResult:
     offered = machine.sysfs.read_or(f"sys/block/{backing.disk}/queue/scheduler", "")
     if f"[{SCHEDULER}]" in offered:
         return ok("scheduler", f"{SCHEDULER} on /dev/{backing.disk}")
@@ -106,7 +106,7 @@ def _queue(machine: Machine, backing: Backing) -> Finding:
     )
 
 
-def _mount(machine: Machine, backing: Backing) -> Finding:
+def _mount(machine: Machine, backing: Backing) -> CheckResult:
     places = mounted_at(machine, f"sys/block/{backing.adaptive}/dev")
     if places:
         return ok("mount", f"/dev/{backing.adaptive} is mounted at {', '.join(places)}")
@@ -116,7 +116,7 @@ def _mount(machine: Machine, backing: Backing) -> Finding:
     return warn("mount", f"/dev/{backing.adaptive} is not mounted", "mount it, with `nofail` in /etc/fstab")
 
 
-def _above(machine: Machine, backing: Backing) -> list[Finding]:
+def _above(machine: Machine, backing: Backing) -> list[CheckResult]:
     """dm-crypt, LVM, md on the adaptive device: what they write may come from threads of the kernel."""
     above = stacked(machine.sysfs, backing.adaptive or "")[1:]
     if not above:
@@ -138,7 +138,7 @@ def _kind(machine: Machine, name: str) -> str:
     return machine.sysfs.read_or(f"sys/block/{name}/dm/uuid", "").partition("-")[0] or name.rstrip("0123456789-")
 
 
-def _serial(machine: Machine, backing: Backing) -> list[Finding]:
+def _serial(machine: Machine, backing: Backing) -> list[CheckResult]:
     """A cache disk is found by its serial: where the backing disk shows none, the next disk will not either."""
     if serial_of(machine.sysfs, backing.disk):
         return []
@@ -151,7 +151,7 @@ def _serial(machine: Machine, backing: Backing) -> list[Finding]:
     ]
 
 
-def _timeout(machine: Machine, backing: Backing) -> list[Finding]:
+def _timeout(machine: Machine, backing: Backing) -> list[CheckResult]:
     shown = machine.sysfs.read_or("sys/module/nvme_core/parameters/io_timeout", "")
     if not backing.disk.startswith("nvme") or not shown.isdecimal() or int(shown) >= LONG_TIMEOUT_S:
         return []

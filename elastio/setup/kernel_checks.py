@@ -8,7 +8,7 @@ from datetime import date
 from elastio.errors import HostError
 from elastio.host.kernel import FIRST_SAFE, Version, version_of
 from elastio.host.throttle import CGROUPS
-from elastio.setup.findings import Finding, Machine, fail, ok, warn
+from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 
 # Why, from, below. Linux-bcache list and stable trees.
 KNOWN_BAD: tuple[tuple[str, Version, Version], ...] = (
@@ -33,7 +33,7 @@ SHUTDOWN_UNIT = "elastio-shutdown.service"
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
-def kernel(machine: Machine) -> Finding:
+def kernel(machine: Machine) -> CheckResult:
     """The release against what is known of bcache's bugs."""
     release = machine.sysfs.read_or("proc/sys/kernel/osrelease", "")
     built = machine.sysfs.read_or("proc/sys/kernel/version", "")
@@ -62,7 +62,7 @@ def built_on(built: str) -> date | None:
     return None
 
 
-def module(machine: Machine) -> Finding:
+def module(machine: Machine) -> CheckResult:
     """bcache loaded, or at least there to be loaded."""
     if machine.sysfs.exists("sys/fs/bcache"):
         return ok("bcache", "the kernel module is loaded")
@@ -73,7 +73,7 @@ def module(machine: Machine) -> Finding:
     return warn("bcache", "the kernel module is not loaded", "modprobe bcache; modules-load.d does it at boot")
 
 
-def cutoffs(machine: Machine) -> Finding:
+def cutoffs(machine: Machine) -> CheckResult:
     """How full a cache may get: only settable when the module is loaded, and shown by a registered cache set."""
     name = "cutoffs"
     try:
@@ -117,7 +117,7 @@ def _configured_cutoffs(machine: Machine) -> dict[str, str]:
     return options
 
 
-def tools(machine: Machine) -> Finding:
+def tools(machine: Machine) -> CheckResult:
     """Every program the agent runs."""
     missing = {tool: package for tool, package in TOOLS.items() if not _is_installed(machine, tool)}
     if missing:
@@ -130,7 +130,7 @@ def _is_installed(machine: Machine, tool: str) -> bool:
     return any(machine.sysfs.exists(f"{folder}/{tool}") for folder in ("usr/sbin", "usr/bin", "sbin", "bin"))
 
 
-def rules(machine: Machine) -> Finding:
+def rules(machine: Machine) -> CheckResult:
     """udev registers the backing device at boot, makes its settings safe, and heeds the marker of a lost cache."""
     found = {name for folder in RULES for name in machine.sysfs.names(folder)}
     if "69-bcache.rules" not in found:
@@ -150,7 +150,7 @@ def rules(machine: Machine) -> Finding:
     return ok("udev", "the backing device is registered, made safe and guarded at boot")
 
 
-def holding_back(machine: Machine) -> Finding:
+def holding_back(machine: Machine) -> CheckResult:
     """Whether requests can wait for the moments in which a cache is attached and bypassed: io.max, of cgroup v2."""
     sysfs, name = machine.sysfs, "cgroups"
     groups = [g for g in sysfs.names(CGROUPS) if sysfs.exists(f"{CGROUPS}/{g}/io.stat")]
@@ -166,7 +166,7 @@ def holding_back(machine: Machine) -> Finding:
     )
 
 
-def units(machine: Machine) -> Finding:
+def units(machine: Machine) -> CheckResult:
     """What asks the agent before the machine goes down; an installation from before it was shipped lacks it."""
     if any(machine.sysfs.exists(f"{folder}/{SHUTDOWN_UNIT}") for folder in UNITS):
         return ok("shutdown", f"{SHUTDOWN_UNIT} is installed")

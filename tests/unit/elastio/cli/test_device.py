@@ -1,4 +1,4 @@
-"""`elastio device create`: what the operator sees; the checks themselves are tested with `setup.blank`."""
+"""`elastio device create`: what the operator sees; the checks themselves are tested with `setup.format_backing`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from elastio.config.schema import parse
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.agent_checks import NOT_BEFORE_WALL, clock, metadata, nearest
-from elastio.setup.findings import Machine, Verdict
+from elastio.setup.check_result import Machine, Verdict
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup import kernel_checks
-from elastio.setup.findings import Machine, Verdict
+from elastio.setup.check_result import Machine, Verdict
 
 DEBIAN_12 = ("6.1.0-42-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2026-08-01)")
 BACKPORT = ("6.12.117+deb12-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1~deb12u1 (2026-09-01)")
@@ -52,7 +52,7 @@ def test_judges_the_kernel(release: str, built: str, verdict: Verdict, words: st
         machine(tmp_path, proc__sys__kernel__osrelease=release, proc__sys__kernel__version=built)
     )
     assert (found.verdict, words in found.sentence) == (verdict, True)
-    assert bool(found.way_out) is (verdict is not Verdict.OK)
+    assert bool(found.remedy) is (verdict is not Verdict.OK)
 
 
 SET = "sys__fs__bcache__9b2ff3b7-3a5b-4f6b-8f0e-9a4f8a3f1a11__internal__"
@@ -100,7 +100,7 @@ def test_names_the_packages_of_missing_tools(tmp_path: Path) -> None:
     made = machine(tmp_path, usr__sbin__wipefs="", usr__sbin__blkid="", usr__sbin__modprobe="")
     found = kernel_checks.tools(made)
     assert (found.verdict, found.sentence) == (Verdict.FAIL, "make-bcache not found")
-    assert found.way_out == "apt-get install bcache-tools"
+    assert found.remedy == "apt-get install bcache-tools"
     (tmp_path / "usr/sbin/make-bcache").touch()
     assert kernel_checks.tools(made).verdict is Verdict.OK
 
@@ -133,7 +133,7 @@ def test_an_installation_without_the_shutdown_unit_is_told_so(folder: str, tmp_p
     (tmp_path / folder).mkdir(parents=True)
     found = kernel_checks.units(machine(tmp_path))
     assert (found.verdict, "shutdown.on_shutdown has no effect" in found.sentence) == (Verdict.WARN, True)
-    assert "elastio-shutdown.service" in found.way_out
+    assert "elastio-shutdown.service" in found.remedy
     (tmp_path / folder / "elastio-shutdown.service").touch()
     assert kernel_checks.units(machine(tmp_path)).verdict is Verdict.OK
 

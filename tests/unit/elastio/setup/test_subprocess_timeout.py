@@ -9,12 +9,12 @@ import signal
 import pytest
 
 from elastio.errors import DeviceBusyError, HostError
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 
 
 def test_gives_the_answer_of_the_child() -> None:
-    assert in_child(lambda: ["answer", os.getpid()], 10)[0] == "answer"
-    assert in_child(os.getpid, 10) != os.getpid()
+    assert call_with_timeout(lambda: ["answer", os.getpid()], 10)[0] == "answer"
+    assert call_with_timeout(os.getpid, 10) != os.getpid()
 
 
 def test_raises_the_error_of_the_child() -> None:
@@ -22,7 +22,7 @@ def test_raises_the_error_of_the_child() -> None:
         raise DeviceBusyError("vdb is in use")
 
     with pytest.raises(DeviceBusyError, match=r"^vdb is in use$"):
-        in_child(busy, 10)
+        call_with_timeout(busy, 10)
 
 
 def test_gives_up_on_a_child_that_hangs_and_ends_it() -> None:
@@ -33,7 +33,7 @@ def test_gives_up_on_a_child_that_hangs_and_ends_it() -> None:
         signal.pause()
 
     with pytest.raises(HostError, match="the kernel did not answer within 0 s: bcache may hang"):
-        in_child(hang, 0.05)
+        call_with_timeout(hang, 0.05)
     os.close(writer)
     assert select.select([reader], [], [], 10)[0]
     assert os.read(reader, 1) == b""  # the child held the other end until it was killed
@@ -42,4 +42,4 @@ def test_gives_up_on_a_child_that_hangs_and_ends_it() -> None:
 
 def test_notices_a_child_that_dies_without_an_answer() -> None:
     with pytest.raises(HostError, match="the process that asked the kernel died"):
-        in_child(lambda: os._exit(1), 10)
+        call_with_timeout(lambda: os._exit(1), 10)
