@@ -44,15 +44,18 @@ class ControlClient:
         except PermissionError as error:
             raise UnreachableError(
                 f"{self.path} may only be used by root and by members of its group: "
-                "use sudo, or join the group (agent.socket_group)"
+                "use sudo, or join the group (agent.socket_group)",
+                code="socket.permission",
             ) from error
         except TimeoutError as error:
             raise UnreachableError(
-                f"the agent did not answer on {self.path} within {timeout_s:.0f} s: see `systemctl status elastiod`"
+                f"the agent did not answer on {self.path} within {timeout_s:.0f} s: see `systemctl status elastiod`",
+                code="socket.timeout",
             ) from error
         except OSError as error:
             raise UnreachableError(
-                f"the agent is not running (no answer on {self.path}): start it with `systemctl start elastiod`"
+                f"the agent is not running (no answer on {self.path}): start it with `systemctl start elastiod`",
+                code="socket.closed",
             ) from error
         reply = decode(line)
         if not reply.get("ok"):
@@ -63,7 +66,9 @@ class ControlClient:
         """The status document the daemon published last."""
         document = self.ask("status").get("status")
         if not isinstance(document, dict):
-            raise ControlError("the agent answered without a status: agent and `elastio` are of different releases")
+            raise ControlError(
+                "the agent's reply has no status: agent and `elastio` are of different releases", code="reply.status"
+            )
         return Status.from_json(document)
 
 
@@ -79,5 +84,5 @@ def _read_line(sock: socket.socket, deadline: float) -> bytes:
             raise ConnectionResetError("closed without a reply")
         received += chunk
         if len(received) > MAX_REPLY_BYTES:
-            raise ControlError("the agent's reply is larger than any reply of this release")
+            raise ControlError("the agent's reply is larger than any reply of this release", code="reply.too_large")
     return bytes(received)

@@ -7,9 +7,10 @@ the protocol: a change of their meaning is a new protocol version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from elastio import codec
 from elastio.errors import ControlError
 
 
@@ -151,30 +152,16 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
-        return asdict(self)
+        document: dict[str, Any] = codec.encode(self)
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Status:
-        """The inverse of `to_json`. Raises ControlError where the document is not one of this version."""
+        """The inverse of `to_json`. Raises ControlError if a field is missing or has another type."""
         try:
-            parts = dict(document)
-            owned = parts.pop("owned")
-            return cls(
-                agent=AgentPart(**parts.pop("agent")),
-                load=LoadPart(**parts.pop("load")),
-                spend=SpendPart(**parts.pop("spend")),
-                backing=_maybe(BackingPart, parts.pop("backing")),
-                cycle=_maybe(CyclePart, parts.pop("cycle")),
-                hold=_maybe(InhibitionPart, parts.pop("hold", None)),
-                missing=_maybe(MissingPart, parts.pop("missing", None)),
-                owned=None if owned is None else tuple(VolumePart(**v) for v in owned),
-                **parts,
-            )
-        except (KeyError, TypeError) as error:
+            return codec.decode(cls, document)
+        except (TypeError, ValueError) as error:
             raise ControlError(
-                f"the agent's status cannot be read ({error}): agent and `elastio` are of different releases"
+                f"the agent's status cannot be read ({error}): agent and `elastio` are of different releases",
+                code="status.fields",
             ) from error
-
-
-def _maybe(kind: type[Any], value: Mapping[str, Any] | None) -> Any:
-    return None if value is None else kind(**value)

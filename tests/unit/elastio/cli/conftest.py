@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.control.protocol import Message, accepted, refused
+from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
@@ -72,12 +72,13 @@ class FakeAgent:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
-    def handle(self, request: Message) -> Message:
+    def handle(self, request: Message, reply: Reply) -> None:
         self.asked.append(request)
         if request["command"] == "status":
             seen = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            return accepted(status=seen.to_json())
-        return self.replies.get(request["command"], refused("the test prepared no answer"))
+            reply(accepted(status=seen.to_json()))
+        else:
+            reply(self.replies.get(request["command"], refused("the test prepared no answer")))
 
     def start(self) -> None:
         server = ControlServer(self.path, None, self.handle)
