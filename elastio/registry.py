@@ -34,7 +34,8 @@ def providers() -> dict[str, EntryPoint]:
         if other is not entry and (_owner(other), other.value) != (_owner(entry), entry.value):
             raise ConfigError(
                 f"two distributions offer the provider {entry.name}: {_owner(other)} and {_owner(entry)}; "
-                "uninstall one of them"
+                "uninstall one of them",
+                code="provider.ambiguous",
             )
     return found
 
@@ -71,7 +72,10 @@ def open_fleet(name: str, settings: Mapping[str, object]) -> Fleet:
     """Every volume of an account, for a janitor outside its machines. Raises ConfigError where there is none."""
     opened = _beside(_find(name), "fleet", "open_fleet")
     if opened is None:
-        raise ConfigError(f"the provider {name} offers no view of a whole account, which a janitor needs")
+        raise ConfigError(
+            f"the provider {name} does not list the volumes of a whole account, which the janitor needs",
+            code="provider.fleet",
+        )
     return cast("Fleet", opened(settings))
 
 
@@ -82,7 +86,8 @@ def _find(name: str) -> EntryPoint:
     names = ", ".join(sorted(installed)) or "none"
     raise ConfigError(
         f"provider.name is {name!r} and no such provider is installed (installed: {names}); "
-        f"install the distribution that offers it, for example elastio[{name}]"
+        f"install the distribution that offers it, for example elastio[{name}]",
+        code="provider.name",
     )
 
 
@@ -92,17 +97,23 @@ def _load(entry: EntryPoint) -> Callable[..., Any]:
     except ImportError as error:
         raise _missing(entry, error) from error
     except AttributeError as error:
-        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {error}") from error
+        raise _broken(entry, str(error)) from error
     if not callable(loaded):
-        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {entry.value} cannot be called")
+        raise _broken(entry, f"{entry.value} cannot be called")
     return cast("Callable[..., Any]", loaded)
+
+
+def _broken(entry: EntryPoint, reason: str) -> ConfigError:
+    return ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {reason}", code="provider.broken")
 
 
 def _missing(entry: EntryPoint, error: ImportError) -> ConfigError:
     """What to install: the extra of the provider's name, where its distribution has one."""
     extras = entry.dist.metadata.get_all("Provides-Extra", []) if entry.dist else []
     wanted = f"{_owner(entry)}[{entry.name}]" if entry.name in extras else _owner(entry)
-    return ConfigError(f"the provider {entry.name} cannot be loaded ({error}); install {wanted}")
+    return ConfigError(
+        f"the provider {entry.name} cannot be loaded ({error}); install {wanted}", code="provider.not_installed"
+    )
 
 
 def _beside(entry: EntryPoint, module: str, function: str) -> Callable[..., Any] | None:

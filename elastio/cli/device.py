@@ -1,4 +1,4 @@
-"""`elastio device`: backing devices."""
+"""`elastio device`: formats backing devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`elastio janitor`: volumes of machines that are gone. Runs outside them, with an account's own credentials."""
+"""`elastio janitor`: deletes volumes of machines that no longer exist. Runs outside them, with its own credentials."""
 
 from __future__ import annotations
 
@@ -18,26 +18,31 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ..
     pairs = [text.partition("=") for text in given]
     for name, equals, _ in pairs:
         if not name or not equals:
-            raise click.BadParameter("write KEY=VALUE")
+            raise click.BadParameter("give it as KEY=VALUE")
     return {name: value for name, _, value in pairs}
 
 
 @click.command()
-@click.option("--provider", "name", required=True, metavar="NAME", help="Whose volumes, for example aws.")
+@click.option("--provider", "name", required=True, metavar="NAME", help="Name of the cloud provider, for example aws.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=_settings, help="A setting of the provider."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings,
+    help="Setting of the provider; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Delete nothing, say what would be deleted.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per volume.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per volume.")
 @click.pass_context
 def janitor(ctx: click.Context, name: str, settings: dict[str, object], dry_run: bool, as_json: bool) -> None:
-    """Delete expired volumes of agents whose machines are gone.
+    """Delete expired cache volumes of machines that no longer exist.
 
-    Only volumes that are tagged clean, past their expiry and attached to nothing. Everything else is kept, and named
-    with the reason: what is not tagged clean may hold the only copy of somebody's data. Code 1: one failed.
+    A volume is deleted if it is tagged clean, past its expiry and not attached. Every other volume is kept and listed
+    with the reason: without the tag it may hold the only copy of data. The exit code is 1 if a deletion failed.
     """
     if not name.isidentifier():
-        raise ConfigError(f"{name!r} is no name of a provider")
+        raise ConfigError(f"{name!r} is not the name of a provider", code="provider.name")
     failed = False
     for result in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
         failed |= result.outcome == "failed"

@@ -1,4 +1,4 @@
-"""The options of commands that may wait for what they asked for."""
+"""The options `--wait` and `--timeout`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def wait_options(default_s: float) -> Callable[[F], F]:
-    """Adds `--wait` and `--timeout`: the command gets one parameter `wait_s`, None when it shall not wait."""
+    """Add `--wait` and `--timeout`. The command gets one parameter `wait_s`, None without `--wait`."""
 
     def add(command: F) -> F:
         timeout = click.option(
@@ -20,10 +20,15 @@ def wait_options(default_s: float) -> Callable[[F], F]:
             metavar="SECONDS",
             type=click.FloatRange(min=0),
             callback=_bound(default_s),
-            help=f"How long to wait  [default: {default_s:g}]",
+            help=f"Time to wait with --wait  [default: {default_s:g}]",
         )
         wait = click.option(
-            "--wait", is_flag=True, is_eager=True, expose_value=False, callback=_note, help="Wait until it is done."
+            "--wait",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_note,
+            help="Wait until the agent is done. The exit code is 6 if it takes too long.",
         )
         return wait(timeout(command))
 
@@ -39,7 +44,7 @@ def _bound(default_s: float) -> Callable[[click.Context, click.Parameter, float 
         if ctx.meta.get("elastio.wait"):
             return default_s if value is None else value
         if value is not None:
-            raise click.UsageError("--timeout says how long to --wait: give both", ctx)
+            raise click.UsageError("--timeout needs --wait", ctx)
         return None
 
     return bound

@@ -16,7 +16,7 @@ SHOWN_CHARACTERS = 80
 
 
 def _refuse(key: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}")
+    return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}", code=key)
 
 
 def _shown(value: object) -> str:

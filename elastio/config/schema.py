@@ -268,26 +268,30 @@ def _read(path: Path) -> dict[str, Any]:
             status = os.fstat(file.fileno())
             raw = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        raise ConfigError(f"there is no configuration at {path}: write one with `elastio init`") from None
+        raise ConfigError(
+            f"there is no configuration at {path}: write one with `elastio init`", code="file.missing"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="file.unreadable") from error
     _require_trusted(path, status)
     if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration")
+        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration", code="file.too_large")
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})", code="file.encoding") from error
     except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and brackets without end
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", code="file.syntax") from error
 
 
 def _require_trusted(path: Path, status: os.stat_result) -> None:
     """Who can change this file decides what is bought, and to whom credentials are shown."""
     if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be changed by every user and is not used: chmod o-w {path}")
+        raise ConfigError(f"{path} is writable by every user and is not used: chmod o-w {path}", code="file.mode")
     if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{path} belongs to user {status.st_uid} and is not used: chown root {path}")
+        raise ConfigError(
+            f"{path} belongs to user {status.st_uid} and is not used: chown root {path}", code="file.owner"
+        )
 
 
 def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -308,9 +312,9 @@ def parse(document: Mapping[str, Any]) -> Config:
     """The one way from a TOML document to a Config. Raises ConfigError."""
     for name, table in document.items():
         if name not in SECTIONS:
-            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}")
+            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}", code=name)
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it")
+            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it", code=name)
     config = Config(
         device=_section(DeviceSection, "device", document),
         cache=_section(CacheSection, "cache", document),
@@ -329,10 +333,10 @@ def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
     known = {f.name: f for f in keys_of(name)}
     for key in table:
         if key not in known:
-            raise ConfigError(f"{name}.{key} is not a setting{_did_you_mean(key, known)}")
+            raise ConfigError(f"{name}.{key} is not a setting{_did_you_mean(key, known)}", code=f"{name}.{key}")
     for key, spec in known.items():
         if key not in table and spec.default is MISSING:
-            raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}")
+            raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}", code=f"{name}.{key}")
     return kind(**{key: known[key].metadata["rule"].read(f"{name}.{key}", value) for key, value in table.items()})
 
 
@@ -354,7 +358,10 @@ def _provider(document: Mapping[str, Any]) -> ProviderSection:
     named = _section(ProviderSection, "provider", {"provider": plain})
     for key in table:
         if key not in plain and key != named.name:
-            raise ConfigError(f'[provider.{key}] belongs to no provider in use: provider.name is "{named.name}"')
+            raise ConfigError(
+                f'[provider.{key}] is for another provider: provider.name is "{named.name}"',
+                code=f"provider.{key}",
+            )
     return ProviderSection(name=named.name, settings=dict(table.get(named.name, {})))
 
 
@@ -371,15 +378,18 @@ def _check_together(config: Config) -> None:
     if release is not None and release > policy.utilization_threshold:
         raise ConfigError(
             f"policy.release_threshold is {release:g}; allowed: at most policy.utilization_threshold, "
-            f"which is {policy.utilization_threshold:g}"
+            f"which is {policy.utilization_threshold:g}",
+            code="policy.release_threshold",
         )
     if cache.min_size_gib > cache.max_size_gib:
         raise ConfigError(
             f"cache.min_size_gib is {cache.min_size_gib:g}; allowed: at most cache.max_size_gib, "
-            f"which is {cache.max_size_gib:g}"
+            f"which is {cache.max_size_gib:g}",
+            code="cache.min_size_gib",
         )
     if not cache.min_size_gib <= cache.initial_size_gib <= cache.max_size_gib:
         raise ConfigError(
             f"cache.initial_size_gib is {cache.initial_size_gib:g}; allowed: from cache.min_size_gib "
-            f"({cache.min_size_gib:g}) to cache.max_size_gib ({cache.max_size_gib:g})"
+            f"({cache.min_size_gib:g}) to cache.max_size_gib ({cache.max_size_gib:g})",
+            code="cache.initial_size_gib",
         )

@@ -49,10 +49,15 @@ def toml(value: object) -> str:
     return str(value)
 
 
+def exists(path: Path) -> ConfigError:
+    """The error for a file that is not to be replaced."""
+    return ConfigError(f"{path} exists and was not changed: use --force to replace it, or --print", code="file.exists")
+
+
 def write(path: Path, text: str, *, replace: bool) -> None:
-    """The whole file or nothing. Raises ConfigError where one is there already, unless it shall be replaced."""
+    """Write the whole file or nothing. Raises ConfigError if it exists and `replace` is false."""
     if path.exists() and not replace:
-        raise ConfigError(f"{path} is there already and was not changed: use --force to replace it, or --print")
+        raise exists(path)
     fresh = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +68,6 @@ def write(path: Path, text: str, *, replace: bool) -> None:
         fresh.chmod(0o644)
         fresh.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):  # it may never have come to be; the first error is the one that matters
+        with contextlib.suppress(OSError):  # it may not exist; the first error is the one that matters
             fresh.unlink()
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code="file.unwritable") from error

@@ -44,9 +44,13 @@ def choose(found: tuple[Candidate, ...], wanted: str | None) -> Candidate:
         for candidate in found:
             if name in (candidate.uuid, candidate.device, candidate.adaptive):
                 return candidate
-        raise ConfigError(f"{wanted} is not a registered backing device (registered: {shown})")
+        raise ConfigError(f"{wanted} is not a registered backing device (registered: {shown})", code="device.unknown")
     if not found:
-        raise ConfigError("no backing device is registered with bcache: make one with `elastio device create`")
+        raise ConfigError(
+            "no backing device is registered with bcache: create one with `elastio device create`", code="device.none"
+        )
     if len(found) > 1:
-        raise ConfigError(f"several backing devices are registered, name one with --device: {shown}")
+        raise ConfigError(
+            f"several backing devices are registered, name one with --device: {shown}", code="device.ambiguous"
+        )
     return found[0]
