@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from elastio.cli.app import App
+from elastio.cli.waiting import seconds_option
 from elastio.control.status import Status, VolumePart
 from elastio.core.model import VolumeTag
 from elastio.errors import ElastioError
@@ -16,15 +17,7 @@ DELETED = ("deleting", "gone")
 
 @click.command(name="gc")
 @click.option("--dry-run", is_flag=True, help="Print what would be released, and release nothing.")
-@click.option(
-    "--timeout",
-    "wait_s",
-    metavar="SECONDS",
-    type=click.FloatRange(min=1),
-    default=WAIT_S,
-    show_default=True,
-    help="Time to wait for the release.",
-)
+@seconds_option("--timeout", WAIT_S, "Time to wait for the release.")
 @click.pass_obj
 def gc(app: App, dry_run: bool, wait_s: float) -> None:
     """Release orphaned volumes of this agent now, instead of at the next `policy.reconcile_interval_s`.

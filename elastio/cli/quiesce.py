@@ -12,6 +12,7 @@ import click
 
 from elastio.cli.app import App, describe
 from elastio.cli.flush import dirty_bytes
+from elastio.cli.waiting import seconds_option
 from elastio.control.exit_codes import TimedOutError
 from elastio.control.protocol import MAX_HOLD_S, RefusedByAgentError
 from elastio.core.state import InhibitionReason
@@ -20,30 +21,13 @@ from elastio.units import format_duration, format_size
 
 WAIT_S = 3600.0
 HOLD_S = 600.0
-LEAST_S = 1.0
 
 
 @click.command()
-@click.option(
-    "--timeout",
-    "wait_s",
-    metavar="SECONDS",
-    type=click.FloatRange(LEAST_S, MAX_HOLD_S / 2),
-    default=WAIT_S,
-    show_default=True,
-    help="Time to wait for the flush.",
-)
-@click.option(
-    "--hold",
-    "quiesced_s",
-    metavar="SECONDS",
-    type=click.FloatRange(LEAST_S, MAX_HOLD_S / 2),
-    default=HOLD_S,
-    show_default=True,
-    help="Minimum time to stay quiesced, unless `elastio unquiesce` ends it.",
-)
+@seconds_option("--timeout", WAIT_S, "Time to wait for the flush.", MAX_HOLD_S / 2)
+@seconds_option("--hold", HOLD_S, "Minimum time to stay quiesced, unless `elastio unquiesce` ends it.", MAX_HOLD_S / 2)
 @click.pass_obj
-def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
+def quiesce(app: App, wait_s: float, hold_s: float) -> None:
     """Flush and release the cache and inhibit boosts, so that a snapshot of the backing volume is consistent.
 
     The exit code is 0 once the volume is consistent; it stays so for at least --hold seconds. On any other exit code
@@ -54,7 +38,7 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
     is_first = hold is None or hold.reason != InhibitionReason.SNAPSHOT
     with _ended_by_signals():
         try:
-            client.ask("quiesce", seconds=int(wait_s + quiesced_s))
+            client.ask("quiesce", seconds=int(wait_s + hold_s))
             _wait(app, wait_s)
         except RefusedByAgentError:
             raise
@@ -62,7 +46,7 @@ def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
             if is_first:
                 _end_inhibition(app)
             raise
-    click.echo(f"the backing volume is consistent, and stays so for at least {format_duration(quiesced_s)}")
+    click.echo(f"the backing volume is consistent, and stays so for at least {format_duration(hold_s)}")
 
 
 @contextmanager

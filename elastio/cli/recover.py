@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import click
 
 from elastio.cli.app import App, describe
+from elastio.cli.waiting import seconds_option
 from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
-from elastio.host.sysfs import Sysfs
+from elastio.setup.mounts import mounted_at
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0
 UMOUNT_S = 120.0
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @click.command()
@@ -27,15 +26,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
     help="Give up the dirty data of the missing cache, and start the device without it.",
 )
 @click.option("--yes", is_flag=True, help="Accept the loss of data without confirmation.")
-@click.option(
-    "--timeout",
-    "wait_s",
-    metavar="SECONDS",
-    type=click.FloatRange(min=1),
-    default=WAIT_S,
-    show_default=True,
-    help="Time to wait for the device.",
-)
+@seconds_option("--timeout", WAIT_S, "Time to wait for the device.")
 @click.pass_obj
 def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, yes: bool, wait_s: float) -> None:
     """Bring a missing cache volume back: unmount the device, attach the volume, register it, start the device.
@@ -114,7 +105,7 @@ def extent(missing: MissingPart, wall: float) -> str:
 
 def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
     """Unmount first: if the cache returns while the device is mounted, the next umount crashes the kernel."""
-    places = mounts_of(app.sysfs(), missing.adaptive)
+    places = mounted_at(app.sysfs(), missing.adaptive)
     if places and not is_agreed:
         if not app.is_terminal():
             raise ElastioError(
@@ -127,18 +118,6 @@ def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
         except HostError as error:
             raise HostError(f"{error}: stop what uses {place}, or reboot with both volumes attached") from error
         click.echo(f"unmounted {place}")
-
-
-def mounts_of(sysfs: Sysfs, adaptive: str) -> list[str]:
-    """Mount points of the device, in mount order. Reads /proc, which takes no lock of bcache."""
-    number = sysfs.read_or(f"sys/block/{adaptive}/dev", "")
-    lines = (line.split() for line in sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    return [_unescape(words[4]) for words in lines if number and len(words) > 4 and words[2] == number]
-
-
-def _unescape(place: str) -> str:
-    """mountinfo writes spaces, tabs, newlines and backslashes as octal numbers."""
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), place)
 
 
 # --- data loss ---------------------------------------------------------------------------------------------

@@ -72,26 +72,15 @@ ONLY_TRACE = {
 LONG_S = 6 * 3600.0
 
 
-@click.command()
-@click.option(
-    "--experiment",
-    type=click.Choice(list(EXPERIMENTS)),
-    default="demo",
-    show_default=True,
-    help="Application to run.",
-)
+@click.command(context_settings={"show_default": True})
+@click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", help="Application to run.")
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False), help="Trace to replay instead of an experiment."
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["auto", *traces.READERS]),
-    default="auto",
-    show_default=True,
-    help="Format of the trace.",
+    "--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", help="Format of the trace."
 )
-@click.option("--device", default="", help="Device in the trace; required for iostat.")
+@click.option("--device", default="", show_default=False, help="Device in the trace; required for iostat.")
 @click.option(
     "--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Interval of iostat, in seconds  [default: 1]"
 )
@@ -108,42 +97,22 @@ LONG_S = 6 * 3600.0
     callback=_policies,
     help="Policy to compare, such as NAME:trigger_delay_s=5,headroom=1.2; repeatable.",
 )
-@click.option(
-    "--per-gb-hour",
-    type=PRICE,
-    default=whatif.Tariff().per_gb_hour,
-    show_default=True,
-    help="Price of 1 GB for an hour.",
-)
-@click.option(
-    "--per-mb-s-hour",
-    type=PRICE,
-    default=whatif.Tariff().per_mb_s_hour,
-    show_default=True,
-    help="Price of 1 MB/s for an hour.",
-)
-@click.option("--currency", default=whatif.Tariff().currency, show_default=True, help="Currency of the prices.")
+@click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, help="Price of 1 GB for an hour.")
+@click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, help="Price of 1 MB/s for an hour.")
+@click.option("--currency", default=whatif.Tariff().currency, help="Currency of the prices.")
 @click.option(
     "--modify-gap-h",
     type=Finite(min=0, max=366 * 24),
     default=6.0,
-    show_default=True,
     help="Minimum time between two changes of a volume, in hours.",
 )
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
-@click.option("--backing-mb-s", type=MB_S, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
-@click.option("--cache-mb-s", type=MB_S, default=128.0, show_default=True, help="Bandwidth of the cache.")
-@click.option("--size-gib", type=SIZE, default=46.566, show_default=True, help="Size of the slow volume.")
-@click.option("--initial-gib", type=SIZE, default=10.0, show_default=True, help="Size of the first cache.")
-@click.option(
-    "--inactivity-delay",
-    "delay_s",
-    type=DAY,
-    default=30.0,
-    show_default=True,
-    help="Value of policy.inactivity_delay_s.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random delays.")
+@click.option("--backing-mb-s", type=MB_S, default=33.0, help="Bandwidth of the slow volume.")
+@click.option("--cache-mb-s", type=MB_S, default=128.0, help="Bandwidth of the cache.")
+@click.option("--size-gib", type=SIZE, default=46.566, help="Size of the slow volume.")
+@click.option("--initial-gib", type=SIZE, default=10.0, help="Size of the first cache.")
+@click.option("--inactivity-delay", "delay_s", type=DAY, default=30.0, help="Value of policy.inactivity_delay_s.")
+@click.option("--seed", type=int, default=0, help="Seed of the random delays.")
 @click.option(
     "--faults", default="nothing", callback=_faults, help="Faults to inject, such as create#1=throttle @90=vanish."
 )

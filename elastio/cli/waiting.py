@@ -1,4 +1,4 @@
-"""The options `--wait` and `--timeout`."""
+"""Options in seconds, and the pair `--wait` and `--timeout`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def seconds_option(name: str, default_s: float, meaning: str, most_s: float | None = None) -> Callable[[F], F]:
+    """An option of at least 1 s. The parameter is `wait_s` for `--timeout`."""
+    return click.option(
+        name,
+        {"--timeout": "wait_s"}.get(name, f"{name.removeprefix('--')}_s"),
+        metavar="SECONDS",
+        type=click.FloatRange(1, most_s),
+        default=default_s,
+        show_default=True,
+        help=meaning,
+    )
 
 
 def wait_options(default_s: float) -> Callable[[F], F]:

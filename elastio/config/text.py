@@ -1,4 +1,4 @@
-"""Write a configuration file: every key with its meaning, the chosen ones set, the others commented out."""
+"""Writes a configuration file: every key with its meaning, the chosen ones set, the others as comments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def render(chosen: Mapping[str, object], notes: tuple[str, ...] = ()) -> str:
-    """The text of a file. `chosen` maps `section.key` to its value; `notes` are put on top as comments."""
+    """The text of a file. `chosen` maps `section.key` to its value; `notes` are comments at the top."""
     lines = [f"# {line}" for note in notes for line in textwrap.wrap(note, WIDTH)]
     for section, kind in SECTIONS.items():
         about = (kind.__doc__ or "").partition(": ")[2]
@@ -39,7 +39,7 @@ def _assignment(name: str, value: object, default: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A string, path, number or flag as TOML writes it (strings as JSON does, which TOML's basic strings contain)."""
+    """A string, path, number or flag in TOML. A JSON string is a valid TOML string."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | Path):

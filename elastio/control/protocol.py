@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from elastio.errors import ControlError
@@ -71,56 +70,25 @@ def decode(line: bytes) -> Message:
 # --- requests ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A whole number within bounds."""
+FLAG = range(2)  # 0 or 1
+SIZE = range(1, 2**63)
+VOLUME_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
-    least: int
-    most: int
-
-    def read(self, value: object) -> int:
-        """The value. Raises ValueError that says what is allowed."""
-        if isinstance(value, bool) or not isinstance(value, int) or not self.least <= value <= self.most:
-            raise ValueError(f"a whole number from {self.least} to {self.most}")
-        return value
-
-
-class Flag(Whole):
-    """0 or 1 on the wire."""
-
-    def read(self, value: object) -> bool:
-        return bool(Whole.read(self, value))
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name that the cloud gave."""
-
-    def read(self, value: object) -> str:
-        """The value. Raises ValueError that says what is allowed."""
-        if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._:-]{1,128}", value):
-            raise ValueError("at most 128 letters, digits and . _ : -")
-        return value
-
-
-SIZE = Whole(1, 2**63 - 1)
-FLAG = Flag(0, 1)
-
-# The one declaration of every command and its fields. All but `status` and `why` are a `RequestKind`, and their fields
-# are those of `Request` (elastio.core.model).
-COMMANDS: Mapping[str, Mapping[str, Whole | Name]] = {
+# The one declaration of every command and its fields: a whole number in a range, or a text. All but `status` and `why`
+# are a `RequestKind` with fields of `Request` (elastio.core.model).
+COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
     "status": {},
     "boost": {"size_bytes": SIZE},
     "flush": {},
     "pause": {},
     "resume": {},
-    "quiesce": {"seconds": Whole(1, MAX_HOLD_S)},
+    "quiesce": {"seconds": range(1, MAX_HOLD_S + 1)},
     "unquiesce": {},
     "shutdown": {"reboots": FLAG},
-    "recover": {"accepts_loss": FLAG, "volume_id": Name()},
+    "recover": {"accepts_loss": FLAG, "volume_id": VOLUME_ID},
     "gc": {},
     "learn": {"size_bytes": SIZE},
-    "why": {"count": Whole(1, MAX_DECISIONS)},
+    "why": {"count": range(1, MAX_DECISIONS + 1)},
 }
 _HEADER = ("version", "command")
 
@@ -137,13 +105,18 @@ def parse_request(line: bytes) -> Message:
 
 
 def _read_field(command: str, name: str, value: object) -> object:
-    field = COMMANDS[command].get(name)
-    if field is None:
+    form = COMMANDS[command].get(name)
+    if form is None:
         raise ControlError(f"{command} has no field {name}", code="field.unknown")
-    try:
-        return field.read(value)
-    except ValueError as error:
-        raise ControlError(f"{name} of {command} must be {error}", code=f"{command}.{name}") from error
+    if isinstance(form, range):
+        if type(value) is int and value in form:
+            return bool(value) if form is FLAG else value
+        allowed = f"a whole number from {form[0]} to {form[-1]}"
+    else:
+        if isinstance(value, str) and form.fullmatch(value):
+            return value
+        allowed = "at most 128 letters, digits and . _ : -"
+    raise ControlError(f"{name} of {command} must be {allowed}", code=f"{command}.{name}")
 
 
 def fields_of(message: Message) -> Message:

@@ -17,6 +17,7 @@ from elastio.errors import ElastioError, HostError
 from elastio.host.view import find_backing
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
 from elastio.setup.kernel_checks import GUARD, RULES
+from elastio.setup.mounts import mounts
 
 METADATA = "169.254.169.254"
 METADATA_RULES = "nftables.d/elastio-metadata.nft"
@@ -119,8 +120,7 @@ def guard(machine: Machine, config: Config) -> list[CheckResult]:
     if f"{folder}/" not in machine.sysfs.read_or(rule, ""):
         sentence = f"{GUARD} does not read {folder}, where the agent writes the mount guard: no mount is prevented"
         return [warn(name, sentence, f"correct the path in /etc/udev/rules.d/{GUARD}", "path")]
-    lines = (line.split() for line in machine.sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    places = {fields[4] for fields in lines if len(fields) > 4}
+    places = {place for _, place in mounts(machine.sysfs)}
     late = [str(parent) for parent in (folder, *folder.parents) if str(parent) in places and parent.name]
     if late:
         return [

@@ -13,6 +13,7 @@ from elastio.host.tuning import SCHEDULER
 from elastio.host.view import Backing, find_backings
 from elastio.setup.candidates import candidates
 from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
+from elastio.setup.mounts import mounted_at
 
 NAME = "backing device"
 # The kernel's default is 30; images for EC2 set the maximum.
@@ -114,7 +115,7 @@ def _queue(machine: Machine, backing: Backing) -> CheckResult:
 
 
 def _mount(machine: Machine, backing: Backing) -> CheckResult:
-    places = mounted_at(machine, f"sys/block/{backing.adaptive}/dev")
+    places = mounted_at(machine.sysfs, backing.adaptive or "")
     if places:
         return ok("mount", f"/dev/{backing.adaptive} is mounted at {', '.join(places)}")
     held = machine.sysfs.names(f"sys/block/{backing.adaptive}/holders")
@@ -169,10 +170,3 @@ def _timeout(machine: Machine, backing: Backing) -> list[CheckResult]:
             "boot with nvme_core.io_timeout=4294967295",
         )
     ]
-
-
-def mounted_at(machine: Machine, number_file: str) -> list[str]:
-    """Mount points of the block device whose `major:minor` is in the file (proc(5), mountinfo fields 3 and 5)."""
-    number = machine.sysfs.read_or(number_file, "?")
-    fields = (line.split() for line in machine.sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    return [f[4] for f in fields if len(f) > 4 and f[2] == number]

@@ -77,10 +77,7 @@ def test_quiesce_waits_until_the_volume_may_be_copied(agent: FakeAgent, elastio:
     assert commands(agent) == ["status", "quiesce", "status", "status", "status"]
 
 
-def test_quiesce_that_times_out_ends_its_inhibition(
-    agent: FakeAgent, elastio: Shell, monkeypatch: pytest.MonkeyPatch, golden: Golden
-) -> None:
-    monkeypatch.setattr("elastio.cli.quiesce.LEAST_S", 0.0)
+def test_quiesce_that_times_out_ends_its_inhibition(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
     agent.statuses = [OPEN, flushing()]
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     done = elastio("quiesce", "--timeout", "1")
