@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,26 @@ def echo(request: Message, reply: Reply) -> None:
     reply(accepted("yes", request=request))
 
 
+OpenBench = Callable[[Handler], Bench]
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path / "s.sock", echo)
-    yield made
-    made.server.close()
-    made.selector.close()
+def open_bench(tmp_path: Path) -> Iterator[OpenBench]:
+    """Opens a bench, which is closed after the test."""
+    with contextlib.ExitStack() as opened:
+
+        def open_one(handle: Handler) -> Bench:
+            bench = Bench(tmp_path / "s.sock", handle)
+            opened.callback(bench.selector.close)
+            opened.callback(bench.server.close)
+            return bench
+
+        yield open_one
+
+
+@pytest.fixture
+def bench(open_bench: OpenBench) -> Bench:
+    return open_bench(echo)
 
 
 def test_answers_a_request_with_the_version_in_both(bench: Bench) -> None:
@@ -138,8 +153,8 @@ def test_drops_a_client_that_sends_nothing(bench: Bench) -> None:
     assert bench.watched() == 1
 
 
-def test_drops_a_client_that_does_not_read_its_reply(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "s.sock", lambda _, reply: reply(accepted("x" * 4_000_000)))
+def test_drops_a_client_that_does_not_read_its_reply(open_bench: OpenBench) -> None:
+    bench = open_bench(lambda _, reply: reply(accepted("x" * 4_000_000)))
     with bench.connect() as sock:
         sock.sendall(asks("status"))
         bench.turn()
@@ -147,12 +162,10 @@ def test_drops_a_client_that_does_not_read_its_reply(tmp_path: Path) -> None:
         bench.now += TRANSFER_S
         bench.turn()
         assert bench.watched() == 1
-    bench.server.close()
-    bench.selector.close()
 
 
-def test_sends_a_reply_larger_than_the_socket_takes_at_once(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "s.sock", lambda _, reply: reply(accepted("x" * 2_000_000)))
+def test_sends_a_reply_larger_than_the_socket_takes_at_once(open_bench: OpenBench) -> None:
+    bench = open_bench(lambda _, reply: reply(accepted("x" * 2_000_000)))
     received = b""
     with bench.connect() as sock:
         sock.sendall(asks("status"))
@@ -161,8 +174,6 @@ def test_sends_a_reply_larger_than_the_socket_takes_at_once(tmp_path: Path) -> N
             received += chunk
             bench.turn()
     assert len(json.loads(received)["text"]) == 2_000_000
-    bench.server.close()
-    bench.selector.close()
 
 
 def test_refuses_more_clients_than_the_limit_and_takes_the_next_when_one_leaves(bench: Bench) -> None:
@@ -178,19 +189,17 @@ def test_refuses_more_clients_than_the_limit_and_takes_the_next_when_one_leaves(
         client.close()
 
 
-def test_keeps_answering_after_the_handler_failed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_keeps_answering_after_the_handler_failed(open_bench: OpenBench, caplog: pytest.LogCaptureFixture) -> None:
     def handle(request: Message, reply: Reply) -> None:
         if request["command"] == "pause":
             raise ElastioError("not now")
         reply(accepted(str(1 // (request["command"] != "flush"))))
 
-    bench = Bench(tmp_path / "s.sock", handle)
+    bench = open_bench(handle)
     assert bench.ask(asks("pause"))["error"] == "not now"
     assert bench.ask(asks("flush"))["ok"] is False
     assert "ZeroDivisionError" in caplog.text
     assert bench.ask(asks("status"))["ok"] is True
-    bench.server.close()
-    bench.selector.close()
 
 
 # --- replies that wait for a decision ---------------------------------------------------------------------
@@ -207,12 +216,9 @@ class Later:
 
 
 @pytest.fixture
-def later(tmp_path: Path) -> Iterator[tuple[Bench, Later]]:
+def later(open_bench: OpenBench) -> tuple[Bench, Later]:
     handle = Later()
-    bench = Bench(tmp_path / "s.sock", handle)
-    yield bench, handle
-    bench.server.close()
-    bench.selector.close()
+    return open_bench(handle), handle
 
 
 def test_gives_each_waiting_client_its_own_reply(later: tuple[Bench, Later]) -> None:
@@ -253,15 +259,14 @@ def test_a_request_nobody_decides_on_is_refused_in_the_end(later: tuple[Bench, L
         assert reply_on(sock)["ok"] is False
 
 
-def test_refuses_who_is_waiting_when_it_closes(tmp_path: Path) -> None:
-    bench = Bench(tmp_path / "s.sock", Later())
+def test_refuses_who_is_waiting_when_it_closes(open_bench: OpenBench) -> None:
+    bench = open_bench(Later())
     with bench.connect() as sock:
         sock.sendall(asks("boost"))
         bench.turn()
         bench.server.close()
         assert reply_on(sock)["ok"] is False
     assert not bench.path.exists()
-    bench.selector.close()
 
 
 # --- who may ask --------------------------------------------------------------------------------------------
@@ -367,13 +372,11 @@ def test_only_root_may_give_up_data(uid: int, is_heard: bool, tmp_path: Path, mo
 # --- the socket file --------------------------------------------------------------------------------------
 
 
-def test_replaces_the_socket_that_a_killed_agent_left(tmp_path: Path) -> None:
+def test_replaces_the_socket_that_a_killed_agent_left(open_bench: OpenBench, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
         dead.bind(str(tmp_path / "s.sock"))
-    bench = Bench(tmp_path / "s.sock", echo)
+    bench = open_bench(echo)
     assert bench.ask(asks("status"))["ok"] is True
-    bench.server.close()
-    bench.selector.close()
 
 
 def test_refuses_to_replace_an_agent_that_answers(bench: Bench) -> None:

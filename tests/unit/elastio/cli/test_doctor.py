@@ -43,6 +43,14 @@ def healthy(root: Path) -> None:
     (root / "sys/fs/bcache").mkdir(parents=True)
 
 
+@pytest.fixture
+def root(elastio: Shell, tmp_path: Path) -> Path:
+    """The root of a healthy machine with a configuration."""
+    healthy(tmp_path / "root")
+    elastio("init", *GIVEN)
+    return tmp_path / "root"
+
+
 def results(elastio: Shell) -> dict[str, CheckResult]:
     return {result.name: result for result in examine(elastio.app)}
 
@@ -53,9 +61,7 @@ def found(elastio: Shell, name: str) -> tuple[str, str]:
     return result.verdict, result.code
 
 
-def test_doctor_accepts_a_healthy_machine(elastio: Shell, tmp_path: Path, golden: Golden) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_accepts_a_healthy_machine(elastio: Shell, root: Path, golden: Golden) -> None:
     result = elastio("doctor")
     assert result.exit_code == Exit.OK, result.stdout
     golden("doctor_healthy.txt", result.stdout)
@@ -68,9 +74,7 @@ def test_doctor_fails_without_a_configuration(elastio: Shell, tmp_path: Path, go
     golden("doctor_no_configuration.txt", result.stdout)
 
 
-def test_doctor_prints_its_results_as_json(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_prints_its_results_as_json(elastio: Shell, root: Path) -> None:
     listed = json.loads(elastio("doctor", "--json").stdout)
     assert listed == [result.to_json() for result in results(elastio).values()]
     assert {tuple(each) for each in listed} == {("name", "verdict", "sentence", "way_out")}
@@ -89,18 +93,14 @@ def test_doctor_prints_its_results_as_json(elastio: Shell, tmp_path: Path) -> No
     ],
 )
 def test_doctor_sees_what_is_wrong_with_the_device(
-    name: str, file: str, text: str, verdict: str, code: str, elastio: Shell, tmp_path: Path
+    name: str, file: str, text: str, verdict: str, code: str, elastio: Shell, root: Path
 ) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
-    (tmp_path / "root" / file).write_text(text)
+    (root / file).write_text(text)
     assert found(elastio, name) == (verdict, code)
 
 
-def test_doctor_names_two_devices_with_one_uuid(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
-    lay(tmp_path / "root", sys__block__vdc__bcache__backing_dev_uuid=UUID)
+def test_doctor_names_two_devices_with_one_uuid(elastio: Shell, root: Path) -> None:
+    lay(root, sys__block__vdc__bcache__backing_dev_uuid=UUID)
     assert found(elastio, "backing device") == ("fail", "duplicate")
     assert "/dev/vdb, /dev/vdc" in results(elastio)["backing device"].sentence
 
@@ -109,11 +109,8 @@ def test_doctor_names_two_devices_with_one_uuid(elastio: Shell, tmp_path: Path) 
     ("name", "uuid", "verdict"), [("dm-0", "CRYPT-LUKS2-0123", "ok"), ("dm-0", "LVM-0123", "ok"), ("md0", "", "warn")]
 )
 def test_doctor_names_what_lies_above_the_adaptive_device(
-    name: str, uuid: str, verdict: str, elastio: Shell, tmp_path: Path
+    name: str, uuid: str, verdict: str, elastio: Shell, root: Path
 ) -> None:
-    root = tmp_path / "root"
-    healthy(root)
-    elastio("init", *GIVEN)
     lay(root, **{f"sys__block__bcache0__holders__{name}": "", f"sys__block__{name}__dev": "253:0"})
     lay(root, **{f"sys__block__{name}__dm__uuid": uuid} if uuid else {})
     above = results(elastio)["above"]
@@ -122,11 +119,8 @@ def test_doctor_names_what_lies_above_the_adaptive_device(
 
 @pytest.mark.parametrize(("disk", "shown", "warned"), [("nvme1n1", "30", True), ("nvme1n1", "4294967295", False)])
 def test_doctor_warns_of_nvme_requests_that_give_up_early(
-    disk: str, shown: str, warned: bool, elastio: Shell, tmp_path: Path
+    disk: str, shown: str, warned: bool, elastio: Shell, root: Path
 ) -> None:
-    root = tmp_path / "root"
-    healthy(root)
-    elastio("init", *GIVEN)
     lay(root, sys__module__nvme_core__parameters__io_timeout=shown)
     assert "timeout" not in results(elastio), "the disk is not an NVMe disk"
     for folder in ("sys/block", "sys/class/block"):
@@ -134,47 +128,37 @@ def test_doctor_warns_of_nvme_requests_that_give_up_early(
     assert ("timeout" in results(elastio)) is warned
 
 
-def test_doctor_accepts_the_mount_guard_with_the_defaults(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_accepts_the_mount_guard_with_the_defaults(elastio: Shell, root: Path) -> None:
     assert found(elastio, "guard") == ("ok", "")
 
 
 @pytest.mark.parametrize("mount", ["/var", "/var/lib", "/var/lib/elastio"])
-def test_doctor_warns_of_a_mount_guard_that_is_mounted_too_late(mount: str, elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
-    with (tmp_path / "root/proc/self/mountinfo").open("a") as mounts:
+def test_doctor_warns_of_a_mount_guard_that_is_mounted_too_late(mount: str, elastio: Shell, root: Path) -> None:
+    with (root / "proc/self/mountinfo").open("a") as mounts:
         mounts.write(f"20 1 8:1 / / rw - ext4 /dev/sda1 rw\n37 20 8:2 / {mount} rw - ext4 /dev/sda2 rw\n")
     assert found(elastio, "guard") == ("warn", "late")
     assert f" {mount}," in results(elastio)["guard"].sentence
 
 
-def test_doctor_warns_of_a_rule_with_another_path(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_warns_of_a_rule_with_another_path(elastio: Shell, root: Path, tmp_path: Path) -> None:
     lay(tmp_path, **{"elastio.toml.d__a.toml": '[agent]\nstate_dir = "/srv/elastio"\n'})
     assert found(elastio, "guard") == ("warn", "path")
     assert "/srv/elastio/attached" in results(elastio)["guard"].sentence
-    lay(tmp_path / "root", **{GUARD: SHIPPED_GUARD.replace("/var/lib/elastio/", "/srv/elastio/")})
+    lay(root, **{GUARD: SHIPPED_GUARD.replace("/var/lib/elastio/", "/srv/elastio/")})
     assert found(elastio, "guard") == ("ok", "")
 
 
-def test_doctor_fails_when_the_cache_is_missing(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
-    (tmp_path / "root/sys/block/vdb/bcache/dev").unlink()
-    (tmp_path / "root/sys/block/vdb/bcache/state").write_text("dirty")
+def test_doctor_fails_when_the_cache_is_missing(elastio: Shell, root: Path) -> None:
+    (root / "sys/block/vdb/bcache/dev").unlink()
+    (root / "sys/block/vdb/bcache/state").write_text("dirty")
     assert found(elastio, "backing device") == ("fail", "cache_missing")
 
 
-def test_doctor_fails_when_the_journal_is_on_the_adaptive_device(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_fails_when_the_journal_is_on_the_adaptive_device(elastio: Shell, root: Path, tmp_path: Path) -> None:
     lay(tmp_path, **{"elastio.toml.d__a.toml": f'[agent]\nstate_dir = "{tmp_path}/state"\n'})
     assert found(elastio, "state") == ("ok", "")
     here = tmp_path.stat().st_dev
-    (tmp_path / "root/sys/block/bcache0/dev").write_text(f"{os.major(here)}:{os.minor(here)}")
+    (root / "sys/block/bcache0/dev").write_text(f"{os.major(here)}:{os.minor(here)}")
     assert found(elastio, "state") == ("fail", "on_adaptive")
 
 
@@ -195,18 +179,14 @@ def test_doctor_asks_the_agent(
     code: str,
     agent: FakeAgent,
     elastio: Shell,
-    tmp_path: Path,
+    root: Path,
 ) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
     seen = published(standing(Phase.IDLE, fault=fault), cloud_error=cloud_error)
     agent.statuses = [replace(seen, agent=replace(seen.agent, version=version))]
     assert found(elastio, "agent") == (verdict, code)
 
 
-def test_doctor_includes_the_checks_of_the_provider(elastio: Shell, tmp_path: Path) -> None:
-    healthy(tmp_path / "root")
-    elastio("init", *GIVEN)
+def test_doctor_includes_the_checks_of_the_provider(elastio: Shell, root: Path, tmp_path: Path) -> None:
     package = tmp_path / "site" / "grown"
     package.mkdir()
     (package / "provider.py").write_text("from toycloud import open_provider\n")

@@ -21,7 +21,8 @@ from elastio.sim.world import SimWorld
 from elastio.units import MIB
 
 from .conftest import Shell
-from .test_report import CONFIG, CYCLE_CLOSED, UUID
+from .machine import UUID
+from .test_report import CONFIG, CYCLE_CLOSED
 
 WALL = 1_790_000_000.0
 MB = 10**6

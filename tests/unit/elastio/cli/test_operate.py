@@ -20,7 +20,7 @@ from elastio.errors import HostError
 from elastio.units import GIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
-from .machine import lay
+from .machine import LEAST, lay
 
 HELD = Inhibition(InhibitionReason.SNAPSHOT, 9000.0)
 SAFE = published(standing(Phase.IDLE, inhibition=HELD, owned=(), listed_at=7990.0))
@@ -150,12 +150,6 @@ def test_unquiesce_is_refused_if_boosts_were_not_inhibited(agent: FakeAgent, ela
 
 
 # --- shutdown -----------------------------------------------------------------------------------------------
-
-
-LEAST = (
-    '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
-    '[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n'
-)
 
 
 def test_shutdown_waits_for_the_flush_and_not_for_a_cache_that_stays(agent: FakeAgent, elastio: Shell) -> None:

@@ -18,15 +18,10 @@ from elastio.accounting.zone import local_zone
 from elastio.control.exit_codes import Exit
 
 from .conftest import Golden, Shell
+from .machine import LEAST, UUID
 from .test_status import CYCLE
 
-UUID = "01234567-89ab-cdef-0123-456789abcdef"
-CONFIG = (
-    f'[device]\nbacking_uuid = "{UUID}"\nbandwidth_mb_s = 60\n[cache]\nbandwidth_mb_s = 128\n'
-    '[provider]\nname = "toy"\n[agent]\nstate_dir = "{state}"\n'
-)
-
-
+CONFIG = f'{LEAST}[agent]\nstate_dir = "{{state}}"\n'
 CYCLE_CLOSED = replace(CYCLE, opened_wall=1_789_999_900.0, closed_wall=1_790_000_000.0)
 
 

@@ -15,6 +15,7 @@ from elastio.core.state import Phase
 from elastio.units import GIB, MIB
 
 from .conftest import FakeAgent, Golden, Shell, published, standing
+from .machine import LEAST
 from .test_status import CYCLE
 
 IDLE = published(standing(Phase.IDLE))
@@ -147,9 +148,6 @@ def test_why_refuses_more_than_a_reply_holds(agent: FakeAgent, elastio: Shell) -
 
 def test_finds_the_socket_that_the_configuration_names(agent: FakeAgent, tmp_path: Path) -> None:
     config = tmp_path / "named.toml"
-    config.write_text(
-        '[device]\nbacking_uuid = "01234567-89ab-cdef-0123-456789abcdef"\nbandwidth_mb_s = 60\n'
-        f'[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "sim"\n[agent]\nsocket = "{agent.path}"\n'
-    )
+    config.write_text(f'{LEAST}[agent]\nsocket = "{agent.path}"\n')
     agent.replies["pause"] = accepted("paused")
     assert Shell(App(config_path=config))("pause").stdout == "paused\n"
