@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
 from elastio.core.actions import Action, Outcome
+from elastio.core.cycle import Cycle
 from elastio.core.model import (
     CacheSetUuid,
     Forecast,
@@ -24,7 +25,7 @@ from elastio.core.model import (
     VolumeSpec,
     VolumeTag,
 )
-from elastio.core.state import AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Phase
 
 JobIn_contra = TypeVar("JobIn_contra", contravariant=True)
 ResultOut_co = TypeVar("ResultOut_co", covariant=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elastio.accounting.rows import CycleRow
+from elastio.core.cycle import Trigger
 from elastio.core.model import Sample
-from elastio.core.state import Trigger
 from elastio.units import MB
 
 # A sample below this share of the backing device's bandwidth is quiet: no shape in it is worth a row of its own.

@@ -14,8 +14,8 @@ from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
 from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Quote, Spend
-from elastio.core.state import Cycle, Trigger
 
 # Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
 GAP_S = 300.0
@@ -97,7 +97,7 @@ class Ledger:
             "peak_dirty_bytes": cycle.peak_dirty_bytes,
             "peak_in_use_percent": cycle.peak_in_use_percent,
             "evicted_bytes": cycle.missing_bytes,
-            "failure": cycle.failure,
+            "failure": str(cycle.failure or ""),
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)

@@ -12,8 +12,9 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 from elastio.errors import LedgerError
 
 TOUCH_EVERY_S = 60.0

@@ -276,7 +276,7 @@ class StatusReporter:
 
     def tell(self, agent: Agent) -> None:
         state = agent.state
-        now = (state.phase.value, state.fault, agent.last_error)
+        now = (state.phase.value, str(state.fault or ""), agent.last_error)
         if now == self._told:
             return
         if now[0] != self._told[0]:

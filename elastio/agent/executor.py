@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from elastio.core.actions import (
     Action,
@@ -51,8 +51,8 @@ from elastio.units import format_size
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
-OfWounded: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
-Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | OfWounded
+AfterFailure: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | AfterFailure
 PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
 
 
@@ -133,6 +133,8 @@ class Executor:
             case DeleteVolume():
                 self._require_letting_go(action.serial)
                 provider.delete(action.volume_id)
+            case _:
+                assert_never(action)
 
     def _require_letting_go(self, serial: Serial) -> None:
         reason = why_not_let_go(serial, self._host.scan((serial,)))
@@ -167,9 +169,9 @@ class Executor:
             case ReleaseCacheDisk():
                 host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
             case _:
-                self._on_a_wounded_host(action)
+                self._after_a_failure(action)
 
-    def _on_a_wounded_host(self, action: OfWounded) -> None:
+    def _after_a_failure(self, action: AfterFailure) -> None:
         host = self._host
         match action:
             case MakeDurable():
@@ -182,6 +184,8 @@ class Executor:
                 host.register_cache(action.serial, action.cache_set)
             case StartWithoutCache():
                 host.start_without_cache()
+            case _:
+                assert_never(action)
 
 
 def lost(action: Action, seconds: float) -> Outcome:

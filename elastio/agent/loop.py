@@ -18,7 +18,7 @@ from elastio.core.machine import decide
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Decision, Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import ElastioError, InvariantError, JournalError
 from elastio.ports import Clock, Counters, Forecaster, Journal, NoForecast, Recorder, WorkerPort
 
@@ -244,7 +244,7 @@ class Agent:
             self._record(before, decision, obs)
         self.state, self._decide_at = decision.state, decision.wake_at
         self._publish(before, decision, obs)
-        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=False):
+        for (_, reply), answer in zip(inbox.requests, decision.answers, strict=True):
             reply(answer)  # after the record: what was promised survives a crash
         self._act(decision, obs)
         if obs.sample is not None:
@@ -254,8 +254,10 @@ class Agent:
         try:
             return self.decide(before, obs, self.policy)
         except InvariantError as error:
-            fault = f"a decision would have broken a safety rule and was thrown away: {error}"
-            return Decision(replace(before, phase=Phase.FAULTED, fault=fault, stopped=True), reason=fault)
+            text = f"a decision would have broken a safety rule and was thrown away: {error}"
+            state = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.RULE_BROKEN, text))
+            answers = tuple(Answer(request, False, f"the agent is faulted: {text}") for request in obs.requests)
+            return Decision(state, reason=text, answers=answers)
 
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
         """Why the decision is not in the journal; empty where it is, or where nothing was decided."""

@@ -15,8 +15,9 @@ from typing import Any
 
 from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
+from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import VolumeId
-from elastio.core.state import AgentState, Cycle, Inhibition, Lesson, Phase, Waste
+from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
 from elastio.errors import ConfigError, JournalError
 
 # What release 0.1.0 wrote, and the name that it is read under.
@@ -119,7 +120,10 @@ def recall(
 
 def _with_names_of_today(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {RENAMED.get(name, name): _with_names_of_today(part) for name, part in value.items()}
+        today = {RENAMED.get(name, name): _with_names_of_today(part) for name, part in value.items()}
+        if isinstance(text := today.get("failure"), str):
+            today["failure"] = {"kind": FailureKind.UNKNOWN, "text": text} if text else None
+        return today
     return [_with_names_of_today(part) for part in value] if isinstance(value, list) else value
 
 

@@ -16,12 +16,12 @@ from elastio.control.status import (
     VolumePart,
 )
 from elastio.core import waste
-from elastio.core.detection import is_kept, may_run_without_cache
+from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, around: Runti
         recovered=state.recovered,
         waiting_for=state.waiting_for,
         paused=state.paused,
-        fault=state.fault,
+        fault=str(state.fault or ""),
         last_error=around.last_error,
         cloud_error=around.cloud_error,
         learned_size_bytes=state.learned_size_bytes,
@@ -128,7 +128,7 @@ def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: Ba
         peak_dirty_bytes=cycle.peak_dirty_bytes,
         flush_started_dirty_bytes=cycle.flush_started_dirty_bytes,
         flush_progress=_flush_progress(state.phase, cycle, backing),
-        failure=cycle.failure,
+        failure=str(cycle.failure or ""),
     )
 
 
@@ -156,7 +156,7 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
     disputed = cycle is not None and cycle.may_lack_data and not (backing is not None and backing.waits_for_cache)
     waits = cycle is not None and (state.phase is Phase.FAULTED or bool(wounded))
     if backing is not None:
-        waits = backing.waits_for_cache and not may_run_without_cache(state, backing)
+        waits = backing.waits_for_cache and not state.may_run_without_cache(backing)
     if not (waits or disputed):
         return None
     return MissingPart(
@@ -176,6 +176,6 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
 def _volume(volume: Volume, state: AgentState) -> VolumePart:
     of_cycle = state.cycle is not None and state.cycle.volume_id == volume.id
     is_other = volume in state.others
-    kept = not of_cycle and (is_other or is_kept(volume, state))
+    kept = not of_cycle and (is_other or state.is_kept(volume))
     backing_uuid = volume.backing_uuid if is_other else ""
     return VolumePart(volume.id, volume.state.value, volume.size_bytes, volume.tag.value, kept, backing_uuid)

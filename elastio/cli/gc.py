@@ -17,7 +17,7 @@ DELETED = ("deleting", "gone")
 
 @click.command(name="gc")
 @click.option("--dry-run", is_flag=True, help="Print what would be released, and release nothing.")
-@seconds_option("--timeout", WAIT_S, "Time to wait for the release.")
+@seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the release.")
 @click.pass_obj
 def gc(app: App, dry_run: bool, wait_s: float) -> None:
     """Release orphaned volumes of this agent now, instead of at the next `policy.reconcile_interval_s`.

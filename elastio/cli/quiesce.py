@@ -20,14 +20,14 @@ from elastio.errors import ElastioError
 from elastio.units import format_duration, format_size
 
 WAIT_S = 3600.0
-HOLD_S = 600.0
+QUIESCED_S = 600.0
 
 
 @click.command()
-@seconds_option("--timeout", WAIT_S, "Time to wait for the flush.", MAX_HOLD_S / 2)
-@seconds_option("--hold", HOLD_S, "Minimum time to stay quiesced, unless `elastio unquiesce` ends it.", MAX_HOLD_S / 2)
+@seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the flush.", MAX_HOLD_S / 2)
+@seconds_option("--hold", "quiesced_s", QUIESCED_S, "Minimum time to inhibit boosts after the flush.", MAX_HOLD_S / 2)
 @click.pass_obj
-def quiesce(app: App, wait_s: float, hold_s: float) -> None:
+def quiesce(app: App, wait_s: float, quiesced_s: float) -> None:
     """Flush and release the cache and inhibit boosts, so that a snapshot of the backing volume is consistent.
 
     The exit code is 0 once the volume is consistent; it stays so for at least --hold seconds. On any other exit code
@@ -38,7 +38,7 @@ def quiesce(app: App, wait_s: float, hold_s: float) -> None:
     is_first = hold is None or hold.reason != InhibitionReason.SNAPSHOT
     with _ended_by_signals():
         try:
-            client.ask("quiesce", seconds=int(wait_s + hold_s))
+            client.ask("quiesce", seconds=int(wait_s + quiesced_s))
             _wait(app, wait_s)
         except RefusedByAgentError:
             raise
@@ -46,7 +46,7 @@ def quiesce(app: App, wait_s: float, hold_s: float) -> None:
             if is_first:
                 _end_inhibition(app)
             raise
-    click.echo(f"the backing volume is consistent, and stays so for at least {format_duration(hold_s)}")
+    click.echo(f"the backing volume is consistent, and stays so for at least {format_duration(quiesced_s)}")
 
 
 @contextmanager

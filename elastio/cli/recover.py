@@ -26,7 +26,7 @@ UMOUNT_S = 120.0
     help="Give up the dirty data of the missing cache, and start the device without it.",
 )
 @click.option("--yes", is_flag=True, help="Accept the loss of data without confirmation.")
-@seconds_option("--timeout", WAIT_S, "Time to wait for the device.")
+@seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the device.")
 @click.pass_obj
 def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, yes: bool, wait_s: float) -> None:
     """Bring a missing cache volume back: unmount the device, attach the volume, register it, start the device.

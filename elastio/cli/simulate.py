@@ -6,13 +6,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from elastio.cli import extensions
 from elastio.cli.numbers import Finite
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
@@ -190,13 +190,13 @@ def _trace(options: Mapping[str, Any]) -> None:
 
 
 def _draw(found: whatif.Answer, path: Path) -> None:
-    """The picture needs a library that the agent does not."""
+    """Raises ElastioError where no distribution that draws is installed: the agent itself has no library for it."""
     try:
-        plots = import_module("elastio_calibration.plots")
-    except ImportError as error:
-        raise ElastioError(f"--png needs {error.name}: pip install 'elastio[calibration]'") from error
+        draw = extensions.load(extensions.installed(extensions.PLOTS)["timeline"])
+    except (KeyError, ElastioError) as error:
+        raise ElastioError("--png needs a plotting library: pip install 'elastio[calibration]'") from error
     runs = {p.name: [(m.at_s, m.adaptive_mb_s, m.cache_bytes / GB) for m in p.timeline] for p in found.policies}
-    plots.timeline(runs, "the trace under each policy", path)
+    draw(runs, "the trace under each policy", path)
 
 
 def _answer_text(found: whatif.Answer, currency: str) -> str:

@@ -10,16 +10,13 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def seconds_option(name: str, default_s: float, meaning: str, most_s: float | None = None) -> Callable[[F], F]:
-    """An option of at least 1 s. The parameter is `wait_s` for `--timeout`."""
+def seconds_option(
+    name: str, parameter: str, default_s: float, meaning: str, most_s: float | None = None
+) -> Callable[[F], F]:
+    """An option of at least 1 s, with its default in the help."""
+    kind = click.FloatRange(1, most_s)
     return click.option(
-        name,
-        {"--timeout": "wait_s"}.get(name, f"{name.removeprefix('--')}_s"),
-        metavar="SECONDS",
-        type=click.FloatRange(1, most_s),
-        default=default_s,
-        show_default=True,
-        help=meaning,
+        name, parameter, metavar="SECONDS", type=kind, default=default_s, show_default=True, help=meaning
     )
 
 

@@ -1,36 +1,33 @@
-"""Which event does the agent see in each phase? One function per phase; at most one event per decision."""
+"""Which event does an observation show? One function per phase, and `danger` for all of them. Nothing here is ordered:
+what operators ask for is in `requests`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from elastio.core import inhibition
 from elastio.core.actions import Worker
-from elastio.core.model import (
-    BackingView,
-    CacheMode,
-    CacheState,
-    HostView,
-    RequestKind,
-    Volume,
-    VolumeState,
-    VolumeTag,
-)
+from elastio.core.cycle import Cycle, FailureKind, Trigger
+from elastio.core.model import BackingView, CacheMode, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, has_chance, is_load_high, is_quiet
-from elastio.core.state import AgentState, Cycle, Phase, Trigger
+from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
+from elastio.errors import InvariantError
 from elastio.units import format_duration, format_size
 
 
 class Event(StrEnum):
+    """What is detected, as `machine.TRANSITIONS` and the reference page name it."""
+
     BOOST_WANTED = "boost wanted"
+    BOOST_CAPPED = "boost capped"
     ORPHAN_FOUND = "orphan found"
     CACHE_ATTACHED = "cache attached"
-    BOOST_REFUSED = "boost refused"  # nothing was bought
-    BOOST_ABANDONED = "boost abandoned"  # something was, or may have been, bought
-    BOOST_WITHDRAWN = "boost withdrawn"  # nobody wants it any more
+    BOOST_REFUSED = "boost refused"
+    BOOST_ABANDONED = "boost abandoned"
+    BOOST_WITHDRAWN = "boost withdrawn"
     WENT_QUIET = "went quiet"
     LOAD_RETURNED = "load returned"
     CACHE_LEFT = "cache left"
@@ -40,13 +37,62 @@ class Event(StrEnum):
     ENDANGERED = "endangered"
     REPAIRED = "repaired"
 
+    @property
+    def meaning(self) -> str:
+        """What shows it."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Event.BOOST_WANTED: "Utilization reached the threshold for the trigger delay, a sure forecast says that a burst is "
+    "near, or an operator asked; no cap forbids it.",
+    Event.BOOST_CAPPED: "The same, but a cap forbids it.",
+    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
+    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
+    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
+    Event.BOOST_ABANDONED: "The attach timeout passed, the volume failed, or its disk is not what was bought. "
+    "Something was, or may have been, bought.",
+    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was attached, an "
+    "operator asked to flush or pause, or an inhibition began.",
+    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
+    "has its chance left, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
+    Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
+    "bypass the cache yet; or an operator asked for a boost.",
+    Event.CACHE_LEFT: "The kernel shows no cache set any more: somebody detached it, or it failed while it was clean.",
+    Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
+    Event.DIRTIED: "The cache set is attached and not drained after all.",
+    Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
+    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
+    "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
+    "instance, or the kernel shows no cache although the journal records one that took writes or was dirty.",
+    Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "
+    "without it, or an operator resumed and no danger shows any longer.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoostPlan:
+    """What a boost buys, and why. `forecast`: the burst that it is bought ahead of."""
+
+    trigger: Trigger
+    size_bytes: int
+    forecast: Forecast | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """An event and the sentence that says what showed it."""
+    """An event and the sentence that says what showed it; `fault`, `failure`, `plan` for events that need them."""
 
     event: Event
     reason: str
+    fault: FaultKind | None = None
+    failure: FailureKind | None = None
+    plan: BoostPlan | None = None
+    is_ordered: bool = False  # by an operator: what he asked for is carried out whatever the load
+
+
+def endangered(kind: FaultKind, reason: str) -> Detection:
+    return Detection(Event.ENDANGERED, reason, fault=kind)
 
 
 def danger(state: AgentState, obs: Observation) -> Detection | None:
@@ -56,20 +102,20 @@ def danger(state: AgentState, obs: Observation) -> Detection | None:
         return _copied(state, obs.host) or _let_go_of(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
-        return Detection(
-            Event.ENDANGERED,
+        return endangered(
+            FaultKind.INCONSISTENT,
             "the backing device was started by force without its cache: it is inconsistent "
             f"(`elastio {'resume` takes it as it is' if state.cycle is None else 'recover` tells the ways out'})",
         )
-    if backing.waits_for_cache and not may_run_without_cache(state, backing):
-        return Detection(Event.ENDANGERED, _missing(state.cycle, backing))
-    if state.recovered and state.cycle is not None and _is_in_dispute(state, state.cycle, backing):
-        return Detection(Event.ENDANGERED, why_data_may_lack(state.cycle))
+    if backing.waits_for_cache and not state.may_run_without_cache(backing):
+        return endangered(FaultKind.CACHE_MISSING, _missing(state.cycle, backing))
+    if state.recovered and state.cycle is not None and _lacks_data(state, state.cycle, backing):
+        return endangered(FaultKind.MAY_LACK_DATA, why_data_may_lack(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
-        return Detection(
-            Event.ENDANGERED,
+        return endangered(
+            FaultKind.FOREIGN_CACHE,
             f"cache set {backing.cache_set} is attached to the backing device and this agent did not attach it",
         )
     return None
@@ -88,7 +134,9 @@ def _copied(state: AgentState, host: HostView | None) -> Detection | None:
     if host is None or len(host.duplicates) < 2 or state.cycle is None:
         return None
     names = " and ".join(host.duplicates)
-    return Detection(Event.ENDANGERED, f"{names} carry the same backing UUID: one is a copy; take it away, then resume")
+    return endangered(
+        FaultKind.DUPLICATE_DEVICE, f"{names} carry the same backing UUID: one is a copy; take it away, then resume"
+    )
 
 
 def _let_go_of(state: AgentState, host: HostView | None) -> Detection | None:
@@ -96,25 +144,14 @@ def _let_go_of(state: AgentState, host: HostView | None) -> Detection | None:
     cycle = state.cycle
     if host is None or cycle is None or not cycle.is_in_front or not state.recovered:
         return None
-    return Detection(
-        Event.ENDANGERED,
+    return endangered(
+        FaultKind.CACHE_FAILED,
         f"bcache has let go of the backing device while volume {_volume_name(cycle)} was its cache: that failed, or "
         "somebody stopped the device (`elastio recover`)",
     )
 
 
-def may_run_without_cache(state: AgentState, backing: BackingView) -> bool:
-    """It waits for a cache that it has outlived, and for no other: nothing is lost by starting it without."""
-    waits_for_it = (
-        backing.waits_for_cache and state.failed_clean_set != "" and backing.superblock_set == state.failed_clean_set
-    )
-    # It may have been in front again, and have taken writes: "clean" reaches the superblock's "dirty" late.
-    is_back = state.is_cache_stale and state.cycle is not None and state.cycle.is_in_front
-    may_lack_data = state.cycle is not None and state.cycle.may_lack_data
-    return waits_for_it and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
-
-
-def _is_in_dispute(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
+def _lacks_data(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
     is_back = backing.cache_set is not None and backing.cache_set == cycle.cache_set
     return cycle.may_lack_data and not is_back and not state.is_loss_accepted
 
@@ -137,46 +174,22 @@ def _may_be_ours(state: AgentState) -> bool:
     return state.phase is Phase.ATTACHING and state.cycle is not None and state.cycle.cache_set is None
 
 
-def is_asked(obs: Observation, kind: RequestKind) -> bool:
-    return any(r.kind is kind for r in obs.requests)
-
-
-def _why_stop(state: AgentState, obs: Observation) -> str:
-    """Who wants the cache away whatever the load, or an empty string."""
-    if is_asked(obs, RequestKind.FLUSH) or is_asked(obs, RequestKind.PAUSE):
-        return "an operator asked to"
-    return (
-        f"held clean ({state.inhibition.reason}):"
-        if state.inhibition is not None and inhibition.wants_flush(state)
-        else ""
-    )
+def _why_inhibited(state: AgentState) -> str:
+    """Why the cache has to go whatever the load, or an empty string."""
+    is_wanted_away = state.inhibition is not None and state.inhibition.flush
+    return f"held clean ({state.inhibition.reason}):" if is_wanted_away and state.inhibition is not None else ""
 
 
 # --- one function per phase ------------------------------------------------------------------------------
 
 
 def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """Boosts are decided by `decide` itself (they can be refused); here: volumes that nobody remembers."""
-    orphan = orphan_of(state)
-    if orphan is not None and obs.host is not None and obs.host.backing is not None:
-        return Detection(Event.ORPHAN_FOUND, f"volume {orphan} is ours and belongs to no cycle: release it")
+    """A volume that no cycle remembers. Whether a boost is wanted comes later, see `boosting.wanted`."""
+    if state.orphans and obs.host is not None and obs.host.backing is not None:
+        return Detection(
+            Event.ORPHAN_FOUND, f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
+        )
     return None
-
-
-def orphans(state: AgentState) -> tuple[Volume, ...]:
-    """Owned volumes that exist, may be released, are not leaving and are not attached to another instance."""
-    left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
-    return tuple(v for v in state.owned or () if v.state not in left_alone and not is_kept(v, state))
-
-
-def is_kept(volume: Volume, state: AgentState) -> bool:
-    """Not marked clean, and remembered by no cycle, or given up: only an operator knows whose data that is."""
-    return volume.tag is not VolumeTag.CLEAN or volume.id == state.loss_accepted_for or volume.id in state.given_up
-
-
-def orphan_of(state: AgentState) -> str | None:
-    """The id of one orphan, or None."""
-    return next((v.id for v in orphans(state)), None)
 
 
 def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
@@ -185,22 +198,29 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
     if backing is not None and _is_boosted(cycle, backing):
         took = (cycle.times.boosted or obs.now) - cycle.started_at
         return Detection(Event.CACHE_ATTACHED, f"cache attached in writeback mode {took:.2f} s after the decision")
-    if cycle.failure:
-        kind = (
-            Event.BOOST_ABANDONED if cycle.volume_id or cycle.create_unconfirmed_at is not None else Event.BOOST_REFUSED
-        )
-        return Detection(kind, cycle.failure)
+    if cycle.failure is not None:
+        is_bought = cycle.volume_id is not None or cycle.create_unconfirmed_at is not None
+        event = Event.BOOST_ABANDONED if is_bought else Event.BOOST_REFUSED
+        return Detection(event, cycle.failure.text, failure=cycle.failure.kind)
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
-        return Detection(Event.BOOST_ABANDONED, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
+        return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
-        return Detection(Event.BOOST_ABANDONED, f"volume {cycle.volume_id} is {cycle.volume_state}")
+        return _abandoned(FailureKind.LOST, f"volume {cycle.volume_id} is {cycle.volume_state}")
     if obs.now - cycle.started_at > policy.attach_timeout_s:
         waited = format_duration(policy.attach_timeout_s)
-        return Detection(Event.BOOST_ABANDONED, f"no cache {waited} after the decision: giving up this boost")
-    if why := _why_stop(state, obs):
-        return Detection(Event.BOOST_WITHDRAWN, f"{why} stop")
+        return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: giving up this boost")
+    if why := _why_inhibited(state):
+        return withdrawn(f"{why} stop")
     return _no_longer_wanted(state, cycle, obs, policy)
+
+
+def _abandoned(kind: FailureKind, reason: str) -> Detection:
+    return Detection(Event.BOOST_ABANDONED, reason, failure=kind)
+
+
+def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
+    return Detection(Event.BOOST_WITHDRAWN, reason, failure=FailureKind.WITHDRAWN, is_ordered=is_ordered)
 
 
 def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
@@ -208,9 +228,9 @@ def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy:
     if not is_quiet(state.load, obs.now, policy):
         return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
-        return Detection(Event.BOOST_WITHDRAWN, "the load was over before the cache was there")
+        return withdrawn("the load was over before the cache was there")
     if cycle.trigger is Trigger.FORECAST and not has_chance(cycle, obs.now):
-        return Detection(Event.BOOST_WITHDRAWN, "the time of the forecast burst was over before the cache was there")
+        return withdrawn("the time of the forecast burst was over before the cache was there")
     return None
 
 
@@ -224,13 +244,13 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
 
 def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     cycle = _cycle(state)
-    if why := _why_stop(state, obs):
+    if why := _why_inhibited(state):
         return Detection(Event.WENT_QUIET, f"{why} flush")
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
     if state.is_cache_stale:
         return Detection(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
-    if is_bypassed(obs):
+    if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
     over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
@@ -246,35 +266,24 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detectio
     cycle = _cycle(state)
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
-    wants_back = is_load_high(state.load, obs.now, policy) and obs.sample is not None
-    wanted = is_asked(obs, RequestKind.BOOST) or (wants_back and not cycle.forced and not state.paused)
-    if wanted and not inhibition.wants_flush(state) and not is_bypassed(obs) and not state.is_cache_stale:
+    is_high = is_load_high(state.load, obs.now, policy) and obs.sample is not None
+    if is_high and not cycle.forced and not state.paused and may_boost_again(state, obs):
         return Detection(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
     backing = obs.host.backing if obs.host else None
-    if backing is not None and is_drained(backing):
+    if backing is not None and backing.is_drained:
         return Detection(Event.DRAINED, "the cache is clean")
     return None
 
 
-def is_bypassed(obs: Observation) -> bool:
-    """Writes pass a cache that is attached. They must not be led back into it: a read that misses while such a write is
-    in flight would put what was there before into the cache."""
+def may_boost_again(state: AgentState, obs: Observation) -> bool:
+    """Whether a cache that is being flushed may take writes again."""
     backing = obs.host.backing if obs.host else None
-    return backing is not None and backing.cache_set is not None and backing.cache_mode is not CacheMode.WRITEBACK
-
-
-def is_drained(backing: BackingView) -> bool:
-    """The writeback thread has nothing to do, and nothing can become dirty.
-
-    `dirty_bytes` is no condition. After a power cut the index may call dirty again what was flushed just before it, or
-    the superblock may still say clean over data that was not. The thread then sees no work and waits for a write, which
-    does not come in this mode. A detach does not ask it: the kernel flushes all that the index calls dirty first.
-    """
-    return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
+    is_bypassed = backing is not None and backing.is_bypassed
+    return not is_bypassed and not state.is_cache_stale and not inhibition.wants_flush(state)
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:
-    """Its device shows no cache, and is believed. One that is not believed is in dispute: see `facts`."""
+    """Its device shows no cache, and is believed. See `update` for one that is not believed."""
     backing = obs.host.backing if obs.host else None
     if backing is None or backing.cache_set is not None or cycle.may_lack_data or not cycle.may_have_left:
         return False
@@ -291,8 +300,8 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
     if cycle.volume_id is None and not _may_still_show(state, cycle, obs):
         return Detection(Event.RELEASED, "no volume was bought")
     if cycle.volume_state is VolumeState.ELSEWHERE:
-        return Detection(
-            Event.ENDANGERED,
+        return endangered(
+            FaultKind.ATTACHED_ELSEWHERE,
             f"volume {cycle.volume_id} is ours and attached to another instance: whoever attached it there has to say "
             "why; once it is detached there, resume",
         )
@@ -314,35 +323,17 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
 
 
 def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """Leaves when an operator says so, or when the missing cache is back; what then is, is read off the kernel."""
-    if obs.host is None or obs.host.backing is None:
+    """The missing cache is back, or not needed any more. What an operator does about it: `requests.resume`."""
+    backing = obs.host.backing if obs.host else None
+    if obs.host is None or backing is None or state.is_stopped or not backing.running:
         return None
-    if danger(resumed(state, obs), obs) is not None:
+    if danger(state, obs) is not None:
         return None
-    if is_asked(obs, RequestKind.RESUME):
-        return Detection(Event.REPAIRED, "an operator asked to go on")
-    goes_without = state.is_loss_accepted and obs.host.backing.cache_set is None
-    if goes_without and not state.stopped and obs.host.backing.running:
+    if state.is_loss_accepted and backing.cache_set is None:
         return Detection(Event.REPAIRED, f"an operator gave up what only volume {state.loss_accepted_for} held")
-    goes_on = not state.stopped and obs.host.backing.running and not is_mixed(state)
-    if goes_on and _is_cache_back(state, obs.host, obs.host.backing):
+    if not state.is_mixed and _is_cache_back(state, obs.host, backing):
         return Detection(Event.REPAIRED, "the cache is back")
     return None
-
-
-def is_mixed(state: AgentState) -> bool:
-    """The device went on without a cache that may have been dirty: what is flushed may be older than what it meets."""
-    return state.is_cache_stale and state.cycle is not None and state.cycle.may_lack_data
-
-
-def resumed(state: AgentState, obs: Observation) -> AgentState:
-    """An operator who resumes takes an inconsistent device as it is: the kernel's mark stays until the next cache.
-
-    Not while a volume is left that may hold what is missing: that is given up by its name, or not at all.
-    """
-    backing = obs.host.backing if obs.host else None
-    is_marked = backing is not None and backing.state is CacheState.INCONSISTENT and state.cycle is None
-    return replace(state, is_stale_accepted=True) if is_marked and is_asked(obs, RequestKind.RESUME) else state
 
 
 def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:
@@ -357,7 +348,7 @@ def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> b
 
 def _cycle(state: AgentState) -> Cycle:
     if state.cycle is None:
-        raise ValueError(f"{state.phase} without a cycle")
+        raise InvariantError(f"{state.phase} without a cycle")
     return state.cycle
 
 

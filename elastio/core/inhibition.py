@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.model import HostView, Request, RequestKind
-from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Policy, StopPolicy
-from elastio.core.state import AgentState, Cycle, Inhibition, InhibitionReason
+from elastio.core.cycle import Cycle
+from elastio.core.model import HostView
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy
+from elastio.core.state import AgentState, Inhibition, InhibitionReason
 from elastio.units import format_duration
 
 # The machine goes some time after the moment that was announced: until then a hold would only just be over.
@@ -58,10 +59,10 @@ def snapshot_of(hold: Inhibition | None) -> Inhibition | None:
     return hold
 
 
-def _without_snapshot(hold: Inhibition | None) -> Inhibition | None:
+def without_snapshot(hold: Inhibition | None) -> Inhibition | None:
     if hold is None or hold.reason is InhibitionReason.SNAPSHOT:
         return None
-    return replace(hold, under=_without_snapshot(hold.under))
+    return replace(hold, under=without_snapshot(hold.under))
 
 
 def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
@@ -76,59 +77,6 @@ def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
     if backing.waits_for_cache or backing.lost_clean_cache:
         return False
     return cycle is None or cycle.cache_set is None or cycle.times.released is not None
-
-
-# --- requests --------------------------------------------------------------------------------------------
-
-
-def answer(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
-    """To QUIESCE, UNQUIESCE, STOP and SHUTDOWN."""
-    match request.kind:
-        case RequestKind.QUIESCE:
-            return _quiesce(state, request, obs)
-        case RequestKind.UNQUIESCE:
-            return _unquiesce(state, request)
-        case RequestKind.STOP:
-            return _part(state, request, InhibitionReason.STOP, policy.on_stop, obs)
-    parting = policy.on_reboot if request.reboots else policy.on_shutdown
-    return _part(state, request, InhibitionReason.SHUTDOWN, parting, obs)
-
-
-def _quiesce(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    if state.fault:
-        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
-    if state.inhibition is not None and state.inhibition.reason is not InhibitionReason.SNAPSHOT:
-        return state, Answer(request, False, f"the agent is held already ({state.inhibition.reason})")
-    if state.failed_clean_set:
-        text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush before"
-        return state, Answer(request, False, text)
-    seconds = request.seconds or 0.0
-    until = max(obs.now + seconds, state.inhibition.until if state.inhibition is not None else 0.0)
-    hold = Inhibition(InhibitionReason.SNAPSHOT, until)  # never shorter than what somebody else was promised
-    text = f"no boost begins for {format_duration(until - obs.now)}; a cache that is attached is flushed and released"
-    return replace(state, inhibition=hold), Answer(request, True, text)
-
-
-def _unquiesce(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
-    """A script has to learn that its hold ended before it was done."""
-    if snapshot_of(state.inhibition) is None:
-        text = "nothing is held: the time of the hold was over, or none was begun; what was copied since may be torn"
-        return state, Answer(request, False, text)
-    rest = _without_snapshot(state.inhibition)
-    text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
-    return replace(state, inhibition=rest), Answer(request, True, text)
-
-
-def _part(
-    state: AgentState, request: Request, reason: InhibitionReason, parting: StopPolicy, obs: Observation
-) -> tuple[AgentState, Answer]:
-    hold = Inhibition(reason, obs.now + parting.limit_s, parting.flush, under=snapshot_of(state.inhibition))
-    if not parting.flush:
-        # Nothing new is begun in the moments that are left; what is attached stays so.
-        hold = replace(hold, until=obs.now + NOTICE_GRACE_S)
-        return replace(state, inhibition=hold), Answer(request, True, "the device keeps its state")
-    text = f"flushing for up to {format_duration(parting.limit_s)}; what is left then stays on its volume"
-    return replace(state, inhibition=hold), Answer(request, True, text)
 
 
 def stop_reason(state: AgentState, now: float) -> str:

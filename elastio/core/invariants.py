@@ -28,10 +28,11 @@ from elastio.core.actions import (
     TagVolume,
     WakeWriteback,
 )
+from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Serial, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 from elastio.errors import InvariantError
 from elastio.units import MB
 

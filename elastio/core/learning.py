@@ -24,8 +24,9 @@ from __future__ import annotations
 import math
 from statistics import median
 
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy, in_steps
-from elastio.core.state import Cycle, Lesson
+from elastio.core.state import Lesson
 from elastio.units import MB
 
 KEPT = 8

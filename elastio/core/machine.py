@@ -1,32 +1,74 @@
-"""The state machine: a table, and `decide`, which is all the thinking the agent does.
+"""The state machine: a table, and `decide`, which makes every decision of the agent.
+
+Theory of operation
+-------------------
+
+The agent owns at most one *cycle*, the life of one bought volume, and is in one of six phases::
+
+    IDLE --boost wanted--> ATTACHING --cache attached--> BOOSTING --went quiet--> FLUSHING --drained--> DETACHING
+     ^                        |                             ^                        |                     |   |
+     |                        | abandoned, withdrawn        +------load returned-----+ <-----dirtied-------+   |
+     |                        +----------------------------------------------------------> DETACHING           |
+     +-------------------------------------released: the cloud shows no volume---------------------------------+
+
+From every phase ENDANGERED leads to FAULTED, where nothing is released and only an operator, or the cache that comes
+back, goes on.
+
+`decide(state, observation, policy)` is pure: time comes in as `observation.now` and chance as `observation.jitter`, so
+the same input gives the same decision and a journal can be replayed. It is called whenever something happened or
+`wake_at` has come, and works in this order:
+
+1. `update.fold` takes in what was observed: outcomes of calls, the scan of the kernel, a sample of throughput. Nothing
+   is decided here.
+2. After a start, `recovery.recover` reads the phase off the kernel. Until it can, nothing is done but scanning.
+3. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
+4. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
+5. In IDLE, `boosting.wanted` decides whether to buy.
+6. `planner.next_action` names at most one action: the next one that is safe. It is asked at every decision, so an
+   action that failed, or whose answer was lost, needs no bookkeeping: what the next scan shows decides.
+7. `invariants.check` tests the decision against the safety rules, with code of its own. A decision that breaks one is
+   thrown away and the agent stops acting; `executor` tests the rules that can become false in between once more.
+
+The order of acting is: acquire, then switch, then release. A volume is tagged dirty before it may hold data, the
+journal and the mount guard are durable before the effect, the cache set leaves the backing device before the volume
+leaves the machine, and a volume counts as gone only when a list of the cloud does not show it.
 
 Rules of the table:
-1. A pair that is not in the table cannot happen; asking for it is a bug and raises.
-2. Nothing leads out of DETACHING but the proof that the volume is gone, or dirt that was found after all.
-3. ENDANGERED leads to FAULTED from everywhere; out of FAULTED leads only what the kernel shows to be repaired.
-4. The phase after a start, and after a repair, is read off the kernel (`recovery`), not remembered.
 
-`decide` is pure: the same state, observation and policy give the same decision, so a journal can be replayed.
-Order of business: fold in what was seen, notice danger, notice one event, take the next safe step.
+- A pair that is not in it is a bug: `InvariantError`, which ends in FAULTED, never in a crash loop.
+- Nothing leads out of DETACHING but the proof that the volume is gone, or data that turned out to be dirty.
+- The phase after a start, and after a repair, is read off the kernel, never remembered.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
-from elastio.core import detection, inhibition, invariants, learning, missing_cache, polling, update, waste
+from elastio.core import (
+    boosting,
+    detection,
+    inhibition,
+    invariants,
+    learning,
+    missing_cache,
+    polling,
+    requests,
+    update,
+    waste,
+)
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger
 from elastio.core.detection import Detection, Event
-from elastio.core.model import CacheState, Forecast, Request, RequestKind, VolumeSpec, VolumeState
+from elastio.core.model import VolumeState
 from elastio.core.observation import Answer, Decision, Observation
 from elastio.core.planner import next_action
-from elastio.core.policy import Policy, boost_trigger, chance_until, forecast_size, next_size, refusal
+from elastio.core.policy import Policy
 from elastio.core.recovery import cycle_of, recover
-from elastio.core.state import NO_BACKOFF, AgentState, Backoff, Cycle, Phase, Timestamps, Trigger, Waste
-from elastio.units import format_duration, format_size
+from elastio.core.state import AgentState, Fault, Phase
+from elastio.errors import InvariantError
 
-TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
+TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.IDLE, Event.BOOST_WANTED): Phase.ATTACHING,
+    (Phase.IDLE, Event.BOOST_CAPPED): Phase.IDLE,
     (Phase.IDLE, Event.ORPHAN_FOUND): Phase.DETACHING,
     (Phase.ATTACHING, Event.CACHE_ATTACHED): Phase.BOOSTING,
     (Phase.ATTACHING, Event.BOOST_REFUSED): Phase.IDLE,
@@ -44,13 +86,13 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase] = {
     (Phase.BOOSTING, Event.ENDANGERED): Phase.FAULTED,
     (Phase.FLUSHING, Event.ENDANGERED): Phase.FAULTED,
     (Phase.DETACHING, Event.ENDANGERED): Phase.FAULTED,
+    (Phase.FAULTED, Event.REPAIRED): None,  # read off the kernel, see `recovery`
 }
 
 # After a boost that failed the load is left alone for this long, and twice as long after each further one: what
 # failed will fail again, and every volume that is bought is paid for.
 FAILED_COOL_DOWN_S = 60.0
 FAILED_COOL_DOWN_MOST_S = 900.0
-COLLECTING = "the agent's volumes are listed anew, and those that no cycle knows are released"
 
 
 def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
@@ -64,17 +106,15 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
             return _waiting_to_recover(state, obs, policy)
         state, reason = recovered
         state = _after_change(state)
-    state, held = inhibition.update(state, obs, policy)
-    reason = held or reason or _why_outlived(before, state)
-    state = _told_anew(state, obs)
-    seen = _event(state, obs, policy)
-    if seen is not None:
-        state, reason = _transition(state, seen, obs, policy), seen.reason
-    state, answers, asked = _answer(state, obs, policy)
-    reason = asked or reason
-    if state.phase is Phase.IDLE and not asked:
-        state, why = _boost_if_wanted(state, obs, policy)
-        reason = why or reason
+    state, inhibited = inhibition.update(state, obs, policy)
+    reason = inhibited or reason or _why_failed_clean(before, state)
+    state = _with_fault_of_today(state, obs)
+    state, detected = _moved(state, _detect(state, obs, policy), obs, policy)
+    state, answers, ordered = _answer(state, obs, policy)
+    reason = ordered or detected or reason
+    if state.phase is Phase.IDLE and not ordered:
+        state, wanted = _moved(state, boosting.wanted(state, obs, policy), obs, policy)
+        reason = wanted or reason
     plan = next_action(state, obs, policy)
     if plan.waiting_for != state.waiting_for:
         state = replace(state, waiting_for=plan.waiting_for)
@@ -84,8 +124,8 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     return decision
 
 
-def _why_outlived(before: AgentState, state: AgentState) -> str:
-    """A record of its own: no look after a boot shows it."""
+def _why_failed_clean(before: AgentState, state: AgentState) -> str:
+    """A record of its own: no scan after a boot shows it."""
     if state.failed_clean_set and state.failed_clean_set != before.failed_clean_set:
         return f"cache set {state.failed_clean_set} failed while it was clean: the device goes on without it"
     return ""
@@ -107,30 +147,53 @@ def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> 
 # --- transitions -----------------------------------------------------------------------------------------
 
 
-def _event(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+def _detect(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
     danger = None if state.phase is Phase.FAULTED else detection.danger(state, obs)
     return danger or detection.DETECTORS[state.phase](state, obs, policy)
 
 
-def _told_anew(state: AgentState, obs: Observation) -> AgentState:
+def _with_fault_of_today(state: AgentState, obs: Observation) -> AgentState:
     """A fault says what is wrong now: what an operator, or the kernel, did meanwhile may have changed it."""
-    if state.phase is not Phase.FAULTED or state.stopped:
+    if state.phase is not Phase.FAULTED or state.is_stopped:
         return state
     danger = detection.danger(state, obs)
-    return state if danger is None else replace(state, fault=danger.reason)
+    return state if danger is None else replace(state, fault=_fault(danger))
 
 
-def _transition(state: AgentState, seen: Detection, obs: Observation, policy: Policy) -> AgentState:
-    if seen.event is Event.REPAIRED:
-        repaired = recover(detection.resumed(state, obs), obs, policy)
+def _fault(danger: Detection) -> Fault:
+    if danger.fault is None:
+        raise InvariantError(f"{danger.event} without a kind of fault: {danger.reason}")
+    return Fault(danger.fault, danger.reason)
+
+
+def _moved(state: AgentState, detected: Detection | None, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
+    """The state after the event, by the table, and its reason; unchanged without one."""
+    if detected is None:
+        return state, ""
+    if (state.phase, detected.event) not in TRANSITIONS:
+        raise InvariantError(f"{detected.event} in phase {state.phase} is not in the table: {detected.reason}")
+    return _transition(state, detected, obs, policy), detected.reason
+
+
+def _transition(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+    phase = TRANSITIONS[state.phase, detected.event]
+    if phase is None:
+        repaired = recover(state, obs, policy, is_ordered=detected.is_ordered)
         return _after_change(repaired[0]) if repaired else state
-    phase = TRANSITIONS[state.phase, seen.event]
-    state = _after_change(replace(state, phase=phase))
-    match seen.event:
+    return _entered(_after_change(replace(state, phase=phase)), detected, obs, policy)
+
+
+def _entered(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+    """What the event changes besides the phase."""
+    match detected.event:
+        case Event.BOOST_WANTED:
+            return _begun(state, detected, obs, policy)
+        case Event.BOOST_CAPPED:
+            return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S)
         case Event.ENDANGERED:
-            return replace(state, fault=seen.reason)
+            return replace(state, fault=_fault(detected))
         case Event.ORPHAN_FOUND:
-            return replace(state, cycle=cycle_of(detection.orphans(state)[0], obs))
+            return replace(state, cycle=cycle_of(state.orphans[0], obs))
         case Event.BOOST_REFUSED:
             state = replace(state, cycle=None, failures=state.failures + 1)
             return replace(state, cool_until=obs.now + _cool_down_s(state, policy))
@@ -140,29 +203,33 @@ def _transition(state: AgentState, seen: Detection, obs: Observation, policy: Po
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
             state = replace(state, failures=0)
-    cycle = state.cycle
-    return (
-        state
-        if cycle is None
-        else replace(state, cycle=_stamped(cycle, seen, obs, is_inhibited=inhibition.wants_flush(state)))
-    )
+    if state.cycle is None:
+        return state
+    is_forced = detected.is_ordered or inhibition.wants_flush(state)
+    return replace(state, cycle=_stamped(state.cycle, detected, obs, is_forced=is_forced))
 
 
-def _stamped(cycle: Cycle, seen: Detection, obs: Observation, *, is_inhibited: bool) -> Cycle:
-    match seen.event:
+def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+    if detected.plan is None:
+        raise InvariantError(f"{detected.event} without a plan: {detected.reason}")
+    return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy))
+
+
+def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
+    match detected.event:
         case Event.WENT_QUIET:
-            asked = is_inhibited or any(r.kind in (RequestKind.FLUSH, RequestKind.PAUSE) for r in obs.requests)
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
-            marks = replace(cycle.times, quiet=obs.now, clean=None)
-            return replace(cycle, times=marks, forced=asked, flush_started_dirty_bytes=dirty)
+            times = replace(cycle.times, quiet=obs.now, clean=None)
+            return replace(cycle, times=times, forced=is_forced, flush_started_dirty_bytes=dirty)
         case Event.LOAD_RETURNED:
-            return replace(cycle, forced=False, failure="", times=replace(cycle.times, detaching=None))
+            return replace(cycle, forced=False, failure=None, times=replace(cycle.times, detaching=None))
         case Event.DRAINED:
             return cycle.stamped(clean=obs.now)
         case Event.CACHE_LEFT:
             return cycle.stamped(detached=obs.now)
         case Event.BOOST_ABANDONED | Event.BOOST_WITHDRAWN:
-            return replace(cycle, failure=seen.reason)
+            kind = detected.failure or FailureKind.UNKNOWN
+            return replace(cycle, failure=Failure(kind, detected.reason))
         case Event.DIRTIED:
             return replace(cycle, times=replace(cycle.times, clean=None))
     return cycle
@@ -222,150 +289,20 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
     return (new,) if billed or before.phase is not after.phase else ()
 
 
-# --- boosts and requests ---------------------------------------------------------------------------------
-
-
-def _cannot_boost(state: AgentState, obs: Observation) -> str:
-    backing = obs.host.backing if obs.host else None
-    if backing is None or obs.host is None or not backing.running:
-        return "the adaptive device is not running"
-    if obs.host.unsupported:
-        return obs.host.unsupported
-    is_bare = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.lost_clean_cache
-    if backing.cache_set is not None or not is_bare:
-        return "the backing device has a cache already"
-    if state.inhibition is not None:
-        return f"no boost may begin now ({state.inhibition.reason})"
-    if state.owned is None:
-        return "the cloud has not answered yet: whether a volume is left over is unknown"
-    return ""
-
-
-def _boost_if_wanted(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    trigger = boost_trigger(state.load, obs.forecast, obs.now, policy)
-    if trigger is None or state.paused or obs.now < state.cool_until or _cannot_boost(state, obs):
-        return state, ""
-    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
-    if is_like_useless or state.waste.stopped:
-        return state, ""
-    ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
-    learned = state.learned_size_bytes
-    size = next_size(learned, policy) if ahead_of is None else forecast_size(ahead_of, learned, policy)
-    refused = refusal(size, obs.spend, policy)
-    if refused:
-        return replace(state, cool_until=obs.now + FAILED_COOL_DOWN_S), f"no boost: {refused}"
-    text = f"{_why_wanted(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
-    state = _begin(state, trigger, size, obs, policy)
-    if state.cycle is not None:
-        chance = None if ahead_of is None else chance_until(ahead_of, policy)
-        cycle = replace(waste.begun(state.cycle, state.load, obs.now), chance_until=chance)
-        state = replace(state, cycle=cycle)
-    return state, text
-
-
-def _why_wanted(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
-    if ahead_of is None:
-        return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
-    written, wait = format_size(ahead_of.written_bytes), format_duration(ahead_of.begins_at - obs.now)
-    return f"a burst of {written} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
-
-
-def _begin(state: AgentState, trigger: Trigger, size: int, obs: Observation, policy: Policy) -> AgentState:
-    backing = obs.host.backing if obs.host else None
-    start = obs.now + obs.jitter * policy.start_jitter_s
-    cycle = Cycle(
-        token=_token(state, obs, policy),
-        backing_serial=backing.disk_serial if backing else None,
-        trigger=trigger,
-        spec=VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops),
-        started_at=obs.now,
-        started_wall=obs.wall,
-        times=Timestamps(crossed=state.load.crossed_at if trigger is Trigger.LOAD else None, decided=obs.now),
-        backoffs={"CreateVolume": Backoff(0, start)},
-    )
-    return replace(state, phase=TRANSITIONS[Phase.IDLE, Event.BOOST_WANTED], cycle=cycle)
-
-
-def _token(state: AgentState, obs: Observation, policy: Policy) -> str:
-    """A name for a purchase that no other machine uses.
-
-    Machines of one image have the same backing UUID, and a parallel application has them all decide in the same
-    millisecond: the machine's own identity tells them apart, and chance those that cannot name themselves.
-    """
-    whose = hashlib.sha256(f"{state.machine} {policy.backing_uuid}".encode()).hexdigest()[:12]
-    return f"elastio-{whose}-{int(obs.wall * 1000):x}-{int(obs.jitter * 2**32):08x}"
+# --- requests --------------------------------------------------------------------------------------------
 
 
 def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Answer, ...], str]:
+    """Every request in its turn, and the sentence about the last one that was accepted."""
+
+    def move(before: AgentState, detected: Detection) -> AgentState:
+        return _moved(before, detected, obs, policy)[0]
+
     answers: list[Answer] = []
     reason = ""
     for request in obs.requests:
-        state, answer = _answer_one(state, request, obs, policy)
+        state, answer = requests.answer(state, request, obs, policy, move)
         answers.append(answer)
         if answer.accepted:
             reason = f"an operator asked to {request.kind}: {answer.text}"
     return state, tuple(answers), reason
-
-
-def _answer_one(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
-    match request.kind:
-        case RequestKind.PAUSE:
-            return replace(state, paused=True), Answer(request, True, "no boost will start until `elastio resume`")
-        case RequestKind.RESUME:
-            return _answer_resume(state, request)
-        case RequestKind.FLUSH:
-            return _answer_flush(state, request)
-        case RequestKind.BOOST:
-            return _answer_boost(state, request, obs, policy)
-        case RequestKind.RECOVER:
-            return missing_cache.answer(state, request, obs)
-        case RequestKind.COLLECT:
-            return replace(state, listed_at=None, list_backoff=NO_BACKOFF), Answer(request, True, COLLECTING)
-        case RequestKind.LEARN:
-            return _answer_learn(state, request, policy)
-    return inhibition.answer(state, request, obs, policy)
-
-
-def _answer_resume(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
-    state = replace(state, paused=False)
-    if state.phase is Phase.FAULTED:
-        return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
-    # Whoever resumes has seen to what failed: a boost that is wanted begins now.
-    state = replace(state, failures=0, cool_until=0.0, waste=Waste())
-    return state, Answer(request, True, "boosts start by themselves again")
-
-
-def _answer_flush(state: AgentState, request: Request) -> tuple[AgentState, Answer]:
-    if state.phase is Phase.FAULTED:
-        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
-    if state.cycle is None:
-        return state, Answer(request, True, "there is no cache to flush")
-    if state.phase is Phase.FLUSHING:
-        state = replace(state, cycle=replace(state.cycle, forced=True))
-    return state, Answer(request, True, "the cache is being flushed and released")
-
-
-def _answer_boost(state: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
-    if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
-        return state, Answer(request, True, f"a boost is under way ({state.phase})")
-    if state.phase is not Phase.IDLE:
-        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle")
-    size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
-    refused = _cannot_boost(state, obs) or refusal(size, obs.spend, policy)
-    if refused:
-        return state, Answer(request, False, refused)
-    text = f"buying a cache of {format_size(size)}"
-    return _begin(state, Trigger.OPERATOR, size, obs, policy), Answer(request, True, text)
-
-
-def _answer_learn(state: AgentState, request: Request, policy: Policy) -> tuple[AgentState, Answer]:
-    """Refused rather than clamped, and not unlearned by a cycle that is open: who asks for a size wants that size."""
-    size = request.size_bytes
-    if size is None:
-        return state, Answer(request, False, "learn needs a size (size_bytes)")
-    if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
-        bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
-        return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
-    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
-    state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
-    return state, Answer(request, True, f"the next cache gets {format_size(size)}")

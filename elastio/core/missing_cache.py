@@ -1,17 +1,35 @@
-"""A cache that is missing while the device waits for it: which volume it is, and what an operator may decide. Pure.
+"""A cache that is missing while the backing device may need it: which volume it is, and what an operator may decide.
 
-Nothing here starts a device without its cache unless an operator has accepted the loss, has been told what is known
-about it, and either the volume is gone or its id was given.
+Theory of operation
+-------------------
+
+Writeback means that for some minutes the newest data is on two volumes together. If the cache volume is not there, the
+backing device alone is not the filesystem of that moment: started by force it may be torn, or silently older. So the
+agent never starts it alone. It looks for the cache, and waits.
+
+`elastio recover` offers two ways out, and this module decides both:
+
+- *Bring the cache back.* The journal names the volume. Where it remembers none, the only volume that carries this
+  device's tag is taken, and where there are several the operator names one. A device that was clean when its cache went
+  may have been written to since, so its cache is attached again only by name (`operator_confirmed`): it may be older.
+- *Give the data up.* The operator names the volume, or the volume is provably gone, and has been told how much was
+  dirty on it when it was last seen. The order is bound to this one volume (`loss_accepted_for`): if another cache is
+  missing later, the order does not cover it. It is used up when it was carried out, or when the cache came back.
+
+A volume that was given up stays with the operator (`given_up`): the agent neither attaches nor deletes it, and shows it
+until the cloud does not list it any more. What the kernel keeps of a start by force, the state "inconsistent", is
+remembered as accepted until the next cache.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.core.cycle import UNKNOWN_VOLUME, Cycle, Trigger
 from elastio.core.model import BackingView, CacheState, Request, Volume, VolumeState
 from elastio.core.observation import Answer, Observation
 from elastio.core.recovery import cycle_of
-from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase, Trigger
+from elastio.core.state import AgentState, Phase
 from elastio.units import format_duration, format_size
 
 UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
@@ -39,7 +57,7 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
 
     What is lost is decided only while the device shows what it lacks.
     """
-    is_shut_out = state.phase is Phase.FAULTED and not state.stopped
+    is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
     lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.may_lack_data
     if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _look_for_it(state, request, obs)

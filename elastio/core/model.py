@@ -170,6 +170,23 @@ class BackingView:
     superblock_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
 
     @property
+    def is_drained(self) -> bool:
+        """The writeback thread has nothing to do, and nothing can become dirty.
+
+        `dirty_bytes` is no condition. After a power cut the index may call dirty again what was flushed just before it,
+        or the superblock may still say clean over data that was not. The thread then sees no work and waits for a
+        write, which does not come in this mode. A detach does not ask it: the kernel flushes all that the index calls
+        dirty first.
+        """
+        return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.NONE
+
+    @property
+    def is_bypassed(self) -> bool:
+        """Writes bypass a cache that is attached. They must not be led back into it: a read that misses while such a
+        write is in flight would put what was there before into the cache."""
+        return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
+
+    @property
     def waits_for_cache(self) -> bool:
         """Its superblock names a cache set that is not there: it may hold the last minutes of the data."""
         lacks_it = self.state is CacheState.DIRTY or (self.state is CacheState.CLEAN and not self.running)
@@ -204,6 +221,11 @@ class DiskView:
     cache_set: CacheSetUuid | None
     superblock: CacheSetUuid | None
     held: bool
+
+    @property
+    def is_in_use(self) -> bool:
+        """The disk still carries or serves a cache set."""
+        return self.cache_set is not None or self.superblock is not None or self.held
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from elastio.core.actions import Action, Outcome, Worker
+from elastio.core.cycle import Cycle
 from elastio.core.model import Forecast, HostView, Request, Sample, Spend
-from elastio.core.state import AgentState, Cycle
+from elastio.core.state import AgentState
 
 
 @dataclass(frozen=True, slots=True)

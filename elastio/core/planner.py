@@ -5,7 +5,7 @@ Nothing here waits: what cannot be done now is left out, and `wake_at` says when
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from elastio.core import governor, inhibition
 from elastio.core.actions import (
@@ -13,34 +13,28 @@ from elastio.core.actions import (
     AttachVolume,
     BypassCache,
     CreateVolume,
-    DeleteVolume,
-    DescribeVolume,
-    DetachCacheSet,
-    DetachVolume,
     EnterPhase1,
     EnterPhase2,
-    HelpDetach,
     Identify,
     InstallCache,
     LimitWrites,
     ListVolumes,
-    MakeDurable,
     PollNotice,
     RegisterBacking,
     RegisterCache,
-    ReleaseCacheDisk,
     SetFlush,
     StartWithoutCache,
-    TagVolume,
     TuneBacking,
     WakeWriteback,
-    worker_of,
 )
-from elastio.core.detection import is_drained, may_run_without_cache
+from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
+from elastio.core.next_action import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Backoff, Cycle, Phase
+from elastio.core.release import detaching
+from elastio.core.state import AgentState, Phase
+from elastio.errors import InvariantError
 from elastio.units import MB, format_size
 
 # Of flushing at the backing volume's speed: applications can be held back for so long, and need not be for longer.
@@ -49,15 +43,6 @@ LAST_S, POLL_S = 0.5, 0.2
 LIMITED = 0.5
 # Of the time that the flush would take if nothing were written meanwhile, and what a short one may take besides.
 OVERDUE, SLACK_S = 2.0, 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class NextAction:
-    """At most one action, when to look again, and what is being waited for."""
-
-    action: Action | None = None
-    wake_at: float | None = None
-    waiting_for: str = ""
 
 
 def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -75,7 +60,7 @@ def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextActi
 
 def _or_notice(plan: NextAction, state: AgentState, obs: Observation) -> NextAction:
     """Whenever nothing else is to be done: whether the cloud is about to take this machine away."""
-    poll = _ask(PollNotice(), state.notice_backoff, obs, "")
+    poll = ask(PollNotice(), state.notice_backoff, obs, "")
     if poll.action is not None:
         return replace(plan, action=poll.action)
     times = [at for at in (plan.wake_at, poll.wake_at) if at is not None and at < float("inf")]
@@ -86,30 +71,30 @@ def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAct
     backing = obs.host.backing if obs.host else None
     # What the agent has lost hold of, or cannot write down, holds nobody back.
     is_limited = backing is not None and backing.write_limit_mb_s is not None
-    free = is_limited and (state.phase is not Phase.FLUSHING or state.stopped or not obs.can_record)
-    let_go = _ask(LimitWrites(None), state.limit_backoff, obs, "applications to be let go") if free else NextAction()
-    if state.stopped:
+    free = is_limited and (state.phase is not Phase.FLUSHING or state.is_stopped or not obs.can_record)
+    let_go = ask(LimitWrites(None), state.limit_backoff, obs, "applications to be let go") if free else NextAction()
+    if state.is_stopped:
         return replace(let_go, waiting_for="an operator")
     # Otherwise somebody may have taken the device down on purpose, and it is left alone.
     if obs.host is not None and obs.host.unregistered_backing and state.cycle is not None and state.cycle.is_in_front:
         action = RegisterBacking()
         waiting = f"{obs.host.unregistered_backing}, the backing device, to be registered again"
-        return _ask(action, state.cycle.backoff_of(action), obs, waiting)
-    if backing is not None and may_run_without_cache(state, backing):
+        return ask(action, state.cycle.backoff_of(action), obs, waiting)
+    if backing is not None and state.may_run_without_cache(backing):
         start = StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.tune_backoff
-        return _ask(start, backoff, obs, "the device to start without the cache that it has outlived")
-    return _first(let_go, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
+        return ask(start, backoff, obs, "the device to start without the cache that it has outlived")
+    return first(let_go, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     backing = obs.host.backing if obs.host else None
     if backing is None or backing.tuned or state.phase is Phase.FAULTED:
         return _step(state, obs, policy)
-    tune = _ask(TuneBacking(), state.tune_backoff, obs, "the backing device to be tuned")
+    tune = ask(TuneBacking(), state.tune_backoff, obs, "the backing device to be tuned")
     # Without them nothing is written to a cache; but what is there can be flushed, released and listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
-    return tune if needed else _first(tune, _step(state, obs, policy))
+    return tune if needed else first(tune, _step(state, obs, policy))
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -118,30 +103,12 @@ def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
 
 
-def _ask(action: Action, backoff: Backoff, obs: Observation, waiting_for: str) -> NextAction:
-    """The action, if its worker is free and its time has come."""
-    if worker_of(action) in obs.busy:
-        return NextAction(None, None, waiting_for)
-    if backoff.retry_at > obs.now:
-        return NextAction(None, backoff.retry_at, f"{waiting_for}{f' ({backoff.error})' if backoff.error else ''}")
-    return NextAction(action, None, waiting_for)
-
-
-def _first(*plans: NextAction) -> NextAction:
-    """The first plan that acts; else a wait until the earliest of their times."""
-    for plan in plans:
-        if plan.action is not None:
-            return plan
-    times = [p.wake_at for p in plans if p.wake_at is not None]
-    return NextAction(None, min(times) if times else None, plans[0].waiting_for)
-
-
 def _gave_up(state: AgentState, obs: Observation) -> NextAction | None:
     """An operator gave up a cache that nobody remembers."""
     backing = obs.host.backing if obs.host else None
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
-    return _ask(
+    return ask(
         StartWithoutCache(state.loss_accepted_for), state.tune_backoff, obs, "the device to start without its cache"
     )
 
@@ -151,14 +118,14 @@ def _gave_up(state: AgentState, obs: Observation) -> NextAction | None:
 
 def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if state.listed_at is None or obs.now >= state.list_again_at:
-        return _ask(ListVolumes(), state.list_backoff, obs, "the cloud to list this agent's volumes")
+        return ask(ListVolumes(), state.list_backoff, obs, "the cloud to list this agent's volumes")
     if state.identity is None:
-        return _ask(Identify(), state.identity_backoff, obs, "")
+        return ask(Identify(), state.identity_backoff, obs, "")
     return NextAction()
 
 
 def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    raise ValueError("an idle agent has no cycle")
+    raise InvariantError("an idle agent has a cycle")
 
 
 # --- attaching -------------------------------------------------------------------------------------------
@@ -168,12 +135,12 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if cycle.volume_id is None or cycle.serial is None:
         caps = policy.caps
         create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.max_cost_per_day is not None)
-        return _ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
+        return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
         return NextAction(waiting_for="the kernel's view of the backing device")
     # Before it may hold anything: whoever finds the volume without its machine has to know.
-    tag = _tag(cycle, VolumeTag.DIRTY, obs, policy)
+    tag = tag_volume(cycle, VolumeTag.DIRTY, obs, policy)
     disk = host.disk(cycle.serial)
     if disk is None:
         is_on_its_way = tag.action is not None and cycle.times.asked is not None
@@ -181,25 +148,18 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if tag.waiting_for:
         return tag
     install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
-    return _ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be put in front as a cache")
+    return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be put in front as a cache")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
     """Level-triggered: the one call that the volume's state asks for, and a look in between."""
     if cycle.volume_id is None:
         return NextAction()
-    poll = _poll_volume(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
+    poll = poll_volume(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
     if cycle.volume_state is VolumeState.AVAILABLE:
         attach = AttachVolume(cycle.volume_id)
-        return _first(_ask(attach, cycle.backoff_of(attach), obs, "the cloud to attach the volume"), poll)
+        return first(ask(attach, cycle.backoff_of(attach), obs, "the cloud to attach the volume"), poll)
     return poll
-
-
-def _poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
-    if cycle.volume_id is None:
-        return NextAction(waiting_for=waiting_for)
-    poll = DescribeVolume(cycle.volume_id)
-    return _ask(poll, cycle.backoff_of(poll), obs, waiting_for)
 
 
 # --- boosting and flushing -------------------------------------------------------------------------------
@@ -214,21 +174,13 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     wanted = state.flush_mb_s
     if backing.flush_full_speed:
         action: Action = EnterPhase1(wanted)
-        return _ask(action, cycle.backoff_of(action), obs, "phase 1 settings")
+        return ask(action, cycle.backoff_of(action), obs, "phase 1 settings")
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
     if governor.is_change(wanted, in_force, policy):
         action = SetFlush(wanted)
-        return _ask(action, cycle.backoff_of(action), obs, "the pace of background flushing to be set")
+        return ask(action, cycle.backoff_of(action), obs, "the pace of background flushing to be set")
     waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
-    return replace(_tag(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
-
-
-def _tag(cycle: Cycle, tag: VolumeTag, obs: Observation, policy: Policy) -> NextAction:
-    """Tell those who cannot ask this machine; only when nothing else is to be done, and nothing waits for it."""
-    if not policy.tags_volumes or cycle.tag is tag or cycle.volume_id is None:
-        return NextAction()
-    action = TagVolume(cycle.volume_id, tag)
-    return _ask(action, cycle.backoff_of(action), obs, f"the cloud to tag the volume {tag}")
+    return replace(tag_volume(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
 
 
 def _is_disk_gone(cycle: Cycle, obs: Observation) -> bool:
@@ -241,7 +193,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return NextAction(waiting_for="the kernel's view of the cache")
     if not backing.flush_full_speed or not backing.writeback_running:
         action: Action = EnterPhase2()
-        return _ask(action, cycle.backoff_of(action), obs, "phase 2 settings")
+        return ask(action, cycle.backoff_of(action), obs, "phase 2 settings")
     is_gone = _is_disk_gone(cycle, obs)
     waiting = GONE if is_gone else "the dirty data to reach the backing device"
     if backing.cache_mode is CacheMode.NONE:
@@ -249,16 +201,16 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
         wake = WakeWriteback()
         waiting = f"a write to the device: only then the kernel flushes {format_size(backing.dirty_bytes)} that it "
-        return _ask(wake, cycle.backoff_of(wake), obs, waiting + "calls clean (a power cut left them so)")
+        return ask(wake, cycle.backoff_of(wake), obs, waiting + "calls clean (a power cut left them so)")
     left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
     bypass = BypassCache()
     if left_s <= LAST_S:
-        return _ask(bypass, cycle.backoff_of(bypass), obs, "the last dirty data to reach the backing device")
+        return ask(bypass, cycle.backoff_of(bypass), obs, "the last dirty data to reach the backing device")
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
         limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
-        return _first(_ask(limit, cycle.backoff_of(limit), obs, "applications to be slowed down"), poll)
+        return first(ask(limit, cycle.backoff_of(limit), obs, "applications to be slowed down"), poll)
     return poll
 
 
@@ -275,84 +227,6 @@ def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None
     if host is None or host.backing is None or host.backing.cache_set is None:
         return None
     return host.backing if host.backing.cache_set == cycle.cache_set else None
-
-
-# --- detaching -------------------------------------------------------------------------------------------
-
-
-def _detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    """Inside out: cache set off the backing device, superblock off the disk, disk off the VM, volume deleted."""
-    if cycle.volume_id is None or cycle.serial is None:
-        return _ask(ListVolumes(), state.list_backoff, obs, "the cloud to show whether a volume was bought")
-    host = obs.host
-    if host is None or host.backing is None:
-        # Without it nobody can tell whether all of the cache's data is on it, so the volume stays, and is paid for.
-        return NextAction(waiting_for=f"the backing device: volume {cycle.volume_id} is kept until it is there")
-    if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
-        return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
-    disk = host.disk(cycle.serial)
-    is_gone = cycle.volume_state in (VolumeState.GONE, VolumeState.DELETING)
-    if disk is not None and is_in_use(disk) and not is_gone:
-        action: Action = ReleaseCacheDisk(cycle.serial, disk.size_bytes, disk.cache_set or disk.superblock)
-        return _ask(action, cycle.backoff_of(action), obs, f"disk {disk.name} to be released")
-    if cycle.needs_sync:
-        action = MakeDurable()
-        return _ask(action, cycle.backoff_of(action), obs, "the backing device to be durable")
-    # An account may refuse to detach or delete what is tagged dirty. One that refuses the tag is no reason to stay.
-    tag = _tag(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
-    plan = _towards_deleted(cycle, disk, obs)
-    return plan if tag.action is None else replace(plan, action=tag.action)
-
-
-def is_in_use(disk: DiskView) -> bool:
-    """The disk still carries or serves a cache set."""
-    return disk.cache_set is not None or disk.superblock is not None or disk.held
-
-
-def _towards_detached(
-    cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation, policy: Policy
-) -> NextAction:
-    if not is_drained(backing):
-        # Once the kernel has taken the detach, `state` is "no cache" and the link goes at the first instant
-        # without a request in flight.
-        waiting = "an instant without I/O to finish the detach"
-        help_at = _help_at(cycle, policy)
-        if help_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= help_at:
-            action: Action = HelpDetach()
-            plan = _ask(action, cycle.backoff_of(action), obs, waiting)
-            return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
-        return NextAction(wake_at=obs.now + 0.25, waiting_for=waiting)
-    if cycle.cache_set is None:
-        return NextAction()
-    action = DetachCacheSet(cycle.cache_set)
-    plan = _ask(action, cycle.backoff_of(action), obs, "the cache set to be detached")
-    return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
-
-
-def _help_at(cycle: Cycle, policy: Policy) -> float | None:
-    """When applications may be held back for a moment; None: never."""
-    if policy.detach_throttle_after_s is None or cycle.times.clean is None:
-        return None
-    return cycle.times.clean + policy.detach_throttle_after_s
-
-
-def _towards_deleted(cycle: Cycle, disk: DiskView | None, obs: Observation) -> NextAction:
-    volume_id, serial = cycle.volume_id, cycle.serial
-    if volume_id is None or serial is None:
-        return NextAction()
-    poll = _poll_volume(cycle, obs, f"volume {volume_id} ({cycle.volume_state or 'unseen'}) to be gone")
-    match cycle.volume_state:
-        case VolumeState.ATTACHED | VolumeState.ATTACHING | VolumeState.BUSY:
-            action: Action = DetachVolume(volume_id, serial)
-        case VolumeState.AVAILABLE | VolumeState.ERROR if disk is None:
-            action = DeleteVolume(volume_id, serial)
-        case VolumeState.ERROR:
-            action = DetachVolume(volume_id, serial)
-        case _:
-            return poll
-    if cycle.backoff_of("DescribeVolume").tries == 0:
-        return poll  # decide on a fresh poll, never on a state that is a whole boost old
-    return _first(_ask(action, cycle.backoff_of(action), obs, poll.waiting_for), poll)
 
 
 # --- faulted ---------------------------------------------------------------------------------------------
@@ -376,13 +250,13 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         return NextAction(waiting_for="an operator")
     if state.is_loss_accepted:
         start = StartWithoutCache(state.loss_accepted_for)
-        return _ask(start, cycle.backoff_of(start), obs, "the device to start without its cache")
+        return ask(start, cycle.backoff_of(start), obs, "the device to start without its cache")
     disk = host.disk(cycle.serial)
     if disk is not None:
         return _towards_registered(cycle, disk, obs)
     shown = f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'})"
     if backing.may_have_been_written_since and not cycle.operator_confirmed:
-        return _poll_volume(cycle, obs, f"an operator: {shown} may be older than the device, or be needed")
+        return poll_volume(cycle, obs, f"an operator: {shown} may be older than the device, or be needed")
     plan = _towards_attached(cycle, obs)
     return plan if plan.action else NextAction(None, plan.wake_at, f"{shown} to be attached again, or an operator")
 
@@ -392,7 +266,7 @@ def _towards_registered(cycle: Cycle, disk: DiskView, obs: Observation) -> NextA
     if disk.cache_set is not None or disk.superblock is None:
         return NextAction(waiting_for="the kernel to put the device together, or an operator")
     register = RegisterCache(disk.serial, disk.superblock)
-    return _ask(register, cycle.backoff_of(register), obs, f"disk {disk.name} to be registered")
+    return ask(register, cycle.backoff_of(register), obs, f"disk {disk.name} to be registered")
 
 
 BY_PHASE = {
@@ -400,6 +274,6 @@ BY_PHASE = {
     Phase.ATTACHING: _attaching,
     Phase.BOOSTING: _boosting,
     Phase.FLUSHING: _flushing,
-    Phase.DETACHING: _detaching,
+    Phase.DETACHING: detaching,
     Phase.FAULTED: _faulted,
 }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Forecast, Sample, Spend
-from elastio.core.state import Cycle, LoadWatch, Trigger
+from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.actions import DetachCacheSet, Outcome, OutcomeKind, Worker, is_read, worker_of
+from elastio.core.cycle import Backoff, Cycle
 from elastio.core.model import VolumeState
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Backoff, Cycle
+from elastio.core.state import AgentState
 
 # A call that changes something is repeated only after this long: what was asked for may take a while to show.
 SETTLE_S = 5.0

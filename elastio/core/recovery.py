@@ -1,27 +1,58 @@
-"""Where does the agent stand after a start? Read off the kernel; memory only supplies names.
+"""The phase after a start, a reboot or a repair.
 
-Crash, reboot and repair are one case: the phase is what the kernel shows, the cycle is what the journal remembers
-or, if it remembers nothing, what the cloud's tags say.
+Theory of operation
+-------------------
+
+Crash, reboot and repair are one case. The *phase* is what the kernel shows now; memory only supplies names: on which
+volume the cache set is, what it was bought for, since when it is paid for. The journal remembers the cycle; where it
+remembers none, the cloud's tags say which volume is this agent's.
+
+With a cache set attached the kernel's own settings tell the phase: mode writeback at a limited rate is BOOSTING, full
+speed or any other mode FLUSHING, a detach that has begun DETACHING. Nothing needs to be undone: each of these phases
+goes on from where the kernel is.
+
+Without a cache set there are three cases:
+
+1. The device waits for its cache (it does not run, or its superblock says dirty). The cycle goes on DETACHING and
+   `detection.danger` makes it FAULTED: the cache has to come back. Nothing is started without it.
+2. The device runs, and the journal explains why it may: the agent had set out to detach, or the kernel went on without
+   a cache that failed while it was clean. The cycle goes on ATTACHING if it never boosted, else DETACHING.
+3. The device runs, and nothing explains it: the volume may hold what the device does not (`may_lack_data`). That is
+   FAULTED, and the volume is kept.
+
+Case 3 is where data is lost by agents that trust the superblock. Three facts about bcache make it necessary:
+
+- bcache writes "dirty" and "clean" to the superblock without waiting for the write, and flushes the disk after neither.
+  After a power cut a superblock may say clean over an index that is dirty (measured: 15 of 71 power cuts while dirty).
+  So a cache that left as clean is believed only in the boot in which it was seen clean and bypassed.
+- A backing device that names no cache starts on its own. If somebody put an older copy of the disk in place, it starts
+  too, and looks as if the cache had been detached. So a cycle is bound to the serial of its backing disk, and "no
+  cache" is believed only after a detach of the agent's own.
+- A detach cannot be taken back, and the kernel shows its beginning only after it has written it. So an intent to detach
+  is remembered as long as the boot lasts.
+
+A cache that comes back after the device has gone on without it is stale (`is_cache_stale`): it is flushed and released
+whatever the load, and, if it may have been dirty (`is_mixed`), not before an operator has checked the filesystem.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core.detection import is_asked, is_mixed, why_data_may_lack
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.detection import why_data_may_lack
 from elastio.core.model import (
     BackingView,
     CacheMode,
     CacheState,
     DiskView,
-    RequestKind,
     Volume,
     VolumeId,
     VolumeSpec,
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, Phase, Trigger
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.core.update import remember_failed_clean
 
 MIXED = (
@@ -30,16 +61,19 @@ MIXED = (
 )
 
 
-def recover(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str] | None:
+def recover(
+    state: AgentState, obs: Observation, policy: Policy, *, is_ordered: bool = False
+) -> tuple[AgentState, str] | None:
     """The state to go on from and the sentence that says why; None while too little is known.
 
-    `state` is what the journal remembered: phase and cycle of the last record.
+    `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator said that he
+    has checked what is there, and wants to go on.
     """
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return None
     if backing.cache_set is not None:
-        return _with_cache(replace(state, loss_accepted_for=""), obs, backing)
+        return _with_cache(replace(state, loss_accepted_for=""), obs, backing, is_ordered=is_ordered)
     if state.is_loss_accepted and not backing.waits_for_cache:
         return _given_up(state, backing)
     return _without_cache(state if backing.waits_for_cache else replace(state, loss_accepted_for=""), obs, backing)
@@ -55,17 +89,19 @@ def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]
 
 
 def _at_rest(state: AgentState) -> AgentState:
-    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault="", stopped=False)
+    return replace(state, phase=Phase.IDLE, cycle=None, recovered=True, fault=None)
 
 
 def _without_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str]:
     cycle = state.cycle
     if cycle is None:
         return remember_failed_clean(_at_rest(state), backing), "no cache is attached"
-    cycle = replace(cycle, failure="", backoffs={})
+    cycle = replace(cycle, failure=None, backoffs={})
     if not backing.waits_for_cache and _may_lack_data(state, cycle, obs, backing):
         cycle, fault = replace(cycle, may_lack_data=True), why_data_may_lack(cycle)
-        return replace(state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=fault, stopped=False), fault
+        return replace(
+            state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=Fault(FaultKind.MAY_LACK_DATA, fault)
+        ), fault
     if cycle.volume_id is None:
         cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the purchase may have been made at the very last moment
     going_on = state.phase is Phase.ATTACHING and cycle.times.boosted is None
@@ -73,7 +109,7 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
     text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
     if backing.lost_clean_cache:
         cycle = cycle.stamped(detached=obs.now, failed_clean=obs.now)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
     return remember_failed_clean(state, backing), text
 
 
@@ -97,7 +133,9 @@ def _may_lack_data(state: AgentState, cycle: Cycle, obs: Observation, backing: B
     return cycle.is_in_front and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
 
 
-def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tuple[AgentState, str] | None:
+def _with_cache(
+    state: AgentState, obs: Observation, backing: BackingView, *, is_ordered: bool
+) -> tuple[AgentState, str] | None:
     disk = _cache_disk(obs, backing)
     cycle = state.cycle
     known = cycle is not None and (
@@ -109,12 +147,14 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         volume = next((v for v in state.owned if disk is not None and v.serial == disk.serial), None)
         if volume is None:
             fault = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
-            return replace(state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=fault), fault
+            return replace(
+                state, phase=Phase.FAULTED, cycle=None, recovered=True, fault=Fault(FaultKind.FOREIGN_CACHE, fault)
+            ), fault
         cycle = cycle_of(volume, obs)
     if cycle is None:
         return None
-    if is_mixed(state) and not is_asked(obs, RequestKind.RESUME):
-        return replace(state, phase=Phase.FAULTED, recovered=True, fault=MIXED, stopped=False), MIXED
+    if state.is_mixed and not is_ordered:
+        return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
         phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
@@ -126,7 +166,7 @@ def _with_cache(state: AgentState, obs: Observation, backing: BackingView) -> tu
         cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
     text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
-    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault="", stopped=False)
+    state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
     return replace(state, given_up=kept), text
 
 
@@ -146,7 +186,7 @@ def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
     return replace(
         cycle,
         cache_set=backing.cache_set,
-        failure="",
+        failure=None,
         backoffs={},
         may_lack_data=False,
         operator_confirmed=False,

@@ -1,31 +1,24 @@
 """What the agent remembers between two decisions. Frozen; every change makes a new value.
 
-A *cycle* is the life of one bought volume: from the decision to buy it to the proof that it is gone.
+The life of one bought volume is a `cycle.Cycle`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from elastio.core.actions import Action
+from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
-    CacheSetUuid,
+    CacheState,
     Identity,
     Notice,
-    Quote,
-    Serial,
     Volume,
     VolumeId,
-    VolumeSpec,
     VolumeState,
     VolumeTag,
 )
-
-# Stands for the id of a volume that nobody knows.
-UNKNOWN_VOLUME = "unknown"
 
 
 class Phase(StrEnum):
@@ -37,11 +30,29 @@ class Phase(StrEnum):
     FAULTED = "faulted"  # something only an operator may decide; nothing is released
 
 
-class Trigger(StrEnum):
-    LOAD = "load"
-    OPERATOR = "operator"
-    FORECAST = "forecast"  # ahead of a load that is expected
-    ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
+class FaultKind(StrEnum):
+    """Why only an operator can go on."""
+
+    CACHE_MISSING = "cache missing"  # the device waits for a cache that is not there
+    CACHE_FAILED = "cache failed"  # bcache let go of the device because its cache failed, or somebody stopped it
+    MAY_LACK_DATA = "may lack data"  # the device shows no cache, and its volume may hold what the device does not
+    CACHE_STALE = "cache stale"  # a cache is back that writes have gone past
+    INCONSISTENT = "inconsistent"  # the device was started by force without its cache
+    FOREIGN_CACHE = "foreign cache"  # a cache set is attached that this agent did not attach
+    DUPLICATE_DEVICE = "duplicate device"  # two devices carry the backing UUID
+    ATTACHED_ELSEWHERE = "attached elsewhere"  # the volume is attached to another instance
+    RULE_BROKEN = "rule broken"  # a decision would have broken a safety rule: a bug
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What only an operator can resolve; `text` is the sentence for people."""
+
+    kind: FaultKind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class InhibitionReason(StrEnum):
@@ -62,164 +73,6 @@ class Inhibition:
     until: float
     flush: bool = True
     under: Inhibition | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How often something was asked for in a row, and when it may be asked again."""
-
-    tries: int = 0
-    retry_at: float = 0.0
-    error: str = ""
-
-
-NO_BACKOFF = Backoff()
-
-
-@dataclass(frozen=True, slots=True)
-class Timestamps:
-    """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet.
-
-    `installing` and `detaching` are set with the intent, before anything is done: from then on the cache may serve, and
-    may leave.
-    """
-
-    crossed: float | None = None  # the end of the sample that showed the load
-    decided: float | None = None
-    created: float | None = None  # the cloud accepted the purchase
-    available: float | None = None  # the cloud showed that it can be attached
-    asked: float | None = None  # the cloud accepted the attachment
-    appeared: float | None = None  # the kernel shows the disk
-    installing: float | None = None  # the agent set out to put the cache in front
-    formatted: float | None = None  # the superblock was written; cycles of before, which took three steps, have it
-    registered: float | None = None  # the kernel knew the cache set; as `formatted`
-    boosted: float | None = None  # the cache is attached in writeback mode
-    quiet: float | None = None  # phase 2 began (the last time it did)
-    bypassed: float | None = None  # writes bypass the cache, until it is off
-    clean: float | None = None
-    detaching: float | None = None  # the agent set out to take the cache set off
-    failed_clean: float | None = None  # the kernel let go of the cache, which was clean, and the device went on
-    detached: float | None = None  # the cache set is off the backing device
-    durable: float | None = None  # the backing device is, with everything that its cache had held
-    released: float | None = None  # the disk carries nothing any more
-    deleted: float | None = None  # the cloud accepted the deletion
-
-
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """One bought volume.
-
-    `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever
-    is done to the time of day in between. `forced` drains to the end even under load. `create_unconfirmed_at` is when a
-    purchase was last asked for without a clear answer; None: no purchase is in doubt.
-    """
-
-    token: str
-    trigger: Trigger
-    spec: VolumeSpec
-    started_at: float
-    started_wall: float
-    volume_id: VolumeId | None = None
-    serial: Serial | None = None
-    backing_serial: Serial | None = None  # of the disk that the cache is for; None: the kernel shows none
-    cache_set: CacheSetUuid | None = None
-    volume: Volume | None = None  # as the cloud last showed it
-    quote: Quote | None = None
-    unready_at: float | None = None  # when the cloud last showed it as being made
-    seen: bool = False  # the cloud has shown it at least once after its creation
-    create_unconfirmed_at: float | None = None
-    forced: bool = False
-    chance_until: float | None = None  # bought ahead of a burst: no lack of load ends it before
-    opened_wall: float | None = None
-    closed_wall: float | None = None
-    times: Timestamps = field(default_factory=Timestamps)
-    backoffs: Mapping[str, Backoff] = field(default_factory=dict)
-    peak_dirty_bytes: int = 0
-    peak_in_use_percent: int = 0
-    cutoff_percent: int | None = None  # the kernel's own, seen while the cache was attached
-    overflow_base: int | None = None  # what the kernel's counter showed before the cache was attached
-    written_through_bytes: int = 0  # not absorbed, because the cache was full
-    forced_writeback_bytes: int = 0  # flushed at the application's expense, because the cache was nearly full
-    flush_started_dirty_bytes: int = 0
-    dirty_bytes: int = 0  # as last seen, at `dirty_wall`
-    dirty_wall: float | None = None
-    dirty_boot: str = ""  # the boot in which the cache was last seen attached
-    is_index_dirty: bool = False  # when last seen the kernel called the cache clean, and its index did not
-    may_lack_data: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
-    tag: VolumeTag = VolumeTag.UNKNOWN  # the tag, as the cloud acknowledged it
-    moved_bytes: int = 0  # read and written by applications while the cache was there
-    gained_bytes: int = 0  # of these, beyond what the device carried without the cache
-    bare: float = 0.0  # the highest utilization of its load before the cache was there
-    longest_s: float = 0.0  # the longest stretch of load without a pause
-    failure: str = ""
-    operator_confirmed: bool = False  # an operator wants it back although what is on it may be older than the device
-    updates_learned_size: bool = True  # False: the size to buy next was set during the cycle, and stays
-
-    def stamped(self, **stamps: float) -> Cycle:
-        """The cycle with the named times set, unless they are set already."""
-        new = {k: v for k, v in stamps.items() if getattr(self.times, k) is None}
-        return replace(self, times=replace(self.times, **new)) if new else self
-
-    def backoff_of(self, action: Action | str) -> Backoff:
-        return self.backoffs.get(verb(action), NO_BACKOFF)
-
-    def with_backoff(self, action: Action | str, backoff: Backoff) -> Cycle:
-        return replace(self, backoffs={**self.backoffs, verb(action): backoff})
-
-    def wall_at(self, now: float) -> float:
-        """The time of day at `now`, by the clock with which the cycle began."""
-        return self.started_wall + (now - self.started_at)
-
-    def bill_closed(self, now: float) -> Cycle:
-        """The bill ends at `now`, unless it has ended already."""
-        return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
-
-    @property
-    def may_have_served(self) -> bool:
-        """From the intent to install it on: it may be attached, take writes and die before it is seen."""
-        return any(at is not None for at in (self.times.installing, self.times.registered, self.times.boosted))
-
-    def is_on(self, backing: BackingView) -> bool:
-        """Not another disk than the one that the cache was put in front of, as far as the kernel names them."""
-        return None in (self.backing_serial, backing.disk_serial) or self.backing_serial == backing.disk_serial
-
-    @property
-    def may_have_left(self) -> bool:
-        """A device that shows no cache is believed: it was never in front, or the agent, or the kernel, took it off."""
-        gone = (self.times.detaching, self.times.failed_clean, self.times.detached, self.times.released)
-        return self.times.boosted is None or any(at is not None for at in gone)
-
-    @property
-    def is_in_front(self) -> bool:
-        """Its cache may have served and has not left in order: the backing device has to come back with it."""
-        return self.may_have_served and self.times.detached is None and self.times.released is None
-
-    @property
-    def needs_sync(self) -> bool:
-        """The backing device may have taken over what its cache held, and nobody has made it durable since."""
-        had_cache = self.may_have_served or self.trigger is Trigger.ORPHAN
-        return had_cache and self.times.durable is None and self.times.released is None
-
-    @property
-    def missing_bytes(self) -> int:
-        """What a cache that was large enough would have held besides."""
-        return self.written_through_bytes + self.forced_writeback_bytes
-
-    @property
-    def provisioned(self) -> VolumeSpec:
-        """What was really bought: sizes and speeds are sold in steps."""
-        if self.volume is None:
-            return self.spec
-        return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
-
-    @property
-    def volume_state(self) -> VolumeState | None:
-        return self.volume.state if self.volume else None
-
-
-def verb(action: Action | str) -> str:
-    """The name under which an action is paced."""
-    return action if isinstance(action, str) else type(action).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +125,7 @@ class AgentState:
     """Everything `decide` carries from one call to the next.
 
     `recovered` is False until the phase has been read off the kernel after a start. `owned` is the last list of
-    this agent's volumes; None while the cloud has not answered since the start. `stopped` is set when a safety rule
-    would have been broken: nothing is done any more until an operator resumes.
+    this agent's volumes; None while the cloud has not answered since the start.
 
     `loss_accepted_for` is an order: the volume without whose data an operator wants to go on ("unknown" where nobody
     knows it); empty: none. It is used up once it was executed or the cache came back. What remains of it: `given_up`,
@@ -299,8 +151,7 @@ class AgentState:
     given_up: tuple[VolumeId, ...] = ()
     is_stale_accepted: bool = False
     failed_clean_set: str = ""
-    fault: str = ""
-    stopped: bool = False
+    fault: Fault | None = None
     cool_until: float = 0.0
     failures: int = 0  # boosts in a row that did not come to be
     learned_size_bytes: int | None = None
@@ -322,6 +173,11 @@ class AgentState:
     waiting_for: str = ""  # what stands in the way right now, for people
 
     @property
+    def is_stopped(self) -> bool:
+        """A safety rule would have been broken: nothing is done any more until an operator resumes."""
+        return self.fault is not None and self.fault.kind is FaultKind.RULE_BROKEN
+
+    @property
     def is_cache_stale(self) -> bool:
         """The cache of this cycle failed and writes have gone past it: should it be in front again, it is stale."""
         return self.cycle is not None and self.failed_clean_set != "" and self.cycle.cache_set == self.failed_clean_set
@@ -332,3 +188,27 @@ class AgentState:
         if self.cycle is None:
             return self.loss_accepted_for != ""
         return self.loss_accepted_for == (self.cycle.volume_id or UNKNOWN_VOLUME)
+
+    @property
+    def is_mixed(self) -> bool:
+        """The device went on without a cache that may have been dirty: a flush may write older data over newer."""
+        return self.is_cache_stale and self.cycle is not None and self.cycle.may_lack_data
+
+    def may_run_without_cache(self, backing: BackingView) -> bool:
+        """The device waits for a cache set that failed while clean, and for no other: starting it loses nothing."""
+        is_awaited = backing.waits_for_cache and self.failed_clean_set != ""
+        is_awaited = is_awaited and self.failed_clean_set == backing.superblock_set
+        # It may have been attached again, and have taken writes: the superblock turns dirty late.
+        is_back = self.is_cache_stale and self.cycle is not None and self.cycle.is_in_front
+        may_lack_data = self.cycle is not None and self.cycle.may_lack_data
+        return is_awaited and backing.state is CacheState.CLEAN and not may_lack_data and not is_back
+
+    def is_kept(self, volume: Volume) -> bool:
+        """Not tagged clean, or given up by an operator: only an operator knows whose data is on it."""
+        return volume.tag is not VolumeTag.CLEAN or volume.id == self.loss_accepted_for or volume.id in self.given_up
+
+    @property
+    def orphans(self) -> tuple[Volume, ...]:
+        """Owned volumes that may be released, are not being deleted and are not attached to another instance."""
+        left_alone = (VolumeState.DELETING, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN)
+        return tuple(v for v in self.owned or () if v.state not in left_alone and not self.is_kept(v))

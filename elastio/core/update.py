@@ -29,6 +29,7 @@ from elastio.core.actions import (
     TuneBacking,
     is_read,
 )
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger, verb
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -45,7 +46,7 @@ from elastio.core.model import (
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, watch_load
 from elastio.core.polling import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_backoff
-from elastio.core.state import AgentState, Backoff, Cycle, LoadWatch, Phase, Trigger, verb
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import MB
 
 # A volume that was never shown and still is not after this long does not exist.
@@ -137,7 +138,11 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
     if outcome.kind is OutcomeKind.DONE:
         cycle = awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is OutcomeKind.REFUSED:
-        cycle = replace(cycle, failure=outcome.error) if state.phase is Phase.ATTACHING else cycle
+        cycle = (
+            replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
+            if state.phase is Phase.ATTACHING
+            else cycle
+        )
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
     return replace(state, cycle=cycle, create_s=create_s(state, cycle))

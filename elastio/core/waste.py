@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample
 from elastio.core.policy import Policy, utilization
-from elastio.core.state import AgentState, Cycle, LoadWatch, Trigger, UselessBoost, Waste
+from elastio.core.state import AgentState, LoadWatch, UselessBoost, Waste
 from elastio.units import MB, format_duration
 
 # Of the backing volume's bandwidth: what a boost must save applications to have been worth its cost. Attaching and

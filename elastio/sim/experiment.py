@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import Cycle
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
@@ -145,5 +145,5 @@ def phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
         peak_dirty_bytes=cycle.peak_dirty_bytes,
         written_through_bytes=cycle.written_through_bytes,
         agbs=agbs(cycle.provisioned.bandwidth_mb_s, cycle.provisioned.size_bytes, held),
-        failure=cycle.failure,
+        failure=str(cycle.failure or ""),
     )

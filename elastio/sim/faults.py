@@ -198,7 +198,7 @@ class FaultPlan:
         draw = Random(seed)
         faults = []
         for _ in range(count):
-            op = draw.choice(sorted(OP_KINDS))
+            op = draw.choice(tuple(OP_KINDS))
             kind = draw.choice(OP_KINDS[op])
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
         happenings = []

@@ -11,8 +11,9 @@ from typing import Any
 from elastio.accounting.report import day_start
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Sample, Spend
-from elastio.core.state import AgentState, Cycle, Trigger
+from elastio.core.state import AgentState
 from elastio.units import agbs
 
 IN_MEMORY = Path("the simulated journal")

@@ -10,7 +10,6 @@ from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.core.actions import Action, Outcome
-from elastio.core.detection import orphans
 from elastio.core.model import HostView, Request, RequestKind
 from elastio.core.observation import Answer
 from elastio.core.policy import Policy
@@ -274,7 +273,7 @@ class Simulation:
         """Idle, and the agent has the cloud's own word that nothing is left."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
-        return idle and state.listed_at is not None and not orphans(state)
+        return idle and state.listed_at is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
         """Step until nothing is left to do. Raises TimeoutError after `limit_s`."""
@@ -283,7 +282,7 @@ class Simulation:
     def standing(self) -> str:
         """Phase, wait and fault in one line."""
         state, agent = self._last.state, self._last
-        said = [str(state.phase), state.waiting_for, state.fault, agent.last_error]
+        said = [str(state.phase), state.waiting_for, str(state.fault or ""), agent.last_error]
         return "; ".join(s for s in said if s) + f"; {self.world.volumes_left()} volumes are left"
 
     # --- the operator ----------------------------------------------------------------------------------------

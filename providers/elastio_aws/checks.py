@@ -1,6 +1,6 @@
-"""What can be checked before money is spent, for `elastio doctor`: each with a verdict and a way out.
+"""Checks for `elastio doctor`, before money is spent: each passes or fails, and says what to do.
 
-Nothing is changed: calls that would are made with DryRun, to which EC2 only says whether they are permitted.
+Nothing is changed. Calls that would change something use DryRun: EC2 then only reports whether they are permitted.
 """
 
 from __future__ import annotations
@@ -13,30 +13,38 @@ from typing import TypeAlias
 from elastio.core.model import VolumeSpec, VolumeTag
 from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, RefusedError
 from elastio.units import GIB, MIB
-from elastio_aws import codes, devices, volumes
-from elastio_aws.keys import AWS_KEY, GRANTS
-from elastio_aws.provider import AwsProvider
+from elastio_aws import codes, devices, queries, volumes
+from elastio_aws.encryption import AWS_KEY, KEY_PERMISSIONS
+from elastio_aws.provider import MAX_PAGES, AwsProvider
 
 Check: TypeAlias = tuple[str, bool, str]
+# The name of a check, and the sentence it passed with or the error it failed with.
+Result: TypeAlias = tuple[str, str | ElastioError]
 
 METADATA_HOST = "169.254.169.254"
 SMALLEST = VolumeSpec(size_bytes=GIB, bandwidth_mb_s=125 * MIB / 1e6)
 _DRY_TOKEN = "elastio-doctor"
-# What EC2 may say to a dry run of AttachVolume once the permission is granted.
+# What EC2 may respond to a dry run of AttachVolume if the permission is granted.
 _BEYOND_PERMISSION = (codes.DRY_RUN_OK, codes.IN_USE, codes.INCORRECT_STATE)
 
 
 def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
-    """Name, verdict and one sentence for each check; `wanted` is the largest volume the agent would buy.
+    """Name, whether it passed, and one sentence for each check. `wanted` is the largest volume the agent would buy.
 
-    Never raises errors of `elastio.errors`: they are verdicts. Later checks that could only repeat the reason of
-    the first failure are left out.
+    Does not raise errors of `elastio.errors`: they are the failures. If the first checks fail, those that could only
+    fail for the same reason are left out.
     """
-    results = [_checked("AWS instance", provider, _instance), _checked("AWS credentials", provider, _credentials)]
-    if not all(ok for _, ok, _ in results):
-        return results
+    found = results(provider, wanted)
+    return [(name, not isinstance(result, ElastioError), str(result)) for name, result in found]
+
+
+def results(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Result]:
+    """The results of `run` with the errors themselves."""
+    first = [_checked("AWS instance", provider, _instance), _checked("AWS credentials", provider, _credentials)]
+    if any(isinstance(result, ElastioError) for _, result in first):
+        return first
     return [
-        *results,
+        *first,
         _checked("AWS place", provider, _place),
         _checked("AWS create", provider, lambda p: _create(p, wanted)),
         _checked("AWS attach", provider, _attach),
@@ -47,11 +55,11 @@ def run(provider: AwsProvider, wanted: VolumeSpec = SMALLEST) -> list[Check]:
     ]
 
 
-def _checked(name: str, provider: AwsProvider, check: Callable[[AwsProvider], str]) -> Check:
+def _checked(name: str, provider: AwsProvider, check: Callable[[AwsProvider], str]) -> Result:
     try:
-        return name, True, check(provider)
+        return name, check(provider)
     except ElastioError as error:
-        return name, False, str(error)
+        return name, error
 
 
 def _instance(provider: AwsProvider) -> str:
@@ -61,21 +69,25 @@ def _instance(provider: AwsProvider) -> str:
 
 def _credentials(provider: AwsProvider) -> str:
     owned = provider.list_owned()
-    return f"Credentials work, DescribeVolumes is allowed; {len(owned)} volume(s) carry this instance's tag."
+    return f"Credentials work, DescribeVolumes is allowed; {len(owned)} volume(s) have this instance's tag."
 
 
 def _place(provider: AwsProvider) -> str:
-    """What no call tells beforehand, and a setting or a page does."""
+    return f"In {provider.who().zone}: {'; '.join(oddities(provider).values()) or 'nothing out of the ordinary'}."
+
+
+def oddities(provider: AwsProvider) -> dict[str, str]:
+    """What no call reports beforehand, but a setting does: a word for each, with its description."""
     me = provider.who()
-    hints = []
+    found = {}
     if not re.fullmatch(rf"{re.escape(me.region)}[a-z]", me.zone):
-        hints.append(f"{me.zone} is no ordinary availability zone, and may not sell gp3")
+        found["zone"] = f"{me.zone} is not an ordinary availability zone, and may not offer gp3"
     if provider.settings.endpoint_url.startswith("http://"):
-        hints.append("provider.aws.endpoint_url is not https, so what is asked can be read and changed on its way")
+        found["endpoint"] = "provider.aws.endpoint_url is not https, so requests can be read and changed on the way"
     proxied = [name for name in ("http_proxy", "HTTP_PROXY") if os.environ.get(name)]
     if proxied and METADATA_HOST not in os.environ.get("no_proxy", os.environ.get("NO_PROXY", "")):
-        hints.append(f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, which the SDK asks for credentials")
-    return f"In {me.zone}: {'; '.join(hints) or 'nothing out of the ordinary'}."
+        found["proxy"] = f"{proxied[0]} is set and NO_PROXY lacks {METADATA_HOST}, the SDK's source of credentials"
+    return found
 
 
 def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
@@ -88,7 +100,7 @@ def _create(provider: AwsProvider, wanted: VolumeSpec) -> str:
 def _attach(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
-        return "AttachVolume cannot be tried before the first volume exists; see docs/reference/iam-policy.json."
+        return "AttachVolume cannot be checked before the first volume exists; see docs/reference/iam-policy.json."
     request = {"VolumeId": owned[0].id, "InstanceId": provider.who().instance_id, "Device": devices.NAMES[-1]}
     _dry_run(provider, "attach_volume", _BEYOND_PERMISSION, **request)
     return "AttachVolume is allowed for this agent's volumes."
@@ -97,14 +109,14 @@ def _attach(provider: AwsProvider) -> str:
 def _tag(provider: AwsProvider) -> str:
     owned = provider.list_owned()
     if not owned:
-        return "CreateTags cannot be tried before the first volume exists; without it nothing is boosted."
+        return "CreateTags cannot be checked before the first volume exists; there are no boosts without it."
     tags = volumes.tag_list({volumes.STATE_TAG: VolumeTag.CLEAN.value})
     _dry_run(provider, "create_tags", (codes.DRY_RUN_OK,), Resources=[owned[0].id], Tags=tags)
     return f"CreateTags is allowed for {volumes.STATE_TAG} of this agent's volumes."
 
 
 def _encryption(provider: AwsProvider) -> str:
-    """EC2 looks into a KMS key after it has answered, so a missing right shows as a volume that comes to nothing."""
+    """EC2 checks a KMS key only after its response, so a missing permission shows as a volume that fails."""
     key = provider.settings.kms_key_id
     try:
         by_default = provider.ec2().call("get_ebs_encryption_by_default").get("EbsEncryptionByDefault")
@@ -113,19 +125,19 @@ def _encryption(provider: AwsProvider) -> str:
         key = key or str(provider.ec2().call("get_ebs_default_kms_key_id").get("KmsKeyId"))
     except (AuthError, RefusedError):
         return (
-            "Whether this account encrypts by default may not be asked (ec2:GetEbsEncryptionByDefault); if it does "
-            f"with a key of its own, the role needs {GRANTS} on it."
+            "Whether this account encrypts by default is unknown (ec2:GetEbsEncryptionByDefault is not allowed); if it "
+            f"does with a customer managed key, the role needs {KEY_PERMISSIONS} on that key."
         )
     if key.endswith(AWS_KEY):
-        return "New volumes are encrypted with AWS's own key."
-    return f"New volumes are encrypted with {key}: the role needs {GRANTS} on it, which no dry run shows."
+        return "New volumes are encrypted with the AWS managed key."
+    return f"New volumes are encrypted with {key}; no dry run checks that the role has {KEY_PERMISSIONS} on it."
 
 
 def _dry_run(provider: AwsProvider, operation: str, fine: tuple[str, ...], **request: object) -> None:
     try:
         provider.ec2().call(operation, DryRun=True, **request)
     except ProviderError as error:
-        if codes.code_of(error) not in fine:
+        if error.code not in fine:
             raise
 
 
@@ -134,15 +146,18 @@ def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
     quoted = provider.quote(wanted)
     price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour" if quoted.price_known else quoted.price_source
     if limit is None:
-        return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to check it ({price})."
-    return f"{wanted.bandwidth_mb_s:.0f} MB/s fit into the instance's {round(limit, 1):g} MB/s ({price})."
+        return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to have it checked ({price})."
+    return f"{wanted.bandwidth_mb_s:.0f} MB/s are within the instance's {round(limit, 1):g} MB/s ({price})."
 
 
 def _attachments(provider: AwsProvider) -> str:
-    used = sum(1 for _ in provider.pages({"attachment.instance-id": provider.who().instance_id}))
-    most = (provider.instance_type_info() or {}).get("MaximumEbsAttachments")
+    here = {"attachment.instance-id": provider.who().instance_id}
+    used = sum(1 for _ in queries.describe_volumes(provider.ec2(), here, MAX_PAGES))
+    most = (provider.ebs_info() or {}).get("MaximumEbsAttachments")
     if most is None:
-        return f"{used} volume(s) are attached; how many this instance takes is not known."
+        return f"{used} volume(s) are attached; the limit of this instance is not known."
     if used >= int(most):
-        raise QuotaError(f"{used} of at most {most} volumes are attached; detach one of them.")
+        raise QuotaError(
+            f"{used} of at most {most} volumes are attached; detach one of them.", code="instance.attachments"
+        )
     return f"{used} of at most {most} volumes are attached."

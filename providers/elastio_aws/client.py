@@ -1,4 +1,4 @@
-"""The SDK's EC2 client: made late, made small, every error translated. The only module that calls AWS."""
+"""The SDK's EC2 client, created on first use with trimmed data. The only module that calls AWS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from botocore.exceptions import NoCredentialsError
 import elastio
 from elastio_aws import slim
 from elastio_aws.settings import METADATA_URL, Settings
-from elastio_aws.translate import SDK_ERRORS, UNREADABLE, translate
+from elastio_aws.translate import PARSE_ERRORS, SDK_ERRORS, translate
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ _log = logging.getLogger(__name__)
 class Ec2:
     """Calls to EC2 in one region. Safe to use from several threads.
 
-    A call is bounded by the time-outs and attempts of the settings: by default 3 x (3 s + 10 s) and the
-    SDK's pauses between.
+    A call takes at most the time-outs times the attempts of the settings, by default 3 x (3 s + 10 s), and the SDK's
+    pauses between attempts.
     """
 
     def __init__(self, settings: Settings, region: str) -> None:
@@ -37,45 +37,45 @@ class Ec2:
         """One operation by its name in the SDK (`create_volume`). Raises errors of `elastio.errors`."""
         name = operation.title().replace("_", "")
         try:
-            answer: dict[str, Any] = getattr(self.client(), operation)(**parameters)
-        except (*SDK_ERRORS, *UNREADABLE) as error:
+            response: dict[str, Any] = getattr(self.client(), operation)(**parameters)
+        except (*SDK_ERRORS, *PARSE_ERRORS) as error:
             if isinstance(error, NoCredentialsError):
-                # made before the instance's role was ready, it would stay without credentials for good
+                # a client created before the instance's role was ready would never get credentials
                 self.close()
             raise translate(name, error) from error
-        return answer
+        return response
 
     def warm_up(self) -> None:
-        """Make the client now. Raises errors of `elastio.errors`."""
+        """Create the client now. Raises errors of `elastio.errors`."""
         try:
             self.client()
         except SDK_ERRORS as error:
             raise translate("The SDK", error) from error
 
     def client(self) -> Any:
-        """The SDK's client, made on first use. May raise the SDK's errors."""
+        """The SDK's client, created on first use. May raise the SDK's errors."""
         with self._lock:
             if self._client is None:
-                self._client = self._made()
+                self._client = self._new_client()
             return self._client
 
     def close(self) -> None:
-        """Close the connections. The next call opens new ones."""
+        """Close the connections. The next call creates a new client."""
         with self._lock:
             if self._client is not None:
                 self._client.close()
             self._client = None
 
-    def _made(self) -> Any:
+    def _new_client(self) -> Any:
         folder = slim.prepare(Path(self._settings.cache_dir)) if self._settings.cache_dir else None
         if folder is not None:
             try:
-                return self._client_of(slim.SlimLoader(folder))
-            except Exception as error:  # damaged data may fail in any way; the SDK's own is the remedy for all
-                _log.warning("trimmed SDK data in %s cannot be used (%r); the full data is", folder, error)
-        return self._client_of(None)
+                return self._build_client(slim.SlimLoader(folder))
+            except Exception as error:  # damaged data may fail in any way; the SDK's own data always work
+                _log.warning("trimmed SDK data in %s are unusable (%r); the full data are used", folder, error)
+        return self._build_client(None)
 
-    def _client_of(self, loader: Any) -> Any:
+    def _build_client(self, loader: Any) -> Any:
         settings = self._settings
         session = botocore.session.Session()
         if loader is not None:

@@ -1,6 +1,6 @@
-"""What EC2's error codes mean to the agent: one table. Pure data, without the SDK.
+"""Which error of the agent an EC2 error code becomes: one table. Pure data, without the SDK.
 
-Codes from EC2's page "Error codes for the Amazon EC2 API"; what is not listed is judged by its HTTP status.
+Codes from EC2's page "Error codes for the Amazon EC2 API". A code that is not listed is classified by its HTTP status.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ DRY_RUN_OK = "DryRunOperation"
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """The class an error becomes, and what an operator can do."""
+class Cause:
+    """The class of the error, and what an operator can do."""
 
     error: type[ProviderError]
     advice: str
 
 
-_SLOW = Meaning(TransientError, "the account's request rate is used up, so it is asked again later")
-_DOWN = Meaning(TransientError, "EC2 is not available at the moment, so it is asked again later")
-_STATE = Meaning(TransientError, "the volume or the instance is between two states, so it is looked at again")
-_POLICY = Meaning(AuthError, "allow the action to the instance's role, see docs/reference/iam-policy.json")
-_KEYS = Meaning(AuthError, "give the instance a role, or this agent valid credentials")
-_CLOCK = Meaning(AuthError, "check this machine's clock, signatures are valid for some minutes only")
-_ACCOUNT = Meaning(AuthError, "the AWS account is not ready for EC2, so look into its console")
-_GP3_QUOTA = Meaning(QuotaError, "ask AWS for a higher EBS quota in this region or delete unused volumes")
-_SLOTS = Meaning(QuotaError, "detach another volume or network interface of this instance")
-_CAPACITY = Meaning(QuotaError, "the zone has no such volume to give at the moment, so try later or ask for less")
-_KMS = Meaning(RefusedError, "check provider.aws.kms_key_id and the rights on that key")
-_REQUEST = Meaning(RefusedError, "check the settings of [provider.aws]")
-_GONE = Meaning(RefusedError, "check provider.aws.instance_id and availability_zone")
+_THROTTLED = Cause(TransientError, "the account's request rate limit is reached; the call will be repeated")
+_UNAVAILABLE = Cause(TransientError, "EC2 is not available; the call will be repeated")
+_WRONG_STATE = Cause(TransientError, "the volume or the instance is changing its state; the call will be repeated")
+_NOT_PERMITTED = Cause(AuthError, "allow the action to the instance's role (docs/reference/iam-policy.json)")
+_CREDENTIALS = Cause(AuthError, "give the instance a role, or the agent valid credentials")
+_CLOCK = Cause(AuthError, "check this machine's clock: signatures are valid for a few minutes only")
+_ACCOUNT = Cause(AuthError, "the AWS account is not ready for EC2; check it in the console")
+_GP3_QUOTA = Cause(QuotaError, "ask AWS for a higher EBS quota in this region or delete unused volumes")
+_ATTACHMENT_LIMIT = Cause(QuotaError, "detach another volume or network interface of this instance")
+_CAPACITY = Cause(QuotaError, "the zone has no capacity for this volume; try later or ask for less")
+_KMS = Cause(RefusedError, "check provider.aws.kms_key_id and the permissions on that key")
+_REQUEST = Cause(RefusedError, "check the settings of [provider.aws]")
+_WRONG_PLACE = Cause(RefusedError, "check provider.aws.instance_id and availability_zone")
+_UNLISTED = Cause(RefusedError, "look up the code in EC2's list of error codes")
 
-_MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
-    _SLOW: (
+_CODES: Mapping[Cause, tuple[str, ...]] = {
+    _THROTTLED: (
         "RequestLimitExceeded",
         "Throttling",
         "ThrottlingException",
         "EC2ThrottledException",
         "TooManyRequestsException",
     ),
-    _DOWN: (
+    _UNAVAILABLE: (
         "Unavailable",
         "ServiceUnavailable",
         "InternalError",
@@ -57,10 +58,10 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
         "RequestTimeout",
         "RequestTimeoutException",
     ),
-    # NotFound may be a volume that is too young to be seen by every part of EC2 (eventual consistency)
-    _STATE: (NOT_FOUND, IN_USE, INCORRECT_STATE, NOT_ATTACHED, MISMATCH, "IncorrectInstanceState"),
-    _POLICY: ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException"),
-    _KEYS: (
+    # NotFound may be a new volume that not every part of EC2 shows yet (eventual consistency)
+    _WRONG_STATE: (NOT_FOUND, IN_USE, INCORRECT_STATE, NOT_ATTACHED, MISMATCH, "IncorrectInstanceState"),
+    _NOT_PERMITTED: ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException"),
+    _CREDENTIALS: (
         "AuthFailure",
         "ExpiredToken",
         "IncompleteSignature",
@@ -78,7 +79,7 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
         "MaxThroughputLimitExceeded",
         "ResourceLimitExceeded",
     ),
-    _SLOTS: ("AttachmentLimitExceeded",),
+    _ATTACHMENT_LIMIT: ("AttachmentLimitExceeded",),
     _CAPACITY: ("InsufficientVolumeCapacity", "InsufficientCapacity"),
     _KMS: ("InvalidKmsKey", "KmsKeyNotAccessibleFault", "InvalidKmsKey.InvalidState", "VolumeKmsKeyNotFound"),
     _REQUEST: (
@@ -88,27 +89,21 @@ _MEANINGS: Mapping[Meaning, tuple[str, ...]] = {
         "MissingParameter",
         "InvalidVolumeID.Malformed",
     ),
-    _GONE: (
+    _WRONG_PLACE: (
         "InvalidInstanceID.NotFound",
         "InvalidInstanceID.Malformed",
         "InvalidZone.NotFound",
         "InvalidVolume.ZoneMismatch",
     ),
 }
-_BY_CODE = {code: meaning for meaning, codes in _MEANINGS.items() for code in codes}
+_BY_CODE = {code: cause for cause, codes in _CODES.items() for code in codes}
 
 
-def meaning(code: str, http_status: int) -> Meaning:
-    """What a code means; one that is not listed by its status: 429 and 5xx pass, the rest does not."""
+def cause_of(code: str, http_status: int) -> Cause:
+    """The cause of a code; for one that is not listed by the HTTP status: 429 and 5xx are transient."""
     listed = _BY_CODE.get(code.removeprefix("Server.").removeprefix("Client."))
     if listed is not None:
         return listed
     if http_status == 429:
-        return _SLOW
-    return _DOWN if http_status >= 500 else Meaning(RefusedError, "look the code up in EC2's list of error codes")
-
-
-def code_of(error: ProviderError) -> str:
-    """EC2's code behind a translated error, or an empty string."""
-    response = getattr(error.__cause__, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+        return _THROTTLED
+    return _UNAVAILABLE if http_status >= 500 else _UNLISTED

@@ -1,6 +1,6 @@
-"""Every volume that any agent bought in one account and region, for a janitor that runs outside the machines.
+"""Every volume that any agent bought in one account and region, for a janitor that runs on any machine.
 
-Asks neither a metadata service nor for an instance. Needs `ec2:DescribeVolumes`, and `ec2:DeleteVolume` on volumes with
+Uses no metadata service and needs no instance. Needs `ec2:DescribeVolumes`, and `ec2:DeleteVolume` on volumes with
 the tag `elastio:state` = `clean`.
 """
 
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from elastio.core.model import VolumeId
 from elastio.errors import ConfigError, ProviderError, TransientError
 from elastio.janitor import FleetVolume
-from elastio_aws import codes, volumes
+from elastio_aws import codes, queries, volumes
 from elastio_aws.settings import Settings, parse
 
 if TYPE_CHECKING:
     from elastio_aws.client import Ec2
 
-PAGE_SIZE = 500
 MAX_PAGES = 1000
 
 
@@ -34,58 +33,42 @@ class AwsFleet:
 
     def volumes(self) -> Iterator[FleetVolume]:
         """Every volume with an owner tag. Raises errors of `elastio.errors`."""
-        request: dict[str, Any] = {
-            "Filters": [{"Name": "tag-key", "Values": [volumes.OWNER_TAG]}],
-            "MaxResults": PAGE_SIZE,
-        }
-        for _ in range(MAX_PAGES):
-            answer = self.ec2().call("describe_volumes", **request)
-            yield from (fleet_volume(shown, self._settings) for shown in answer.get("Volumes") or ())
-            following = answer.get("NextToken")
-            if not following:
-                return
-            request["NextToken"] = following
-        raise TransientError(f"DescribeVolumes went on beyond {MAX_PAGES} pages.")
+        filters = {"tag-key": volumes.OWNER_TAG}
+        for shown in queries.describe_volumes(self.ec2(), filters, MAX_PAGES):
+            yield fleet_volume(shown, self._settings)
 
     def volume(self, volume_id: VolumeId) -> FleetVolume | None:
         """One volume now; None when it is gone."""
-        try:
-            answer = self.ec2().call("describe_volumes", VolumeIds=[volume_id])
-        except ProviderError as error:
-            if codes.code_of(error) == codes.NOT_FOUND:
-                return None
-            raise
-        found = answer.get("Volumes") or []
-        if any(shown.get("VolumeId") != volume_id for shown in found):
-            raise TransientError(f"DescribeVolumes of {volume_id} showed another volume.")
-        return fleet_volume(found[0], self._settings) if found else None
+        shown = queries.describe_volume(self.ec2(), volume_id)
+        return None if shown is None else fleet_volume(shown, self._settings)
 
     def delete(self, volume_id: VolumeId) -> None:
         """DeleteVolume: EC2 itself refuses one that is attached. Already gone: no error."""
         try:
             self.ec2().call("delete_volume", VolumeId=volume_id)
         except ProviderError as error:
-            if codes.code_of(error) != codes.NOT_FOUND:
+            if error.code != codes.NOT_FOUND:
                 raise
 
     def ec2(self) -> Ec2:
-        """The calls, with the SDK imported on first use."""
+        """The EC2 client, with the SDK imported on first use."""
         if self._ec2 is None:
-            from elastio_aws.client import Ec2  # noqa: PLC0415  # slow to load
+            from elastio_aws.client import Ec2  # noqa: PLC0415  # importing the SDK is slow
 
             self._ec2 = Ec2(self._settings, self._region)
         return self._ec2
 
     def close(self) -> None:
-        """Close the connections to EC2; harmless when there are none."""
+        """Close the connections to EC2, if there are any."""
         if self._ec2 is not None:
             self._ec2.close()
 
 
 def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
-    """One volume of an answer. Raises TransientError for what is none."""
+    """One volume of a response. Raises TransientError if it has no id."""
     if not shown.get("VolumeId"):
-        raise TransientError("DescribeVolumes showed a volume without an id.")
+        text = "DescribeVolumes returned a volume without an id; the call will be repeated."
+        raise TransientError(text, code="response.malformed")
     tags = volumes.tags_of(shown)
     attached = [a for a in shown.get("Attachments") or () if a.get("State") != "detached"]
     return FleetVolume(
@@ -101,7 +84,7 @@ def fleet_volume(shown: Mapping[str, Any], settings: Settings) -> FleetVolume:
 
 
 def expiry_of(text: str) -> float | None:
-    """The time of the tag `elastio:expires`, or None where it is none."""
+    """The time in the tag `elastio:expires`, or None if it cannot be read."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z").timestamp()
     except ValueError:
@@ -109,11 +92,12 @@ def expiry_of(text: str) -> float | None:
 
 
 def open_fleet(settings: Mapping[str, object]) -> AwsFleet:
-    """The fleet of `[provider.aws]`; asks nothing yet. Raises ConfigError."""
+    """The fleet of `[provider.aws]`; makes no call yet. Raises ConfigError."""
     if find_spec("boto3") is None:
-        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].")
+        raise ConfigError("The provider aws needs the AWS SDK; install elastio[aws].", code="sdk.missing")
     known = parse({"cache_dir": "", **settings})
     region = known.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
     if not region:
-        raise ConfigError("No region is named: use --set region=NAME, or the environment variable AWS_REGION.")
+        text = "No region is set: use --set region=NAME, or the environment variable AWS_REGION."
+        raise ConfigError(text, code="provider.aws.region")
     return AwsFleet(known, region)

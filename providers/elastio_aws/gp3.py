@@ -1,4 +1,4 @@
-"""What gp3 volumes come in: steps, limits and the ratios between size, IOPS and throughput. Pure.
+"""The limits of gp3 volumes, and the ratios between their size, IOPS and throughput. Pure.
 
 Limits as in the API reference of CreateVolume since September 2025: 1 GiB to 64 TiB, 3,000 to 80,000 IOPS,
 125 to 2,000 MiB/s; at most 500 IOPS per GiB above the free 3,000 and 0.25 MiB/s per IOPS.
@@ -18,12 +18,12 @@ FREE_IOPS, MAX_IOPS = 3000, 80000
 FREE_MIB_S, MAX_MIB_S = 125, 2000
 IOPS_PER_GIB = 500
 IOPS_PER_MIB_S = 4
-_EPSILON = 1e-9  # a throughput that was rounded once must not be rounded up again by the last bit of a float
+_EPSILON = 1e-9  # the last bit of a float must not round a throughput up a second time
 
 
 @dataclass(frozen=True, slots=True)
-class Purchase:
-    """The three numbers CreateVolume is given, in EC2's units."""
+class Parameters:
+    """Size, IOPS and throughput as CreateVolume takes them."""
 
     size_gib: int
     iops: int
@@ -34,41 +34,47 @@ class Purchase:
         return VolumeSpec(self.size_gib * scale.gib_bytes, scale.mb_s(self.throughput_mib_s), self.iops)
 
 
-def plan(spec: VolumeSpec, scale: Scale, iops: int | None = None) -> Purchase:
-    """The least that is sold and carries `spec`. Planning what was planned changes nothing.
+def parameters_for(spec: VolumeSpec, scale: Scale, iops: int | None = None) -> Parameters:
+    """The smallest gp3 volume that provides `spec`. The result as a spec again gives the same parameters.
 
-    Size, throughput and IOPS are only ever rounded up; the size also to what the IOPS need. `iops` is the
-    operator's choice where the spec leaves it open. Raises RefusedError with the limit.
+    Size, throughput and IOPS are only rounded up; the size also to what the IOPS need. `iops` is the operator's
+    setting, for a spec without IOPS. Raises RefusedError beyond a limit.
     """
     if not (spec.size_bytes > 0 and 0 < spec.bandwidth_mb_s < math.inf):
-        raise RefusedError("A volume needs a size and a bandwidth above 0.")
+        raise RefusedError("A volume needs a size and a bandwidth above 0.", code="spec.not-positive")
     throughput = max(FREE_MIB_S, math.ceil(spec.bandwidth_mb_s * 1e6 / scale.mib_s_bytes - _EPSILON))
     if throughput > MAX_MIB_S:
         raise RefusedError(
-            f"{spec.bandwidth_mb_s:.0f} MB/s is more than a gp3 volume has; "
-            f"the limit is {scale.mb_s(MAX_MIB_S):.0f} MB/s."
+            f"{spec.bandwidth_mb_s:.0f} MB/s is more than a gp3 volume provides; "
+            f"the limit is {scale.mb_s(MAX_MIB_S):.0f} MB/s.",
+            code="gp3.throughput",
         )
-    bought_iops = _iops(throughput, spec.iops if spec.iops is not None else iops)
-    size = max(MIN_GIB, _steps(spec.size_bytes, scale.gib_bytes))
-    if bought_iops > FREE_IOPS:
-        size = max(size, _steps(bought_iops, IOPS_PER_GIB))
+    volume_iops = _iops(throughput, spec.iops if spec.iops is not None else iops)
+    size = max(MIN_GIB, _ceil_div(spec.size_bytes, scale.gib_bytes))
+    if volume_iops > FREE_IOPS:
+        size = max(size, _ceil_div(volume_iops, IOPS_PER_GIB))
     if size > MAX_GIB:
-        raise RefusedError(f"{size} GiB is more than a gp3 volume has; the limit is {MAX_GIB} GiB.")
-    return Purchase(size, bought_iops, throughput)
+        raise RefusedError(
+            f"{size} GiB is more than a gp3 volume can have; the limit is {MAX_GIB} GiB.", code="gp3.size"
+        )
+    return Parameters(size, volume_iops, throughput)
 
 
 def _iops(throughput_mib_s: int, wanted: int | None) -> int:
-    carrying = max(FREE_IOPS, IOPS_PER_MIB_S * throughput_mib_s)
+    needed = max(FREE_IOPS, IOPS_PER_MIB_S * throughput_mib_s)
     if wanted is None:
-        return carrying
+        return needed
     if wanted > MAX_IOPS:
-        raise RefusedError(f"{wanted} IOPS are more than a gp3 volume has; the limit is {MAX_IOPS}.")
-    if wanted < carrying:
         raise RefusedError(
-            f"{wanted} IOPS do not carry {throughput_mib_s} MiB/s of gp3; at least {carrying} are needed."
+            f"{wanted} IOPS are more than a gp3 volume provides; the limit is {MAX_IOPS}.", code="gp3.iops"
+        )
+    if wanted < needed:
+        raise RefusedError(
+            f"{wanted} IOPS are too few for {throughput_mib_s} MiB/s; gp3 needs at least {needed}.",
+            code="gp3.iops-for-throughput",
         )
     return wanted
 
 
-def _steps(amount: int, step: int) -> int:
+def _ceil_div(amount: int, step: int) -> int:
     return -(-amount // step)

@@ -1,4 +1,4 @@
-"""Who this machine is to EC2, and whether it is an EC2 instance at all."""
+"""Which EC2 instance this machine is, if it is one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastio.errors import ConfigError, RefusedError
 from elastio_aws import metadata
 from elastio_aws.settings import Settings
 
-# What firmware shows of a Nitro instance is its own id; of other machines it is something else, or nothing.
+# On a Nitro instance the asset tag is the instance id; on other machines it is something else, or missing.
 ASSET_TAG = Path("/sys/class/dmi/id/board_asset_tag")
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 CLOUD_INIT_DATA = Path("/run/cloud-init/instance-data.json")
@@ -29,8 +29,8 @@ _PARTITIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """One instance. `instance_type` is empty where it is not known."""
+class InstanceIdentity:
+    """One instance. `instance_type` is empty if unknown."""
 
     instance_id: str
     account_id: str
@@ -40,17 +40,17 @@ class Who:
 
     @property
     def arn(self) -> str:
-        """The instance's ARN: the value of the owner tag, as IAM knows it by `ec2:SourceInstanceARN`."""
+        """The instance's ARN: the value of the owner tag, and what IAM calls `ec2:SourceInstanceARN`."""
         partition = next((name for prefix, name in _PARTITIONS if self.region.startswith(prefix)), "aws")
         return f"arn:{partition}:ec2:{self.region}:{self.account_id}:instance/{self.instance_id}"
 
 
-def who(settings: Settings) -> Who:
-    """From the settings, completed by the identity document, which is only asked for what is missing.
+def who(settings: Settings) -> InstanceIdentity:
+    """The identity from the settings, completed from the identity document if something is missing.
 
-    Raises TransientError or RefusedError as `metadata.identity_document` does, and ConfigError where the settings
-    name another instance than the document or the firmware: a copied disk takes them to another instance, which would
-    then release the first one's volumes.
+    Raises TransientError and RefusedError as `metadata.identity_document` does, and ConfigError if the settings name
+    another instance than the document or the firmware: a copied disk takes the settings to another instance, which
+    would then release the volumes of the first.
     """
     known = {
         "instanceId": settings.instance_id,
@@ -64,9 +64,10 @@ def who(settings: Settings) -> Who:
     missing = [key for key, value in found.items() if not value]
     if missing:
         raise RefusedError(
-            f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws]."
+            f"The identity document at {settings.metadata_url} lacks {', '.join(missing)}; set them in [provider.aws].",
+            code="metadata.incomplete",
         )
-    return Who(
+    return InstanceIdentity(
         instance_id=found["instanceId"],
         account_id=found["accountId"],
         region=found["region"],
@@ -76,24 +77,25 @@ def who(settings: Settings) -> Who:
 
 
 def _require_own(instance_id: str, document: Mapping[str, Any]) -> None:
-    for told, by in ((str(document.get("instanceId") or ""), "identity document"), (_firmware_id(), "firmware")):
-        if told and instance_id and told != instance_id:
+    for actual, source in ((str(document.get("instanceId") or ""), "identity document"), (_firmware_id(), "firmware")):
+        if actual and instance_id and actual != instance_id:
             raise ConfigError(
-                f"provider.aws.instance_id names {instance_id}, but the {by} of this machine says {told}; remove the "
-                "setting, and the instance is found out."
+                f"provider.aws.instance_id names {instance_id}, but this machine's {source} says {actual}; remove "
+                "the setting, and the id is detected.",
+                code="provider.aws.instance_id",
             )
 
 
 def _firmware_id() -> str:
     try:
-        told = ASSET_TAG.read_text(encoding="ascii", errors="replace").strip()
+        asset_tag = ASSET_TAG.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-    return told if _INSTANCE_ID.fullmatch(told) else ""
+    return asset_tag if _INSTANCE_ID.fullmatch(asset_tag) else ""
 
 
 def detect(path: Path = CLOUD_INIT_DATA) -> bool:
-    """Whether cloud-init saw AWS at boot. False where cloud-init left nothing that can be read."""
+    """Whether cloud-init detected AWS at boot. False if its data cannot be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Prices as data: `prices.json`, with its date and source, and `[provider.aws.prices]`. The network is not asked."""
+"""Prices from `prices.json`, with date and source, or from `[provider.aws.prices]`. No network."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from importlib.resources import files
 from typing import Any
 
 from elastio.core.model import Quote
-from elastio_aws.gp3 import FREE_IOPS, FREE_MIB_S, Purchase
+from elastio_aws.gp3 import FREE_IOPS, FREE_MIB_S, Parameters
 from elastio_aws.settings import Settings
 
 
-def quote(purchase: Purchase, settings: Settings, region: str) -> Quote:
-    """The price of a purchase in a region: the operator's, else the list's. Where there is none the quote says so.
+def quote(volume: Parameters, settings: Settings, region: str) -> Quote:
+    """The price of a volume in a region: the operator's, else the list's. `price_known` is False if there is none.
 
-    EBS bills per second with a minimum of one minute; a month is taken as 30 days, as in the examples of its
-    pricing page. "GB" there are the GiB of the API. 3,000 IOPS and 125 MiB/s are in the price of the size.
+    EBS bills per second with a minimum of one minute; a month is 30 days, as in the examples of its
+    pricing page. "GB" there is GiB in the API. 3,000 IOPS and 125 MiB/s are included in the price of the size.
     """
     data, own = _table(), settings.prices
     rates = data["regions"].get(region)
@@ -27,20 +27,20 @@ def quote(purchase: Purchase, settings: Settings, region: str) -> Quote:
     elif rates is None:
         source = f"no price is known for {region}, set [provider.aws.prices]"
     return Quote(
-        spec=purchase.spec(settings.scale),
+        spec=volume.spec(settings.scale),
         currency=currency,
-        price_per_hour=_per_month(purchase, rates) / data["hours_per_month"] if rates else 0.0,
+        price_per_hour=_per_month(volume, rates) / data["hours_per_month"] if rates else 0.0,
         minimum_s=float(data["minimum_s"]),
         price_source=source,
         price_known=rates is not None,
     )
 
 
-def _per_month(purchase: Purchase, rates: dict[str, float]) -> float:
+def _per_month(volume: Parameters, rates: dict[str, float]) -> float:
     return (
-        purchase.size_gib * rates["gb_month"]
-        + (purchase.throughput_mib_s - FREE_MIB_S) * rates["mib_s_month"]
-        + (purchase.iops - FREE_IOPS) * rates["iops_month"]
+        volume.size_gib * rates["gb_month"]
+        + (volume.throughput_mib_s - FREE_MIB_S) * rates["mib_s_month"]
+        + (volume.iops - FREE_IOPS) * rates["iops_month"]
     )
 
 

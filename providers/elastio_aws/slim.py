@@ -1,11 +1,10 @@
-"""A trimmed copy of the SDK's data: the nine operations this package uses out of EC2's seven hundred.
+"""A trimmed copy of the SDK's data: the nine operations that this package uses out of EC2's seven hundred.
 
-The SDK reads the description of the whole service into memory when a client is made: some 30 MB at the peak
-and most of the time it takes. The copy is made from the installed SDK by a child process, whose memory is given
-back, kept per SDK version in a cache directory, and put in front of the SDK's own data. Whatever goes wrong, the
-full data is used.
+The SDK loads the description of the whole service when a client is created: some 30 MB at the peak, and most of the
+time it takes. A child process, whose memory is freed when it ends, makes the copy from the installed SDK. It is kept
+per SDK version in a cache directory and searched before the SDK's own data. If anything fails, the full data are used.
 
-`python -m elastio_aws.slim DIRECTORY` makes the copy ahead of time, for instance in a machine image.
+`python -m elastio_aws.slim DIRECTORY` makes the copy ahead of time, for example in a machine image.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ OPERATIONS = (
     "GetEbsDefaultKmsKeyId",
     "GetEbsEncryptionByDefault",
 )
-# Beside EC2, the services from which credentials may come.
+# EC2, and the services that may provide credentials.
 _ENDPOINTS = ("ec2", "sts", "oidc", "portal.sso", "signin")
 _FORMAT = 3
 _BUILD_TIMEOUT_S = 120.0
@@ -42,28 +41,28 @@ _log = logging.getLogger(__name__)
 
 
 class SlimLoader(Loader):  # type: ignore[misc]  # the SDK has no types
-    """The SDK's loader with one folder in front that counts as part of the SDK."""
+    """The SDK's loader, with a directory that is searched first and counts as part of the SDK."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(extra_search_paths=[str(folder)])
         self._folder = str(folder)
 
     def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
-        """What the folder holds directly: the SDK would list the directories of all services first, twice."""
-        held = next(Path(self._folder).glob(f"{service_name}/{api_version or '*'}/{type_name}.json"), None)
-        if held is None:
+        """From the directory if it is there: the SDK would first list the directories of all services, twice."""
+        found = next(Path(self._folder).glob(f"{service_name}/{api_version or '*'}/{type_name}.json"), None)
+        if found is None:
             return super().load_service_model(service_name, type_name, api_version)
-        return self.load_data(f"{service_name}/{held.parent.name}/{type_name}")
+        return self.load_data(f"{service_name}/{found.parent.name}/{type_name}")
 
     def is_builtin_path(self, path: str) -> bool:
-        """Other endpoint data than the SDK's own would switch its endpoint rules off."""
+        """For endpoint data that are not built in, the SDK would not use its endpoint rules."""
         return path.startswith(self._folder) or bool(super().is_builtin_path(path))
 
 
 def prepare(root: Path, timeout_s: float = _BUILD_TIMEOUT_S) -> Path | None:
-    """The folder below `root` with the installed SDK's trimmed data, made if missing; None where it cannot.
+    """The directory below `root` with the trimmed data of the installed SDK, made if missing; None if that fails.
 
-    Bounded by `timeout_s`. Never raises: without the folder the agent works and needs more memory.
+    Takes at most `timeout_s`. Does not raise: without the directory the agent works, and needs more memory.
     """
     folder = folder_in(root)
     try:
@@ -72,21 +71,21 @@ def prepare(root: Path, timeout_s: float = _BUILD_TIMEOUT_S) -> Path | None:
             command = [sys.executable, "-m", "elastio_aws.slim", str(root)]
             subprocess.run(command, check=True, timeout=timeout_s, capture_output=True, stdin=subprocess.DEVNULL)
         if not (_is_private(root) and _is_private(folder)):
-            _log.warning("%s can be written by others and is not used; the full SDK data is", root)
+            _log.warning("%s is writable by others and not used; the full SDK data are", root)
             return None
     except (OSError, subprocess.SubprocessError) as error:
-        _log.info("no trimmed SDK data in %s (%s); the full SDK data is used", root, error)
+        _log.info("no trimmed SDK data in %s (%s); the full SDK data are used", root, error)
         return None
     return folder
 
 
 def folder_in(root: Path) -> Path:
-    """Where the data of the installed SDK version belongs."""
+    """The directory for the data of the installed SDK version."""
     return root / f"{botocore.__version__}-{_FORMAT}"
 
 
 def build(root: Path) -> Path:
-    """Make the folder: it appears complete or not at all; one that is there stays. Raises OSError."""
+    """Make the directory, complete or not at all; an existing one is kept. Raises OSError."""
     folder = folder_in(root)
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".making-") as work:
@@ -103,13 +102,13 @@ def build(root: Path) -> Path:
         try:
             made.rename(folder)
         except OSError:
-            if not folder.is_dir():  # another process made it meanwhile
+            if not folder.is_dir():  # else another process has made it
                 raise
     return folder
 
 
 def trimmed(model: dict[str, Any], operations: Iterable[str] = OPERATIONS) -> dict[str, Any]:
-    """The model with these operations and the shapes they reach, without documentation and enumerations."""
+    """The model with these operations and the shapes they refer to, without documentation and enumerations."""
     kept = {name: model["operations"][name] for name in operations}
     shapes = model["shapes"]
     open_names = [op[side]["shape"] for op in kept.values() for side in ("input", "output") if side in op]
@@ -154,7 +153,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether only root and this user can change it: the data decides where requests are sent."""
+    """Whether only root and this user can change it: the data determine where requests are sent."""
     status = path.stat()
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & 0o022
 

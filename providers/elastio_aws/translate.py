@@ -1,4 +1,4 @@
-"""From what the SDK raises to the agent's error tree. The only place that knows both."""
+"""Turns the SDK's exceptions into errors of the agent. The only module that knows both."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from botocore import exceptions as sdk
 from botocore.parsers import ResponseParserError
 
 from elastio.errors import AuthError, ProviderError, RefusedError, TransientError
-from elastio_aws.codes import meaning
+from elastio_aws.codes import cause_of
 
-# A 5xx whose body is no XML raises ResponseParserError, which is not a BotoCoreError.
+# A 5xx whose body is not XML raises ResponseParserError, which is not a BotoCoreError.
 SDK_ERRORS = (sdk.ClientError, sdk.BotoCoreError, ResponseParserError)
-# What the SDK's parser lets through where an answer has the right shape and the wrong values (a size of "x").
-UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
+# What the SDK's parser raises for a response of the right shape with wrong values (a size of "x").
+PARSE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError)
 
 _NO_CREDENTIALS = (
     sdk.NoCredentialsError,
@@ -33,31 +33,36 @@ _MAX_TEXT = 200
 
 
 def translate(operation: str, error: Exception) -> ProviderError:
-    """One sentence that names the operation, the code and what to do. The caller raises it `from error`."""
+    """An error that names the operation, the code and what to do. The caller raises it `from error`.
+
+    `code` is EC2's own, or the name of the SDK's exception if EC2 did not respond.
+    """
     if isinstance(error, sdk.ClientError):
-        return _answered(operation, error)
+        return _from_response(operation, error)
     name = type(error).__name__
     if isinstance(error, _NO_CREDENTIALS):
         return AuthError(
-            f"{operation} found no usable credentials ({name}); give the instance a role or set a profile."
+            f"{operation} found no usable credentials ({name}); give the instance a role or set a profile.", code=name
         )
     if isinstance(error, _BAD_REQUEST):
-        return RefusedError(f"{operation} could not be sent ({name}: {_short(str(error))}); check [provider.aws].")
+        text = f"{operation} could not be sent ({name}: {_short(str(error))}); check [provider.aws]."
+        return RefusedError(text, code=name)
     return TransientError(
-        f"{operation} got no usable answer from EC2 ({name}: {_short(str(error))}); it is asked again, "
-        "and if that goes on check the network and provider.aws.endpoint_url."
+        f"{operation} got no usable response from EC2 ({name}: {_short(str(error))}) and will be repeated; "
+        "if this persists, check the network and provider.aws.endpoint_url.",
+        code=name,
     )
 
 
-def _answered(operation: str, error: sdk.ClientError) -> ProviderError:
+def _from_response(operation: str, error: sdk.ClientError) -> ProviderError:
     details = error.response.get("Error", {})
     code = str(details.get("Code", "unknown"))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    known = meaning(code, status)
-    # IAM appends an encoded reason of a thousand characters that only an administrator can decode
+    known = cause_of(code, status)
+    # IAM appends an encoded reason of some thousand characters, which only an administrator can decode
     text = str(details.get("Message", "")).partition("Encoded authorization failure message")[0]
     said = f" (EC2: {_short(text)})" if text.strip() else ""
-    return known.error(f"{operation} failed with {code}: {known.advice}{said}.")
+    return known.error(f"{operation} failed with {code}: {known.advice}{said}.", code=code)
 
 
 def _short(text: str) -> str:

@@ -1,4 +1,4 @@
-"""From EC2's picture of a volume to the agent's, and the tags that make a volume ours. Pure."""
+"""Turns EC2's description of a volume into the agent's; the tags that make a volume ours. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OWNER_TAG = "elastio:owner"  # the instance's ARN, which the IAM policy compares
 CYCLE_TAG = "elastio:cycle"
 BACKING_TAG = "elastio:backing"
 EXPIRES_TAG = "elastio:expires"
-STATE_TAG = "elastio:state"  # what a janitor may assume; born "clean", and whatever is not clean counts as dirty
+STATE_TAG = "elastio:state"  # what a janitor may assume; "clean" when created, and any other value counts as dirty
 NAME_TAG = "Name"
 _ID = re.compile(r"vol-[0-9A-Za-z]+")
 
 _UNATTACHED = {
     "creating": VolumeState.CREATING,
     "available": VolumeState.AVAILABLE,
-    # EC2 is eventually consistent: in use, and the attachment not shown yet
+    # eventual consistency: in use, but the attachment is not shown yet
     "in-use": VolumeState.ATTACHING,
     "deleting": VolumeState.DELETING,
     "deleted": VolumeState.GONE,
@@ -40,8 +40,8 @@ _ATTACHMENT = {
 def state_of(shown: Mapping[str, Any], instance_id: str) -> VolumeState:
     """The state as this instance sees it.
 
-    EC2 says `in-use` from the moment it begins to attach, so an attachment that is alive tells more than the
-    volume's own state. A state that EC2 may add one day counts as ERROR.
+    EC2 reports `in-use` as soon as it begins to attach, so the state of an active attachment is more exact than the
+    volume's own. An unknown state counts as ERROR.
     """
     own = str(shown.get("State", ""))
     alive = [a for a in shown.get("Attachments") or () if a.get("State") in _ATTACHMENT]
@@ -54,12 +54,13 @@ def state_of(shown: Mapping[str, Any], instance_id: str) -> VolumeState:
 def volume_of(
     shown: Mapping[str, Any], instance_id: str, scale: Scale, tags: Mapping[str, str] | None = None
 ) -> Volume:
-    """One volume of an answer. `tags` stands in for tags the answer does not show yet.
+    """One volume of a response. `tags` replaces tags that the response does not show yet.
 
-    Raises TransientError for what is no volume: acting on half of one would be acting on another one.
+    Raises TransientError for a malformed id: a truncated one may be that of another volume.
     """
     if not _ID.fullmatch(str(shown.get("VolumeId"))):
-        raise TransientError(f"EC2 showed a volume without an id that is one ({str(shown.get('VolumeId'))[:40]!r}).")
+        text = f"EC2 returned a volume with a malformed id ({str(shown.get('VolumeId'))[:40]!r})."
+        raise TransientError(text, code="response.malformed")
     labels = {**(tags or {}), **tags_of(shown)}
     created = shown.get("CreateTime")
     return Volume(
@@ -76,7 +77,7 @@ def volume_of(
 
 
 def serial_of(volume_id: str) -> Serial:
-    """What the guest's disk shows: the id without its hyphen, 20 characters, which is all NVMe has."""
+    """The serial of the guest's disk: the id without its hyphen; 20 characters, the most NVMe has."""
     return Serial(volume_id.replace("-", ""))
 
 
@@ -86,7 +87,7 @@ def tags_of(shown: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tag_of(tags: Mapping[str, str]) -> VolumeTag:
-    """What the tag says; anything else than a tag, and no tag at all, is unknown."""
+    """The value of the state tag; UNKNOWN for another value and without the tag."""
     try:
         return VolumeTag(tags.get(STATE_TAG, VolumeTag.UNKNOWN))
     except ValueError:
@@ -94,20 +95,20 @@ def tag_of(tags: Mapping[str, str]) -> VolumeTag:
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """A dictionary as EC2's list of tags, in a fixed order: with one token the parameters must not differ."""
+    """A dictionary as EC2's list of tags, sorted: requests with the same token must be identical."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
 def expires(wall: float, lifetime_s: float) -> str:
-    """UTC time of the tag `elastio:expires`, up to the full hour.
+    """The UTC time of the tag `elastio:expires`, rounded up to the hour.
 
-    The tags belong to the parameters that one client token fixes; whole hours let a create that is repeated
-    after a restart ask for the same thing, all but always.
+    Requests with the same client token must have the same tags. Whole hours make a create that is repeated after a
+    restart identical in nearly all cases.
     """
     hours = math.ceil((wall + lifetime_s) / 3600)
     return datetime.fromtimestamp(hours * 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def first_alive(volumes: Iterable[Volume]) -> Volume | None:
-    """The first that is not on its way out."""
+    """The first that is neither deleted nor being deleted."""
     return next((v for v in volumes if v.state not in (VolumeState.DELETING, VolumeState.GONE)), None)

@@ -1,4 +1,4 @@
-"""What this project may buy: volume types with their speeds, and the quota."""
+"""What this project may buy: the volume types with their bandwidths, and the quota."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from elastio.errors import AuthError, RefusedError
 from elastio_openstack import speeds
-from elastio_openstack.answers import read_as, rows, table
+from elastio_openstack.responses import list_in, object_in, parsing
 from elastio_openstack.settings import Declared, Settings
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ _log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """Asks Cinder anew each time: an operator changes types and quotas while the agent runs."""
+    """Queries Cinder every time: types and quotas may change while the agent runs."""
 
     def __init__(self, settings: Settings, cloud: Callable[[], Cloud]) -> None:
         self._settings, self._cloud = settings, cloud
 
     def types(self) -> list[speeds.Speed]:
-        """Every volume type whose bandwidth is known, or the one the settings name.
+        """Every volume type with a known bandwidth, or only the one that the settings name.
 
-        RefusedError when Cinder has no type of that name.
+        Raises RefusedError if Cinder has no type of that name.
         """
-        shown = self.shown_types()
+        shown = self.listed_types()
         specs = self._qos_specs(shown)
         found = []
-        with read_as("the volume types"):
+        with parsing("the volume types"):
             for row in shown:
                 name = str(row["name"])
                 if self._settings.volume_type in ("", name):
@@ -41,32 +41,33 @@ class Catalog:
                     found += [speed] if speed is not None else []
         return found
 
-    def shown_types(self) -> list[dict[str, Any]]:
-        """The volume types that Cinder shows this credential. RefusedError when the settings want another one."""
-        found = rows(self._cloud().call(CINDER, "GET", "/types"), "volume_types")
-        with read_as("the volume types"):
+    def listed_types(self) -> list[dict[str, Any]]:
+        """The volume types that Cinder lists. Raises RefusedError if the one in the settings is not among them."""
+        found = list_in(self._cloud().call(CINDER, "GET", "/types"), "volume_types")
+        with parsing("the volume types"):
             names = sorted(str(row["name"]) for row in found)
         if self._settings.volume_type and self._settings.volume_type not in names:
             raise RefusedError(
-                f"Cinder shows no volume type {self._settings.volume_type}, only {', '.join(names) or 'none'}; "
-                "correct provider.openstack.volume_type."
+                f"Cinder lists no volume type {self._settings.volume_type}, only {', '.join(names) or 'none'}; "
+                "correct provider.openstack.volume_type.",
+                code="provider.openstack.volume_type",
             )
         return found
 
     def limits(self) -> dict[str, int]:
-        """Cinder's absolute limits of the project and what is used of them."""
-        found = table(table(self._cloud().call(CINDER, "GET", "/limits"), "limits"), "absolute")
-        with read_as("the quota"):
+        """Cinder's absolute limits of the project, and their use."""
+        found = object_in(object_in(self._cloud().call(CINDER, "GET", "/limits"), "limits"), "absolute")
+        with parsing("the quota"):
             return {key: int(value) for key, value in found.items()}
 
     def _qos_specs(self, types: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The QoS specs by id; empty where this credential may not read them, which is the usual policy."""
+        """The QoS specs by id; empty if the credential may not read them, as by Cinder's default policy."""
         if not any(row.get("qos_specs_id") for row in types):
             return {}
         try:
-            found = rows(self._cloud().call(CINDER, "GET", "/qos-specs"), "qos_specs")
+            found = list_in(self._cloud().call(CINDER, "GET", "/qos-specs"), "qos_specs")
         except (AuthError, RefusedError) as error:
-            _log.info("QoS specs are not read: %s", error)
+            _log.info("QoS specs not available: %s", error)
             return {}
-        with read_as("the QoS specs"):
+        with parsing("the QoS specs"):
             return {str(row["id"]): row for row in found}

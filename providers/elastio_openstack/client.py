@@ -1,4 +1,4 @@
-"""Calls to Cinder and Nova through the SDK's session: made late, bounded, every error translated."""
+"""Calls to Cinder and Nova through the SDK's session, with a time-out each. Translates every error."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from openstack.config import OpenStackConfig
 
 import elastio
 from elastio_openstack.settings import Settings
-from elastio_openstack.translate import SDK_ERRORS, CloudError, translate, words_of
+from elastio_openstack.translate import SDK_ERRORS, CloudError, message_of, translate
 
-# Pinned, so that an upgraded cloud answers as before: attachment records (Cinder, Ocata), a server's flavor by its
-# name and no need for a network (Nova, Pike).
+# Pinned, so that an upgraded cloud responds as before: attachment records (Cinder, Ocata), a server's flavor by its
+# name, and servers without a network (Nova, Pike).
 MICROVERSIONS: Mapping[str, str] = {"block-storage": "3.27", "compute": "2.47"}
 MAJOR_VERSIONS: Mapping[str, str] = {"block-storage": "3", "compute": "2"}
 _FAILED = 400
 
-# Inode, size and time of change of a file; None while there is none.
+# Inode, size and modification time of a file; None if there is none.
 Stamp: TypeAlias = tuple[int, int, int] | None
 
 
 class Cloud:
     """One project in one region. Safe to use from several threads.
 
-    A clouds.yaml that has changed is read anew before the next call: who replaces a revoked credential need not
-    restart the agent.
+    A changed clouds.yaml is read again before the next call: the agent need not be restarted for a new credential.
 
-    A call is bounded by `timeout_s` of the settings for each of its requests: one, and where the token or the
-    version of a service is not known yet three more.
+    Each request of a call takes at most `timeout_s` of the settings: one request, and three more while the token or the
+    version of a service is unknown.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -43,7 +42,7 @@ class Cloud:
         self._adapters: dict[str, Any] = {}
 
     def call(self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One request; an answer without content is empty. Raises errors of `elastio.errors`."""
+        """One request; a response without content is empty. Raises errors of `elastio.errors`."""
         operation = f"{method} {path.partition('?')[0]} of {service}"
         try:
             response = self._adapter(service).request(
@@ -56,13 +55,13 @@ class Cloud:
             )
             found = _content(response)
             if response.status_code >= _FAILED:
-                raise CloudError(response.status_code, words_of(found))
+                raise CloudError(response.status_code, message_of(found))
         except (*SDK_ERRORS, CloudError) as error:
             raise translate(operation, error) from error
         return found
 
     def region(self) -> str:
-        """The region's name; empty where the cloud has none. Raises errors of `elastio.errors`."""
+        """The region's name; empty if the cloud has none. Raises errors of `elastio.errors`."""
         try:
             name: str = self._cloud_region().region_name or ""
         except SDK_ERRORS as error:
@@ -70,7 +69,7 @@ class Cloud:
         return name
 
     def login(self) -> dict[str, Any]:
-        """Get a token: who this credential is. Raises errors of `elastio.errors`."""
+        """Get a token, and return whose it is. Raises errors of `elastio.errors`."""
         try:
             session = self._cloud_region().get_session()
             access = session.auth.get_access(session)
@@ -84,7 +83,7 @@ class Cloud:
         }
 
     def close(self) -> None:
-        """Drop connections and token. The next call begins anew."""
+        """Close the connections and drop the token. The next call logs in again."""
         with self._lock:
             self._drop()
 
@@ -98,7 +97,7 @@ class Cloud:
         region = self._cloud_region()
         with self._lock:
             if service not in self._adapters:
-                # The SDK's own client of a service needs a connection with all the others; a session is enough here.
+                # The SDK's own client of a service needs a connection to all of them; a session is enough here.
                 self._adapters[service] = Adapter(
                     region.get_session(),
                     service_type=service,
@@ -113,14 +112,14 @@ class Cloud:
     def _cloud_region(self) -> Any:
         with self._lock:
             stamp = _stamp(self._file)
-            # None: an editor is about to put the new one there, and the old credential may still be good.
+            # None: an editor is replacing the file, and the old credential may still be valid.
             if stamp is not None and stamp != self._stamp:
                 self._drop()
             if self._region is None:
-                self._region = self._made()
+                self._region = self._load_region()
             return self._region
 
-    def _made(self) -> Any:
+    def _load_region(self) -> Any:
         settings = self._settings
         files = {"config_files": [settings.clouds_file], "load_envvars": False} if settings.clouds_file else {}
         config = OpenStackConfig(app_name="elastio", app_version=elastio.__version__, **files)
@@ -148,5 +147,5 @@ def _content(response: Any) -> dict[str, Any]:
     except ValueError as error:
         if response.status_code >= _FAILED:
             return {}
-        raise CloudError(502, "the answer is no JSON") from error
+        raise CloudError(502, "the response is not JSON") from error
     return found if isinstance(found, dict) else {}

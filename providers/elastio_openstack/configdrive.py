@@ -1,7 +1,7 @@
-"""Reads one file of a config drive without mounting it: a small ISO 9660 file system that Nova makes for a server.
+"""Reads one file of a config drive, the small ISO 9660 file system that Nova makes for a server, without mounting it.
 
-Layout from ECMA-119: the primary volume descriptor lies in sector 16, its root directory record at byte 156; a
-directory is a row of records that do not cross sectors. Names end in `;1` and are compared without regard to case.
+Layout from ECMA-119: the primary volume descriptor is in sector 16, with the root directory record at byte 156; a
+directory is a sequence of records that do not cross sectors. Names end in `;1` and are case-insensitive.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ class _Entry:
 
 
 def read_file(device: Path, path: str) -> bytes:
-    """The contents of `path` on the drive. Raises OSError; ValueError where it is no ISO 9660 file system."""
+    """The contents of `path` on the drive. Raises OSError, or ValueError for a damaged file system."""
     with device.open("rb") as drive:
         descriptor = _read(drive, 16, SECTOR)
         if descriptor[:6] != b"\x01CD001":
-            raise ValueError(f"{device} is no ISO 9660 file system")
+            raise ValueError(f"{device} is not an ISO 9660 file system")
         entry = _entry(descriptor[_ROOT_RECORD])
         for part in PurePosixPath(path).parts:
             found = {e.name: e for e in _entries(_read(drive, entry.sector, entry.size))}
             if not entry.is_directory or part.lower() not in found:
-                raise FileNotFoundError(f"{device} holds no {path}")
+                raise FileNotFoundError(f"{device} has no {path}")
             entry = found[part.lower()]
         return _read(drive, entry.sector, entry.size)
 
 
 def _read(drive: BinaryIO, sector: int, size: int) -> bytes:
     if size > MAX_BYTES:
-        raise ValueError(f"{size} bytes are more than a file of a config drive has")
+        raise ValueError(f"a file of {size} bytes is too large for a config drive")
     drive.seek(sector * SECTOR)
     data = drive.read(size)
     if len(data) < size:
-        raise ValueError("the config drive ends too early")
+        raise ValueError("the config drive is truncated")
     return data
 
 

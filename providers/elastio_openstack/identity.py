@@ -1,4 +1,4 @@
-"""Which server this machine is, and whether it is one of an OpenStack cloud at all. Imports no SDK."""
+"""Which server of an OpenStack cloud this machine is, if it is one. Does not import the SDK."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where this machine may tell who it is; other than the defaults only for tests."""
+    """The sources of the server's identity on this machine; differ from the defaults only in tests."""
 
     cloud_init: Path = CLOUD_INIT_DATA
     config_drive: Path = configdrive.LABEL
@@ -34,27 +34,26 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
-    """One server. `zone` is empty where it is not known."""
+class ServerIdentity:
+    """One server. `zone` is empty if unknown."""
 
     server_id: str
     zone: str
 
 
-def who(settings: Settings, places: Places | None = None) -> Who:
+def who(settings: Settings, places: Places | None = None) -> ServerIdentity:
     """From the settings, cloud-init's instance data, the config drive, the firmware, or the metadata service.
 
-    The first that knows is believed. The firmware comes before the service: a kernel without a driver for the config
-    drive's CD-ROM is common, and the firmware needs neither driver nor network.
+    The first source that has it is used. The firmware comes before the service: many kernels lack a driver for the
+    config drive's CD-ROM, and the firmware needs neither driver nor network.
 
-    Bounded by twice TIMEOUT_S. Raises TransientError when the metadata service is the last hope and does not
-    answer, RefusedError when it answers with something else, or when the settings name another server than the
-    firmware does.
+    Takes at most twice TIMEOUT_S. Raises TransientError if the other sources have nothing and the metadata service does
+    not respond, and RefusedError if it returns something else or if the settings name another server than the firmware.
     """
     places = places or Places()
     if settings.instance_id:
         _require_own(settings.instance_id, places.dmi)
-        return Who(settings.instance_id, "")
+        return ServerIdentity(settings.instance_id, "")
     return (
         _from_cloud_init(places.cloud_init)
         or _from_drive(places.config_drive)
@@ -64,93 +63,99 @@ def who(settings: Settings, places: Places | None = None) -> Who:
 
 
 def detect(places: Places | None = None) -> bool:
-    """Whether cloud-init saw OpenStack at boot, or the machine's own maker is OpenStack."""
+    """Whether cloud-init detected OpenStack at boot, or the firmware names OpenStack as the vendor."""
     places = places or Places()
     if _cloud_init_facts(places.cloud_init).get("cloud_name") == "openstack":
         return True
-    return _is_novas(places.dmi)
+    return _is_nova_guest(places.dmi)
 
 
-def _is_novas(dmi: Path) -> bool:
+def _is_nova_guest(dmi: Path) -> bool:
     return any("openstack" in _text(dmi / name).lower() for name in ("sys_vendor", "product_name"))
 
 
 def _firmware_id(dmi: Path) -> UUID | None:
-    """Nova's libvirt driver gives a server's id to its firmware as the UUID. Only root may read it."""
+    """The UUID in the firmware, which Nova's libvirt driver sets to the server's id. Only root may read it."""
     try:
-        return UUID(_text(dmi / "product_uuid").strip()) if _is_novas(dmi) else None
+        return UUID(_text(dmi / "product_uuid").strip()) if _is_nova_guest(dmi) else None
     except ValueError:
         return None
 
 
 def _require_own(server_id: str, dmi: Path) -> None:
-    """A disk that is copied to another server takes a configured id along, and with it the other server's volumes.
+    """Check a configured id against the firmware: a copied disk takes the id, and so the volumes, to another server.
 
-    Old machine types show the UUID in the other byte order. Where the firmware knows nothing, nothing is refused.
+    Old machine types show the UUID in the other byte order. Without a UUID in the firmware any id passes.
     """
-    told = _firmware_id(dmi)
-    if told is not None and server_id.lower() not in (str(told), str(UUID(bytes=told.bytes_le))):
+    firmware_id = _firmware_id(dmi)
+    if firmware_id is not None and server_id.lower() not in (str(firmware_id), str(UUID(bytes=firmware_id.bytes_le))):
         raise RefusedError(
-            f"provider.openstack.instance_id names the server {server_id}, but the firmware of this one says {told}; "
-            "remove the setting, and the server is found out."
+            f"provider.openstack.instance_id names {server_id}, but this server's firmware says {firmware_id}; remove "
+            "the setting, and the id is detected.",
+            code="provider.openstack.instance_id",
         )
 
 
-def _from_cloud_init(path: Path) -> Who | None:
+def _from_cloud_init(path: Path) -> ServerIdentity | None:
     facts = _cloud_init_facts(path)
     if facts.get("cloud_name") != "openstack" or not facts.get("instance_id"):
         return None
-    return Who(str(facts["instance_id"]), str(facts.get("availability_zone") or ""))
+    return ServerIdentity(str(facts["instance_id"]), str(facts.get("availability_zone") or ""))
 
 
-def _from_drive(device: Path) -> Who | None:
-    """None where there is no drive, it may not be read, or it is damaged: the service is asked then."""
+def _from_drive(device: Path) -> ServerIdentity | None:
+    """None if the drive is missing, unreadable or damaged: then the next source is used."""
     try:
-        return _who_of(json.loads(configdrive.read_file(device, DOCUMENT)))
+        return _identity_in(json.loads(configdrive.read_file(device, DOCUMENT)))
     except (OSError, ValueError):
         return None
 
 
-def _from_firmware(dmi: Path) -> Who | None:
-    told = _firmware_id(dmi)
-    return Who(str(told), "") if told is not None else None
+def _from_firmware(dmi: Path) -> ServerIdentity | None:
+    firmware_id = _firmware_id(dmi)
+    return ServerIdentity(str(firmware_id), "") if firmware_id is not None else None
 
 
-def _from_service(settings: Settings) -> Who:
+def _from_service(settings: Settings) -> ServerIdentity:
     url = f"{settings.metadata_url}/{DOCUMENT}"
     try:
-        with _opener.open(url, timeout=TIMEOUT_S) as answer:
-            found = _who_of(json.loads(answer.read(_MAX_BYTES)))
+        with _opener.open(url, timeout=TIMEOUT_S) as response:
+            found = _identity_in(json.loads(response.read(_MAX_BYTES)))
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code < 500:
-            raise _not_openstack(url, error) from error
-        raise _silent(url, error) from error
+            raise _malformed(url, error) from error
+        raise _unreachable(url, error) from error
     except ValueError as error:
-        raise _not_openstack(url, error) from error
+        raise _malformed(url, error) from error
     except (OSError, HTTPException) as error:
-        raise _silent(url, error) from error
+        raise _unreachable(url, error) from error
     if found is None:
-        raise RefusedError(f"{url} names no server; set provider.openstack.instance_id.")
+        raise RefusedError(
+            f"{url} contains no server id; set provider.openstack.instance_id.", code="metadata.incomplete"
+        )
     return found
 
 
-def _silent(url: str, error: Exception) -> TransientError:
+def _unreachable(url: str, error: Exception) -> TransientError:
     return TransientError(
-        f"No config drive is there and no metadata service answers at {url} ({error}); is this a server of an "
-        "OpenStack cloud? provider.openstack.instance_id can name it."
+        f"There is no config drive, and the metadata service at {url} does not respond ({error}); check that this is a "
+        "server of an OpenStack cloud, or set provider.openstack.instance_id.",
+        code="metadata.unreachable",
     )
 
 
-def _not_openstack(url: str, error: Exception) -> RefusedError:
+def _malformed(url: str, error: Exception) -> RefusedError:
     return RefusedError(
-        f"{url} answers, but not with a server's metadata ({error}); set provider.openstack.instance_id."
+        f"{url} did not return a server's metadata ({error}); set provider.openstack.instance_id.",
+        code="metadata.malformed",
     )
 
 
-def _who_of(document: Any) -> Who | None:
+def _identity_in(document: Any) -> ServerIdentity | None:
     if not isinstance(document, Mapping) or not document.get("uuid"):
         return None
-    return Who(str(document["uuid"]), str(document.get("availability_zone") or ""))
+    return ServerIdentity(str(document["uuid"]), str(document.get("availability_zone") or ""))
 
 
 def _cloud_init_facts(path: Path) -> Mapping[str, Any]:

@@ -1,10 +1,11 @@
-"""The table `[provider.openstack]`: what may be set, its defaults, and one sentence for whatever is wrong."""
+"""The table `[provider.openstack]`: its keys, their defaults and their checks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from elastio.errors import ConfigError
 
@@ -12,41 +13,23 @@ METADATA_URL = "http://169.254.169.254"
 KEY_PREFIX = "elastio:"
 MAX_EXTRA_METADATA = 40
 
-_NUMBER = (int, float)
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "cloud": str,
-    "clouds_file": str,
-    "region": str,
-    "instance_id": str,
-    "instance_type": str,
-    "availability_zone": str,
-    "volume_type": str,
-    "metadata_url": str,
-    "currency": str,
-    "price_source": str,
-    "minimum_s": _NUMBER,
-    "timeout_s": _NUMBER,
-    "lifetime_s": _NUMBER,
-    "detach_deadline_s": _NUMBER,
-    "bandwidth_limit_mb_s": _NUMBER,
-    "extra_metadata": Mapping,
-    "types": Mapping,
+PLACE = "provider.openstack"
+_NUMBER = ((int, float), "a number")
+_TABLE = (Mapping, "a table")
+# By the annotation of a dataclass field: the types that its key may have, and what an operator calls them.
+_KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "str": (str, "a string"),
+    "int | None": (int, "a whole number"),
+    "float": _NUMBER,
+    "float | None": _NUMBER,
 }
-_TYPE_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "bandwidth_mb_s": _NUMBER,
-    "bandwidth_mb_s_per_gib": _NUMBER,
-    "iops": int,
-    "max_size_gib": int,
-    "price_per_gib_hour": _NUMBER,
-}
-_KIND_NAMES = {str: "a string", int: "a whole number", Mapping: "a table"}
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the configuration says of one volume type. None: read it from the type's QoS, if that is allowed.
+    """The configuration of one volume type. None: from the type's QoS specs, if the credential may read them.
 
-    A bandwidth per GiB counts for the whole volume: 10 GiB at 2 MB/s per GiB carry 20 MB/s.
+    A bandwidth per GiB is multiplied by the size: 10 GiB at 2 MB/s per GiB provide 20 MB/s.
     """
 
     bandwidth_mb_s: float | None = None
@@ -58,10 +41,10 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`cloud` and `clouds_file` name the entry of clouds.yaml; both empty: the SDK's usual places and variables.
+    """`cloud` and `clouds_file` name an entry and its clouds.yaml; if both are empty, the SDK searches as usual.
 
-    Empty strings elsewhere mean: ask the cloud. `timeout_s` bounds one request. `lifetime_s` fills the metadata
-    `elastio:expires`: until then nobody but this agent should delete the volume.
+    Other empty strings mean: from the cloud. `timeout_s` limits one request. `lifetime_s` sets the metadata
+    `elastio:expires`: until then only this agent should delete the volume.
     """
 
     cloud: str = ""
@@ -70,84 +53,88 @@ class Settings:
     instance_id: str = ""
     instance_type: str = ""
     availability_zone: str = ""  # of the volumes; empty: Cinder's default
-    volume_type: str = ""  # the only one to buy; empty: the slowest that carries the bandwidth
+    volume_type: str = ""  # the only one to buy; empty: the slowest with enough bandwidth
     metadata_url: str = METADATA_URL
     currency: str = "EUR"
     price_source: str = "[provider.openstack.types]"
     minimum_s: float = 0.0
     timeout_s: float = 10.0
     lifetime_s: float = 86400.0
-    detach_deadline_s: float = 300.0  # longer than Nova itself tries (8 times 20 s, [libvirt] of its configuration)
-    bandwidth_limit_mb_s: float | None = None  # of this instance to all its volumes, where the operator knows it
+    detach_deadline_s: float = 300.0  # longer than Nova's own attempts (8 x 20 s, [libvirt] in nova.conf)
+    bandwidth_limit_mb_s: float | None = None  # of this server to all its volumes, if known
     extra_metadata: Mapping[str, str] = field(default_factory=dict)
     types: Mapping[str, Declared] = field(default_factory=dict)
 
 
 def parse(table: Mapping[str, object]) -> Settings:
-    """Check the table and complete it. Raises ConfigError naming the key and what is allowed."""
-    for key, value in table.items():
-        _check_kind("provider.openstack", _KINDS, key, value)
-    values = dict(table)
+    """Check the table and fill in the defaults. Raises ConfigError, with the key as its code."""
+    values = _checked(PLACE, Settings, table)
     values["metadata_url"] = str(values.get("metadata_url") or METADATA_URL).rstrip("/")
     values["extra_metadata"] = _extra_metadata(table.get("extra_metadata"))
     values["types"] = _types(table.get("types"))
-    settings = Settings(**values)  # type: ignore[arg-type]  # every value's type was checked above
+    settings = Settings(**values)
     _check_values(settings)
     return settings
 
 
-def _check_kind(place: str, kinds: Mapping[str, type | tuple[type, ...]], key: str, value: object) -> None:
-    kind = kinds.get(key)
-    if kind is None:
-        raise ConfigError(f"{place}.{key} is not a setting; known are: {', '.join(sorted(kinds))}.")
-    if isinstance(value, bool) or not isinstance(value, kind):  # True is an int to Python, not to an operator
-        wanted = "a number" if isinstance(kind, tuple) else _KIND_NAMES[kind]
-        raise ConfigError(f"{place}.{key} must be {wanted}, not {value!r}.")
+def _checked(place: str, target: type, value: object) -> dict[str, Any]:
+    """The entries of a table, each of the type of its field in the dataclass `target`."""
+    if not isinstance(value, Mapping):
+        raise _wrong(place, f"must be a table, not {value!r}")
+    known = {field.name: _KINDS.get(str(field.type), _TABLE) for field in fields(target)}
+    for key, entry in value.items():
+        if key not in known:
+            raise _wrong(f"{place}.{key}", f"is not a setting; known settings: {', '.join(sorted(known))}")
+        kind, name = known[key]
+        if isinstance(entry, bool) or not isinstance(entry, kind):  # True is an int to Python, not to an operator
+            raise _wrong(f"{place}.{key}", f"must be {name}, not {entry!r}")
+    return dict(value)
+
+
+def _wrong(key: str, what: str) -> ConfigError:
+    """The key is the error's code."""
+    return ConfigError(f"{key} {what}.", code=key)
 
 
 def _check_values(settings: Settings) -> None:
     for key in ("timeout_s", "lifetime_s", "detach_deadline_s", "bandwidth_limit_mb_s"):
         value = getattr(settings, key)
         if value is not None and not 0 < value < float("inf"):
-            raise ConfigError(f"provider.openstack.{key} must be above 0.")
+            raise _wrong(f"{PLACE}.{key}", "must be above 0")
     if not 0 <= settings.minimum_s < float("inf"):
-        raise ConfigError("provider.openstack.minimum_s must be 0 or more.")
+        raise _wrong(f"{PLACE}.minimum_s", "must be 0 or more")
     if not settings.metadata_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"provider.openstack.metadata_url must start with http:// or https://, not {settings.metadata_url!r}."
-        )
+        raise _wrong(f"{PLACE}.metadata_url", f"must start with http:// or https://, not {settings.metadata_url!r}")
     if settings.clouds_file and not Path(settings.clouds_file).is_absolute():
-        raise ConfigError("provider.openstack.clouds_file must be an absolute path.")
+        raise _wrong(f"{PLACE}.clouds_file", "must be an absolute path")
     if settings.clouds_file and not settings.cloud:
-        raise ConfigError("provider.openstack.clouds_file needs provider.openstack.cloud, the entry to use.")
+        raise _wrong(f"{PLACE}.clouds_file", f"needs {PLACE}.cloud, the entry to use")
 
 
 def _extra_metadata(value: object) -> dict[str, str]:
     pairs = dict(value) if isinstance(value, Mapping) else {}
-    place = "provider.openstack.extra_metadata"
+    place = f"{PLACE}.extra_metadata"
     if len(pairs) > MAX_EXTRA_METADATA:
-        raise ConfigError(f"{place} holds {len(pairs)} entries; {MAX_EXTRA_METADATA} are the most.")
+        raise _wrong(place, f"has {len(pairs)} entries; at most {MAX_EXTRA_METADATA} are allowed")
     for key, text in pairs.items():
         if not isinstance(text, str):
-            raise ConfigError(f"{place}.{key} must be a string, not {text!r}.")
+            raise _wrong(f"{place}.{key}", f"must be a string, not {text!r}")
         if key.startswith(KEY_PREFIX):
-            raise ConfigError(f"{place}.{key} is reserved; choose another key.")
+            raise _wrong(f"{place}.{key}", "is reserved; choose another key")
         if not 0 < len(key) <= 255 or len(text) > 255:
-            raise ConfigError(f"{place}.{key} is too long: 255 characters are the most, key and value.")
+            raise _wrong(f"{place}.{key}", "is too long: key and value have at most 255 characters each")
     return pairs
 
 
 def _types(value: object) -> dict[str, Declared]:
     found = {}
-    for name, table in (dict(value) if isinstance(value, Mapping) else {}).items():
-        place = f"provider.openstack.types.{name}"
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"{place} must be a table, not {table!r}.")
+    for name, row in (dict(value) if isinstance(value, Mapping) else {}).items():
+        place = f"{PLACE}.types.{name}"
+        table = _checked(place, Declared, row)
         for key, entry in table.items():
-            _check_kind(place, _TYPE_KINDS, key, entry)
             if not 0 < entry < float("inf"):
-                raise ConfigError(f"{place}.{key} must be above 0.")
+                raise _wrong(f"{place}.{key}", "must be above 0")
         if "bandwidth_mb_s" in table and "bandwidth_mb_s_per_gib" in table:
-            raise ConfigError(f"{place} must have either bandwidth_mb_s or bandwidth_mb_s_per_gib.")
+            raise _wrong(place, "must have either bandwidth_mb_s or bandwidth_mb_s_per_gib, not both")
         found[name] = Declared(**table)
     return found

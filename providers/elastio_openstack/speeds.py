@@ -1,4 +1,4 @@
-"""What a volume type carries, from its QoS or from the configuration, and which one to buy. Pure."""
+"""The bandwidth of volume types, from QoS specs or the configuration, and which type to buy. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from elastio.errors import RefusedError
 from elastio.units import GIB
 from elastio_openstack.settings import Declared, Settings
 
-MAX_GIB = 2**31 - 1  # of Cinder's size, a signed 32-bit number
-_FRONT_END = ("front-end", "both")  # what the hypervisor enforces; a back end's own limits have names of their own
+MAX_GIB = 2**31 - 1  # Cinder's size is a signed 32-bit number
+_FRONT_END = ("front-end", "both")  # enforced by the hypervisor; back ends name their limits differently
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One volume type: what it carries, and what it costs if that is known."""
+    """One volume type: its bandwidth and limits, and its price if known."""
 
     name: str
     bandwidth_mb_s: float
@@ -33,9 +33,9 @@ class Speed:
 
 
 def speed_of(name: str, declared: Declared, qos: Mapping[str, Any] | None) -> Speed | None:
-    """What is declared, completed by the type's QoS specs; None where neither tells a bandwidth.
+    """The declared values, completed from the type's QoS specs; None if neither has a bandwidth.
 
-    The configuration wins: an operator may have measured what no specification says.
+    The configuration takes precedence: an operator may have measured the type.
     """
     limits = _limits(qos or {})
     if declared.bandwidth_mb_s_per_gib is not None:
@@ -53,34 +53,36 @@ def speed_of(name: str, declared: Declared, qos: Mapping[str, Any] | None) -> Sp
 
 
 def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
-    """The slowest type that carries `spec` (of equals the cheapest), and the size in GiB, rounded up.
+    """The slowest type that provides `spec` (the cheapest of equals), and the size in GiB, rounded up.
 
-    Raises RefusedError with what the fastest would carry.
+    Raises RefusedError if no type does.
     """
     if not (spec.size_bytes > 0 and 0 < spec.bandwidth_mb_s < math.inf):
-        raise RefusedError("A volume needs a size and a bandwidth above 0.")
+        raise RefusedError("A volume needs a size and a bandwidth above 0.", code="spec.not-positive")
     size_gib = -(-spec.size_bytes // GIB)
     types = sorted(known, key=lambda speed: speed.name)
     if not types:
         raise RefusedError(
-            "No volume type's bandwidth is known: declare one as [provider.openstack.types.NAME] bandwidth_mb_s, "
-            "or allow this agent to read QoS specs."
+            "No volume type has a known bandwidth: set bandwidth_mb_s in [provider.openstack.types.NAME], or allow the "
+            "credential to read QoS specs.",
+            code="type.none-known",
         )
-    roomy = [speed for speed in types if size_gib <= (speed.max_size_gib or MAX_GIB)]
-    if not roomy:
-        raise RefusedError(f"{size_gib} GiB is more than any volume type takes ({_names(types)}).")
-    fitting = [speed for speed in roomy if _carries(speed, spec, size_gib)]
-    if not fitting:
-        best = max(roomy, key=lambda speed: speed.at(size_gib))
+    large_enough = [speed for speed in types if size_gib <= (speed.max_size_gib or MAX_GIB)]
+    if not large_enough:
+        raise RefusedError(f"{size_gib} GiB is more than any volume type allows ({_names(types)}).", code="type.size")
+    fast_enough = [speed for speed in large_enough if _provides(speed, spec, size_gib)]
+    if not fast_enough:
+        best = max(large_enough, key=lambda speed: speed.at(size_gib))
         raise RefusedError(
-            f"{spec.bandwidth_mb_s:.0f} MB/s is more than a volume of {size_gib} GiB has here; "
-            f"the fastest type, {best.name}, carries {best.at(size_gib):.0f} MB/s."
+            f"{spec.bandwidth_mb_s:.0f} MB/s is more than a volume of {size_gib} GiB provides; "
+            f"the fastest type, {best.name}, has {best.at(size_gib):.0f} MB/s.",
+            code="type.bandwidth",
         )
-    return min(fitting, key=lambda s: (s.at(size_gib), s.price_per_gib_hour or 0.0)), size_gib
+    return min(fast_enough, key=lambda s: (s.at(size_gib), s.price_per_gib_hour or 0.0)), size_gib
 
 
 def quote(speed: Speed, size_gib: int, settings: Settings) -> Quote:
-    """What is bought and what it costs; a price that nobody configured is 0 and says so."""
+    """What would be bought, with its price; without a configured one it is 0, and `price_known` is False."""
     price = speed.price_per_gib_hour
     known = f"{settings.price_source}, volume type {speed.name}"
     return Quote(
@@ -93,26 +95,26 @@ def quote(speed: Speed, size_gib: int, settings: Settings) -> Quote:
     )
 
 
-def _carries(speed: Speed, spec: VolumeSpec, size_gib: int) -> bool:
-    # a bandwidth that came from this very type must not fail by the last bit of a float
+def _provides(speed: Speed, spec: VolumeSpec, size_gib: int) -> bool:
+    # the bandwidth of this type itself must not fail by the last bit of a float
     enough = speed.at(size_gib) >= spec.bandwidth_mb_s * (1 - 1e-9)
     return enough and (spec.iops is None or speed.iops is None or speed.iops >= spec.iops)
 
 
 def _limits(qos: Mapping[str, Any]) -> dict[str, float]:
-    """The least of what is said for reads, writes and both together: a cache does both."""
+    """The smallest of the limits for reads, writes and both together: a cache does both."""
     if qos.get("consumer") not in _FRONT_END:
         return {}
     found: dict[str, float] = {}
     for key, text in (qos.get("specs") or {}).items():
-        way, _, kind = key.partition("_")
-        if way not in ("total", "read", "write"):
+        direction, _, kind = key.partition("_")
+        if direction not in ("total", "read", "write"):
             continue
         try:
             value = float(text)
         except ValueError:
             continue
-        if value > 0:  # 0 is Cinder's word for no limit
+        if value > 0:  # 0 means no limit to Cinder
             found[kind] = min(value, found.get(kind, math.inf))
     return found
 

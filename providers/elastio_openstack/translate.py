@@ -1,9 +1,9 @@
-"""From what the SDK raises and the services answer to the agent's error tree. The only place that knows both."""
+"""Turns the SDK's exceptions and the services' error responses into errors of the agent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from keystoneauth1 import exceptions as ksa
 from openstack.exceptions import SDKException
@@ -20,11 +20,12 @@ _PASSING = (
     ksa.DiscoveryFailure,
 )
 _MAX_TEXT = 200
+Cause: TypeAlias = tuple[type[ProviderError], str]
 _QUOTA_WORDS = ("quota", "maximum allowed number", "exceeds allowed", "limitexceeded")
 
 
 class CloudError(Exception):
-    """An answer with a status of 400 and above, before it is judged."""
+    """A response with a status of 400 or above, before it is classified."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -32,64 +33,70 @@ class CloudError(Exception):
 
 
 def translate(operation: str, error: Exception) -> ProviderError:
-    """One sentence that names the operation, what was said and what to do. The caller raises it `from error`."""
+    """An error that names the operation, the reason and what to do. The caller raises it `from error`.
+
+    `code` is the HTTP status of the service's response, `login.STATUS` for Keystone's response to a login, or the name
+    of the SDK's exception if no service responded.
+    """
     if isinstance(error, CloudError):
-        return answered(operation, error.status, error.text)
+        kind, text = _refused(error.status, error.text)
+        return kind(f"{operation} {text}.", code=str(error.status))
+    if isinstance(error, ksa.HttpError) and not isinstance(error, _PASSING):
+        # only Keystone's responses are raised; its 404 is a deleted credential, not a volume that is gone
+        status = int(error.http_status or 0)
+        kind, text = _refused_at_login(status, _short(str(error)))
+        return kind(f"{operation} {text}.", code=f"login.{status}")
+    kind, text = _unanswered(error)
+    return kind(f"{operation} {text}.", code=type(error).__name__)
+
+
+def _unanswered(error: Exception) -> Cause:
+    said = _short(str(error))
     if isinstance(error, _PASSING):
-        return TransientError(
-            f"{operation} got no answer ({_short(str(error))}); it is asked again, "
-            "and if that goes on check the network and the auth_url in clouds.yaml."
+        return TransientError, (
+            f"got no response ({said}) and will be repeated; if this persists, check the network and the auth_url in "
+            "clouds.yaml"
         )
-    if isinstance(error, ksa.HttpError):
-        return _at_login(operation, error)
     if isinstance(error, ksa.EndpointNotFound | ksa.EmptyCatalog):
-        return RefusedError(
-            f"{operation} finds no such service in the catalogue ({_short(str(error))}); check the region and the "
-            "project of the credential."
+        return RefusedError, (
+            f"found no such service in the catalog ({said}); check the region and the project of the credential"
         )
     if isinstance(error, ksa.AuthorizationFailure | ksa.AuthPluginException | SDKException):
-        return AuthError(
-            f"{operation} has no usable credentials ({_short(str(error))}); check provider.openstack.cloud and the "
-            "entry in clouds.yaml."
+        return AuthError, (
+            f"has no usable credentials ({said}); check provider.openstack.cloud and its entry in clouds.yaml"
         )
-    return TransientError(f"{operation} got no usable answer ({_short(str(error))}); it is asked again.")
+    return TransientError, f"got no usable response ({said}) and will be repeated"
 
 
-def _at_login(operation: str, error: ksa.HttpError) -> ProviderError:
-    """Only Keystone's refusals are raised: the services' answers are judged by their status."""
-    status = int(error.http_status or 0)
+def _refused_at_login(status: int, said: str) -> Cause:
     if status >= 500 or status in (408, 413, 429):
-        return TransientError(f"{operation} needs a login, and Keystone answers {status}; it is asked again.")
-    # a deleted application credential is 404 to Keystone, an expired or wrong one 401
-    return AuthError(
-        f"{operation} is refused at login, Keystone answers {status} ({_short(str(error))}); "
-        "make a new application credential and put it into clouds.yaml."
+        return TransientError, f"needs a login, and Keystone returned {status}; it will be repeated"
+    return AuthError, (
+        f"was refused at login with {status} ({said}); make a new application credential and put it into clouds.yaml"
     )
 
 
-def answered(operation: str, status: int, text: str) -> ProviderError:
-    """What a service's refusal means."""
+def _refused(status: int, text: str) -> Cause:
+    """The cause of a service's error response."""
     said = f" ({_short(text)})" if text.strip() else ""
     if status in (403, 413) and any(word in text.lower() for word in _QUOTA_WORDS):
-        return QuotaError(
-            f"{operation} is beyond a quota{said}: ask the cloud's operator for more, or delete unused volumes."
-        )
+        return QuotaError, f"exceeds a quota{said}: ask the cloud's operator for more, or delete unused volumes"
     if status in (401, 403):
-        return AuthError(
-            f"{operation} is not allowed, {status}{said}: give the application credential the role `member`, "
-            "without access rules that leave this out."
+        return AuthError, (
+            f"is not allowed, {status}{said}: give the application credential the role `member`, and access rules that "
+            "include this call"
         )
     if status in (408, 413, 429):
-        return TransientError(f"{operation} is throttled, {status}{said}; it is asked again later.")
+        return TransientError, f"is throttled, {status}{said}; it will be repeated"
     if status >= 500:
-        return TransientError(f"{operation} failed in the service, {status}{said}; it is asked again later.")
+        return TransientError, f"failed in the service, {status}{said}; it will be repeated"
     if status == 409:
-        return TransientError(f"{operation} met another change, {status}{said}; the volume is looked at again.")
-    return RefusedError(f"{operation} is refused, {status}{said}; check the settings of [provider.openstack].")
+        return TransientError, f"conflicts with another change, {status}{said}; it will be repeated"
+    return RefusedError, f"was refused, {status}{said}; check the settings of [provider.openstack]"
 
 
-def words_of(body: Any) -> str:
-    """The sentence in an OpenStack error body, `{"badRequest": {"code": 400, "message": ...}}`."""
+def message_of(body: Any) -> str:
+    """The message in an OpenStack error body, `{"badRequest": {"code": 400, "message": ...}}`."""
     if isinstance(body, Mapping):
         for part in body.values():
             if isinstance(part, Mapping) and "message" in part:

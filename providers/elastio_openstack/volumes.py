@@ -1,4 +1,4 @@
-"""From Cinder's picture of a volume to the agent's, and the metadata that make a volume ours. Pure."""
+"""Turns Cinder's description of a volume into the agent's; the metadata that make a volume ours. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from elastio.units import GIB
 OWNER_KEY = "elastio:owner"  # the server's id
 CYCLE_KEY = "elastio:cycle"
 BACKING_KEY = "elastio:backing"
-BANDWIDTH_KEY = "elastio:bandwidth-mb-s"  # Cinder shows a volume's type, but to a tenant not what that is worth
+BANDWIDTH_KEY = "elastio:bandwidth-mb-s"  # Cinder shows a tenant the volume's type, but not its bandwidth
 EXPIRES_KEY = "elastio:expires"
-STATE_KEY = "elastio:state"  # what a janitor may assume; born "clean", and whatever is not clean counts as dirty
-SERIAL_CHARACTERS = 20  # what virtio-blk has room for; Nova gives it the volume's id
+STATE_KEY = "elastio:state"  # what a janitor may assume; "clean" when created, and any other value counts as dirty
+SERIAL_CHARACTERS = 20  # of virtio-blk's serial, which Nova sets to the volume's id
 
 _STATES = {
     "creating": VolumeState.CREATING,
@@ -25,20 +25,20 @@ _STATES = {
     "detaching": VolumeState.DETACHING,
     "deleting": VolumeState.DELETING,
 }
-# Nova reserves a volume before it attaches it; `in-use` is told apart by the attachments.
+# Nova reserves a volume before it attaches it; the attachments of an `in-use` one show where it is.
 _TAKEN = ("reserved", "attaching", "in-use", "detaching")
 FAILED_DELETE = "error_deleting"
 
 
 def is_taken(shown: Mapping[str, Any]) -> bool:
-    """Whether Cinder keeps this volume for some server: then its attachments tell for which one."""
+    """Whether the volume is reserved for, or attached to, some server; its attachments show which."""
     return shown.get("status") in _TAKEN
 
 
 def state_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Mapping[str, Any]] = ()) -> VolumeState:
-    """The state as this server sees it. Every `error...`, and a state Cinder may add one day, counts as ERROR.
+    """The state as this server sees it. Every `error...` and every unknown state counts as ERROR.
 
-    `attachments` are Cinder's own records: the volume itself shows those only that are complete.
+    `attachments` are Cinder's own records: the volume itself shows only complete ones.
     """
     status = str(shown.get("status", ""))
     if status in _TAKEN:
@@ -53,7 +53,7 @@ def state_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Map
 
 
 def volume_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Mapping[str, Any]] = ()) -> Volume:
-    """One volume of an answer."""
+    """One volume of a response."""
     labels: Mapping[str, str] = shown.get("metadata") or {}
     return Volume(
         id=VolumeId(str(shown["id"])),
@@ -69,7 +69,7 @@ def volume_of(shown: Mapping[str, Any], server_id: str, attachments: Sequence[Ma
 
 
 def tag_of(labels: Mapping[str, str]) -> VolumeTag:
-    """What the metadata say; anything else than a tag, and none at all, is unknown."""
+    """The value of the state key; UNKNOWN for another value and without the key."""
     try:
         return VolumeTag(labels.get(STATE_KEY, VolumeTag.UNKNOWN))
     except ValueError:
@@ -77,23 +77,23 @@ def tag_of(labels: Mapping[str, str]) -> VolumeTag:
 
 
 def serial_of(volume_id: str) -> Serial:
-    """What the guest's disk shows: the first 20 characters of the id, hyphens included."""
+    """The serial of the guest's disk: the first 20 characters of the id, including hyphens."""
     return Serial(volume_id[:SERIAL_CHARACTERS])
 
 
 def name_of(token: str) -> str:
-    """The volume's name. Cinder has no client token, so what was bought is found again by name and metadata."""
+    """The volume's name. Cinder has no client token: name and metadata identify what a token bought."""
     return f"elastio-{token}"
 
 
 def expires(wall: float, lifetime_s: float) -> str:
-    """UTC time of the metadata `elastio:expires`, up to the full hour."""
+    """The UTC time of the metadata `elastio:expires`, rounded up to the hour."""
     hours = math.ceil((wall + lifetime_s) / 3600)
     return datetime.fromtimestamp(hours * 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _wall(created: object) -> float:
-    """Cinder writes UTC without saying so; the answer to a create has microseconds, its database has none."""
+    """Cinder's times are UTC without a zone. The response to a create has microseconds, its database has none."""
     try:
         return datetime.fromisoformat(str(created)).replace(tzinfo=UTC, microsecond=0).timestamp()
     except ValueError:

@@ -1,39 +1,29 @@
-"""What the daemon costs while nothing happens: processor and memory, in a guest, at the default sampling interval."""
+"""What the idle daemon costs: processor time and memory in a guest, at the default sampling interval."""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from elastio_testbed.experiment import Setup
 from elastio_testbed.guest.footprint import spin
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import build_guest_image
-from elastio_testbed.machine import Guest
-from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.trial import Plan, open_endpoint
+from elastio_testbed.trial import Plan, running_guest
 
 SETTLE_S = 30
 
 
 def footprint(seconds: float, suite: str | None = None) -> dict[str, Any]:
-    """Percent of one processor and MiB of memory over `seconds` at rest.
+    """Percent of one processor and MiB of memory, measured over `seconds`.
 
-    Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` divides by how much
-    slower the same Python loop ran there. It is an estimate, and marked as one by `slowdown`.
+    Under emulation the guest's processor is many times slower than the host's: `native_cpu_pct` is divided by
+    `slowdown`, the ratio of the same Python loop's duration, and so an estimate.
     """
     image = build_guest_image(suite=suite)
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.1)
-    scaled = plan.scaled()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-bench-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, Setup.ADAPTIVE, image, sample_interval_s=1) as (guest, _):
         program = resources.files("elastio_testbed.guest").joinpath("footprint.py").read_bytes()
         guest.vm.agent.write_file("/opt/testbed/footprint.py", program)
         guest.check(["systemctl", "stop", "recorder"])

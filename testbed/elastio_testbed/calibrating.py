@@ -1,11 +1,10 @@
-"""What a prediction of an experiment needs, measured in guests: on the adaptive, the slow and the fast device."""
+"""The calibration for the prediction of an experiment: guests with the adaptive, the slow and the fast device."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,12 +16,13 @@ from elastio_calibration.profile import Profile, merge
 from elastio_calibration.record import read
 from elastio_calibration.study import make_profile
 from elastio_testbed import experiment
+from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import MIN_CACHE_GIB, Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, Guest
 from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.trial import Plan, open_endpoint, patience_s
+from elastio_testbed.trial import Plan, running_guest, workload_timeout_s
 
 Say = Callable[[str], None]
 
@@ -30,37 +30,37 @@ RECORD = "/var/tmp/calibration.jsonl"
 LOG = "/var/tmp/calibration.log"
 ENDED = "ended with code "
 POLL_S = 5.0
-# A measurement that hangs is given up after so much longer than it should take.
+# A calibration without progress is given up after this time.
 PATIENCE_S = 900.0
-# Between two dumps of the fast volume's calibration: right after a dump the next one takes longer, for what the first
-# has left to the kernel's threads.
+# Between two dumps on the fast volume: immediately after a dump the next one takes longer, because of what the kernel's
+# threads still have to do for the first.
 PAUSE_S = 10.0
-# Caches as shares of a checkpoint, beside the first cache. Just above 1 lies what the agent learns for checkpoints, and
-# just below it a cache becomes too small: the curve bends there. The first dump gets the first cache, and another one
-# only where a smaller size is planned: fewer points carry its curve.
+# Cache sizes as shares of a checkpoint, in addition to the initial cache. The agent learns a size just above 1, and a
+# cache just below 1 is too small: the curve bends there. The first dump gets the initial cache, and another one only
+# if a smaller size is planned, so its curve needs fewer points.
 CACHES_OF_CHECKPOINTS = (0.65, 0.85, 1.0, 1.2)
 CACHES_OF_FIRST = (0.65, 1.2)
-# Above the least that bcache takes; sizes closer than this are one.
+# The factor above the minimum of bcache, and the factor below which two sizes count as one.
 APART = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class Fast:
-    """The dumps on a fast volume. `pace_mb_s`: how fast the application makes its data; 0: faster than it writes."""
+    """The dumps on a fast volume. `pace_mb_s`: how fast the application produces its data; 0: faster than it writes."""
 
     measurements: tuple[Measurement, ...]
     pace_mb_s: float
 
 
 def calibrate(plan: Plan, repeats: int, image: GuestImage, say: Say) -> Profile:
-    """The application's own dumps on a fast volume, then `elastio calibrate` on the adaptive device of another guest.
+    """Run the application's own dumps on a fast volume, then `elastio calibrate` in another guest.
 
-    Raises GuestError or another HypervisorError; nothing is kept of a calibration that failed.
+    Raises PlanError, GuestError or another HypervisorError; nothing is kept of a calibration that failed.
     """
     calibration_commands(plan.scaled(), repeats, 0.0)
     say("calibrating: the fast volume")
     fast = _fast(plan, image)
-    pace = f", made at {fast.pace_mb_s:.1f} MB/s" if fast.pace_mb_s else ""
+    pace = f", produced at {fast.pace_mb_s:.1f} MB/s" if fast.pace_mb_s else ""
     say(f"calibrating: {', '.join(f'{m.seconds:.1f}' for m in fast.measurements)} s{pace}; now the adaptive device")
     adaptive = _adaptive(plan, repeats, fast.pace_mb_s, image, say)
     return merge([adaptive, replace(adaptive, measurements=fast.measurements)])
@@ -70,9 +70,9 @@ def calibrate(plan: Plan, repeats: int, image: GuestImage, say: Say) -> Profile:
 
 
 def grids(scaled: Scaled) -> dict[int, tuple[float, ...]]:
-    """Caches in GB for each dataset in bytes.
+    """Cache sizes in GB for each dataset in bytes.
 
-    Raises GuestError at a scale where bcache takes hardly more than one of them: nothing could be interpolated.
+    Raises PlanError at a scale where bcache accepts hardly more than one of them: nothing could be interpolated.
     """
     shares: dict[int, tuple[float, ...]] = {
         scaled.dumps_bytes[0]: CACHES_OF_FIRST,
@@ -88,12 +88,14 @@ def _caches_gb(scaled: Scaled, shares: Sequence[float]) -> tuple[float, ...]:
         if size * APART < first_gb and (not found or size > found[-1] * APART):
             found.append(size)
     if not found:
-        raise GuestError(f"scale {scaled.time:g} is too small: caches would have less than {MIN_CACHE_GIB} GiB")
+        raise PlanError(
+            f"scale {scaled.time:g} is too small: caches would have less than {MIN_CACHE_GIB} GiB", code="scale"
+        )
     return (*found, first_gb)
 
 
 def calibration_commands(scaled: Scaled, repeats: int, pace_mb_s: float) -> list[list[str]]:
-    """What runs in the guest, one after the other, into one record. Raises GuestError, see `grids`."""
+    """The commands that run in the guest one after the other, with one record. Raises PlanError, see `grids`."""
     return [
         [
             *("elastio", "calibrate", DATA, "--stage", "run", "--yes", "--no-prices", "--record", RECORD),
@@ -109,24 +111,21 @@ def _adaptive(plan: Plan, repeats: int, pace_mb_s: float, image: GuestImage, say
     scaled = plan.scaled()
     workload = scaled.experiment.workload
     commands = calibration_commands(scaled, repeats, pace_mb_s)
-    # The kernel keeps a share of what is free back: as much has to be free as beside the application.
+    # The dirty limits of the kernel depend on the available memory, so it has to be the same as beside the application.
     memory_mib = workload.memory_mib(scaled) - workload.resident_mib(scaled)
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-predict-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.ADAPTIVE, scaled, memory_mib=memory_mib)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, experiment.Setup.ADAPTIVE, image, memory_mib=memory_mib) as (guest, _):
         _calibrate_in(guest, commands, say)
-        record = folder / "record.jsonl"
-        record.write_bytes(guest.vm.agent.read_file(RECORD))
+        text = guest.vm.agent.read_file(RECORD)
+    with scratch_folder("elastio-predict-") as folder:
+        record = Path(folder) / "record.jsonl"
+        record.write_bytes(text)
         return make_profile(read(record))
 
 
 def _calibrate_in(guest: Guest, commands: Sequence[Sequence[str]], say: Say) -> None:
-    """Raises GuestError with the last lines when it fails or nothing is recorded for long.
+    """Run the commands. Raises GuestError with the last lines if they fail or make no progress.
 
-    Followed by its log file: a program started in the guest at every look would disturb what is measured.
+    Progress is read from a log file: starting a program in the guest for each poll would disturb the measurement.
     """
     both = " && ".join(shlex.join(command) for command in commands)
     guest.vm.agent.write_file(LOG, b"")
@@ -151,19 +150,14 @@ def _calibrate_in(guest: Guest, commands: Sequence[Sequence[str]], say: Say) -> 
 
 
 def _fast(plan: Plan, image: GuestImage) -> Fast:
-    """The application itself, without computing between its dumps as far as it can do without."""
+    """Run the application itself, with as little computing between its dumps as possible."""
     scaled = plan.scaled()
     pauses = len(scaled.dumps_bytes) - 1
     hasty = replace(scaled, experiment=replace(scaled.experiment, compute_s=PAUSE_S * pauses / scaled.time))
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(scratch_folder("elastio-predict-")))
-        endpoint = stack.enter_context(open_endpoint(plan, scaled, folder / "cloud"))
-        guest = Guest(image, folder / "vm", "vm0", experiment.Setup.STATIC_FAST, hasty)
-        stack.enter_context(guest.vm)
-        guest.prepare(endpoint)
+    with running_guest(plan, experiment.Setup.STATIC_FAST, image, hasty) as (guest, _):
         guest.start_workload(plan.seed)
-        # What computing cannot be left out takes no longer than the pauses that were.
-        end = time.monotonic() + patience_s(scaled)
+        # Computing that cannot be left out takes no longer than the original pauses.
+        end = time.monotonic() + workload_timeout_s(scaled)
         while (state := guest.workload_state()) == "running" and time.monotonic() < end:
             time.sleep(1.0)
         if state != "done":
@@ -172,7 +166,7 @@ def _fast(plan: Plan, image: GuestImage) -> Fast:
 
 
 def measured_fast(dumps: Sequence[dict[str, Any]]) -> Fast:
-    """From the lines of a workload's report. Its pace is that of the checkpoints: the first dump may be held back."""
+    """From the lines of a workload's report. The pace is that of the later dumps: the first may be delayed."""
     made = tuple(Measurement(Setup.STATIC_FAST, d["bytes"], d["ended"] - d["began"]) for d in dumps)
     paces = [d["bytes"] / MB / d["figures"]["lammps_wrote_s"] for d in dumps[1:] if "figures" in d]
     return Fast(made, round(median(paces), 3) if paces else 0.0)

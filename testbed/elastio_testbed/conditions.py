@@ -1,4 +1,4 @@
-"""The conditions that a result was measured under."""
+"""The conditions of a measurement."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from elastio_testbed.hypervisor.accel import accelerator
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """`machine` is the host's processor, `kernel` the guests' kernel, `date` the begin of the run (ISO 8601, UTC).
+    """`machine` is the host's processor, `kernel` the guests' kernel, `date` the start of the run (ISO 8601, UTC).
 
-    `code`: the version, and the commit of the checkout where it is one.
+    `code`: the version, and the commit if the code is a checkout.
     """
 
     machine: str
@@ -34,7 +34,7 @@ class Conditions:
 
 
 def observe(kernel: str) -> Conditions:
-    """This machine, now."""
+    """The conditions of this machine now."""
     return Conditions(
         machine=processor_name(Path("/proc/cpuinfo").read_text()),
         processors=os.cpu_count() or 1,
@@ -47,20 +47,20 @@ def observe(kernel: str) -> Conditions:
 
 
 def code() -> str:
-    """What is measured: `0.1.0, a1b2c3d4e5f6`, with `-dirty` where the checkout has changes of its own."""
+    """The measured code: `0.1.0, a1b2c3d4e5f6`, with `-dirty` if the checkout has uncommitted changes."""
     root = Path(__file__).resolve().parents[2]
-    told = subprocess.run(
+    described = subprocess.run(
         ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
         capture_output=True,
         text=True,
         check=False,
         timeout=30,
     )
-    return ", ".join(filter(None, (version("elastio"), told.stdout.strip())))
+    return ", ".join(filter(None, (version("elastio"), described.stdout.strip())))
 
 
 def processor_name(cpuinfo: str) -> str:
-    """The first processor's name in /proc/cpuinfo's text; `unknown` where it shows none."""
+    """The name of the first processor in the text of /proc/cpuinfo, or `unknown`."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":

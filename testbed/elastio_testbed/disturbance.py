@@ -1,25 +1,25 @@
-"""One burst that is disturbed on purpose: the guest's disks are slow for a while, as in a cloud with a bad moment."""
+"""One burst that is disturbed on purpose: the guest's disks are slow for a while, as can happen in a cloud."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-# To a third, for so long, so long after the burst was to begin.
+# Bandwidth is divided by this, for so long, so long after the expected start of the burst.
 DIVISOR, LASTS_S, INTO_S = 3, 10.0, 1.0
 
 
 class Disks(Protocol):
-    """The side of a hypervisor that is needed here."""
+    """The part of a virtual machine that is used here."""
 
     def limits(self) -> dict[str, int | None]:
-        """Bytes per second of each disk plugged, by serial."""
+        """Bytes per second of each plugged disk, by serial."""
 
     def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Change a cap."""
+        """Change the limit of a disk."""
 
 
 class Disturbance:
-    """Slows the disks of one guest in its burst number `burst`, counted from 1. `compute_s` lie between two bursts."""
+    """Slows the disks of one guest in its burst number `burst`, counted from 1. Bursts are `compute_s` apart."""
 
     def __init__(self, disks: Disks, burst: int, compute_s: float) -> None:
         self._disks, self._burst, self._compute_s = disks, burst, compute_s
@@ -27,8 +27,8 @@ class Disturbance:
         self._before: dict[str, int] = {}
         self.is_over = False
 
-    def look(self, bursts_done: int, now: float) -> None:
-        """Call it every second or so; its time may be cut short by `end`."""
+    def update(self, bursts_done: int, now: float) -> None:
+        """Start or end the disturbance if it is time. To be called about once a second."""
         if self._begin is None and bursts_done >= self._burst - 1:
             self._begin = now + INTO_S + (self._compute_s if bursts_done else 0)
         if self._begin is None or now < self._begin or self.is_over:
@@ -36,7 +36,7 @@ class Disturbance:
         limits = self._disks.limits()
         if now < self._begin + LASTS_S:
             for serial, limit in limits.items():
-                # A cache may come while it lasts.
+                # A cache may be attached meanwhile.
                 if limit is not None and serial not in self._before:
                     self._before[serial] = limit
                     self._disks.set_limit(serial, limit // DIVISOR)
@@ -44,7 +44,7 @@ class Disturbance:
         self.end()
 
     def end(self) -> None:
-        """Have the disks as fast as they were. Nothing happens the second time."""
+        """Restore the limits. Idempotent."""
         if not self.is_over:
             self.is_over = True
             for serial in self._before.keys() & self._disks.limits().keys():
@@ -52,5 +52,5 @@ class Disturbance:
 
     @property
     def has_struck(self) -> bool:
-        """Whether any disk was slow."""
+        """Whether any disk was slowed."""
         return bool(self._before)

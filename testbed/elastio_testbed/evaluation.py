@@ -1,4 +1,4 @@
-"""All repetitions of an experiment, with their summary and their conditions, as values, JSON and text."""
+"""All repetitions of an experiment with summary and conditions, as values, JSON and text."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.spread import Spread, nearest_to_median, spread_of
+from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan
 
 PER_SETUP = (
     *("completion_s", "total_s", "agbs", "cache_agbs", "app_write_mb_s"),
     *("cache_agbs_bound", "cache_agbs_ratio", "cache_agbs_ratio_later"),
 )
-# A slow volume that nothing but its own cap holds back is written at nearly that.
+# The share of its bandwidth at which a slow volume is written on an undisturbed machine.
 KEPT_UP = 0.85
 RATIOS = ("overhead_vs_fast_pct", "agbs_vs_fast_pct", "agbs_vs_slow_pct")
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an experiment came to. `repetitions` may be fewer than the plan wants: they are added one by one."""
+    """The results of an experiment. `repetitions` may be fewer than planned while it runs."""
 
     plan: Plan
     conditions: Conditions
@@ -35,33 +36,33 @@ class Evaluation:
 
     @property
     def shown(self) -> int:
-        """The repetition that stands for all: the one whose overhead is nearest to the median."""
+        """The index of the repetition whose overhead is nearest to the median."""
         return nearest_to_median(r.comparison()["overhead_vs_fast_pct"] for r in self.repetitions)
 
     @property
     def disturbed(self) -> tuple[int, ...]:
-        """Numbers, from 1, of repetitions in which the machine and not the volume held static-slow back.
+        """Numbers, from 1, of the repetitions in which the machine and not the volume limited static-slow.
 
-        Their figures say nothing about storage. They are kept and counted all the same, and named.
+        Their figures say nothing about storage. They count nevertheless, and are reported.
         """
         least = KEPT_UP * self.plan.scaled().backing_bytes_s / MB
         slow = [r.of(Setup.STATIC_SLOW) for r in self.repetitions]
         return tuple(n for n, found in enumerate(slow, 1) if found is not None and found.app_write_mb_s < least)
 
     def over(self, setup: Setup, read: Callable[[SetupResult], float | None]) -> Spread | None:
-        """A figure of one set-up over the repetitions."""
+        """The statistics of a figure of one set-up."""
         return spread_of(read(found) if (found := r.of(setup)) else None for r in self.repetitions)
 
     def named(self, setup: Setup, name: str) -> Spread | None:
-        """The same, by the name of a field or property of `SetupResult`."""
+        """The same by the name of a field or property of `SetupResult`."""
         return self.over(setup, attrgetter(name))
 
     def ratio(self, setup: Setup, name: str) -> Spread | None:
-        """A ratio, taken within each repetition, over the repetitions."""
+        """The statistics of a ratio, which is computed within each repetition."""
         return spread_of(r.ratios().get(setup, {}).get(name) for r in self.repetitions)
 
     def summary(self) -> dict[str, Any]:
-        """Mean, median, least, most and spread of every figure and of every ratio."""
+        """The statistics of every figure and every ratio."""
         setups = self.plan.setups
         return {
             "repetitions": len(self.repetitions),
@@ -70,7 +71,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """`setups` are those of the repetition `shown`; the percentages beside them are medians over all."""
+        """`setups` are those of the repetition `shown`; the percentages beside it are medians over all."""
         compared = [r.comparison() for r in self.repetitions]
         medians = {k: s.median if (s := spread_of(c[k] for c in compared)) else None for k in (compared or [{}])[0]}
         plan = self.plan
@@ -95,7 +96,7 @@ class Evaluation:
 
     @property
     def is_sound(self) -> bool:
-        """Every byte was right and nothing was left."""
+        """Every byte was correct and no volume was left."""
         return all(s.checksums_ok and s.volumes_left == 0 for r in self.repetitions for s in r.setups)
 
 
@@ -105,12 +106,11 @@ def _json(spread: Spread | None) -> dict[str, Any] | None:
 
 # --- text ------------------------------------------------------------------------------------------------
 
-_HEADS = ("completion s", "write MB/s", "AGBs", "cache AGBs", "x bound", "data", "left")
-_WIDTHS = (12, 10, 10, 10, 8, 6, 5)
-_SENTENCES = {
+_HEADS = ("set-up", "completion s", "write MB/s", "AGBs", "cache AGBs", "x bound", "data", "left")
+_COMPARISONS = {
     "overhead_vs_fast_pct": "{:<12} completes {:+.1f} % later than static-fast",
-    "agbs_vs_fast_pct": "{:<12} costs {:+.1f} % against static-fast",
-    "agbs_vs_slow_pct": "{:<12} costs {:+.1f} % against static-slow",
+    "agbs_vs_fast_pct": "{:<12} costs {:+.1f} % compared with static-fast",
+    "agbs_vs_slow_pct": "{:<12} costs {:+.1f} % compared with static-slow",
 }
 
 
@@ -122,52 +122,46 @@ def to_text(evaluation: Evaluation) -> str:
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)"
     )
-    head = "set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(_HEADS, _WIDTHS, strict=True))
-    rows = [_row(evaluation, setup) for setup in plan.setups]
-    said = [*_sentences(evaluation), *_own_share(evaluation), *_disturbance(evaluation)]
-    return "\n".join([title, head, *rows, *said])
+    rows = text_table(_HEADS, [_row(evaluation, setup) for setup in plan.setups])
+    lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation), disturbance(evaluation.disturbed)]
+    return "\n".join(filter(None, lines))
 
 
-def _own_share(evaluation: Evaluation) -> list[str]:
-    found = spread_of(p.own_share_s for r in evaluation.repetitions for s in r.setups for p in s.phases)
+def _own_share(evaluation: Evaluation) -> str:
+    found = spread_of(boost.own_share_s for r in evaluation.repetitions for s in r.setups for boost in s.boosts)
     if found is None:
-        return []
+        return ""
     between = f"({found.min:.2f} to {found.max:.2f} s)"
-    return [f"{Setup.ADAPTIVE:<12} own share of {found.n} boost(s) {found.median:.2f} s {between}"]
-
-
-def _disturbance(evaluation: Evaluation) -> list[str]:
-    said = disturbance(evaluation.disturbed)
-    return [said] if said else []
+    return f"{Setup.ADAPTIVE:<12} own share of {found.n} boost(s) {found.median:.2f} s {between}"
 
 
 def disturbance(numbers: Sequence[int]) -> str:
-    """What has to be said of disturbed repetitions; nothing of none."""
+    """The warning about disturbed repetitions; empty without any."""
     if not numbers:
         return ""
     listed = ", ".join(map(str, numbers))
     return (
-        f"Disturbed: repetition {listed}. The machine was too busy with other work: static-slow was written at less "
-        f"than {KEPT_UP:.0%} of its volume's bandwidth. Its figures say nothing about storage."
+        f"Disturbed: repetition {listed}. The machine was busy with other work: static-slow was written at less than "
+        f"{KEPT_UP:.0%} of its volume's bandwidth. These figures say nothing about storage."
     )
 
 
-def _row(evaluation: Evaluation, setup: Setup) -> str:
+def _row(evaluation: Evaluation, setup: Setup) -> tuple[str, ...]:
     every = [found for r in evaluation.repetitions if (found := r.of(setup))]
     names = ("completion_s", "app_write_mb_s", "agbs", "cache_agbs", "cache_agbs_ratio")
     medians = [evaluation.named(setup, name) for name in names]
     digits = (1, 1, 0, 0, 2)
     cells = ["-" if m is None else f"{m.median:.{d}f}" for m, d in zip(medians, digits, strict=True)]
     cells += ["ok" if all(s.checksums_ok for s in every) else "WRONG", str(sum(s.volumes_left for s in every))]
-    return f"{setup:<12} " + " ".join(f"{c:>{w}}" for c, w in zip(cells, _WIDTHS, strict=True))
+    return (setup.value, *cells)
 
 
-def _sentences(evaluation: Evaluation) -> list[str]:
-    said = []
+def _comparisons(evaluation: Evaluation) -> list[str]:
+    lines = []
     for setup in evaluation.plan.setups:
-        for name, text in _SENTENCES.items():
+        for name, text in _COMPARISONS.items():
             found = evaluation.ratio(setup, name)
             is_own = (setup is Setup.STATIC_FAST) or (setup is Setup.STATIC_SLOW and name != "overhead_vs_fast_pct")
             if found is not None and not is_own:
-                said.append(text.format(setup.value, found.median))
-    return said
+                lines.append(text.format(setup.value, found.median))
+    return lines

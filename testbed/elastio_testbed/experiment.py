@@ -1,43 +1,83 @@
-"""What is run: the published experiments, and how they are scaled to a smaller machine and a shorter time.
+"""Experiments, and how they are scaled to a smaller machine and a shorter time.
 
 Sizes in GB (10^9 bytes), bandwidths in MB/s (10^6 bytes per second), as in the published evaluation.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Protocol
 
 from elastio.units import GB, GIB, MB, MIB
-from elastio_testbed.workloads import Bonnie, Dumps, Lammps, Workload
 
-# The agent takes no shorter one.
+# The minimum of the agent's sampling interval.
 SHORTEST_SAMPLE_S = 0.2
-# The agent buys none below 256 MiB, see `cache.min_size_gib`.
+# The agent buys no caches below 256 MiB, see `cache.min_size_gib`.
 MIN_CACHE_GIB = 0.26
-# What the agent may learn, in initial sizes.
+# The largest size that the agent may learn, in initial sizes.
 MOST_CACHES = 4
+# Memory of a guest without that of the application.
+GUEST_MIB = 1536
 
 
 class Setup(StrEnum):
-    """The storage set-ups that an experiment compares: the published ones, and what one would build by hand today."""
+    """The storage set-ups that are compared: the published ones, and the usual fixed alternative."""
 
     STATIC_SLOW = "static-slow"
     STATIC_FAST = "static-fast"
     ADAPTIVE = "adaptive"
-    LVMCACHE = "lvmcache"  # dm-writecache on a fast volume that is there all the time
+    LVMCACHE = "lvmcache"  # dm-writecache on a permanent fast volume
 
 
 PUBLISHED = (Setup.STATIC_SLOW, Setup.STATIC_FAST, Setup.ADAPTIVE)
+
+
+class Workload(Protocol):
+    """One application, sized for a guest by a scaled experiment.
+
+    `program` is a module of `elastio_testbed.guest` with the commands `run SPEC REPORT` and `verify SPEC`, see
+    `guest/reporting.py`. `needs_tools`: it needs packages that the default guest image lacks. `is_checkpointing`: it
+    alternates computing without I/O and dumps of the experiment's sizes, and does nothing else.
+    """
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def needs_tools(self) -> bool: ...
+
+    @property
+    def is_checkpointing(self) -> bool: ...
+
+    @property
+    def writers(self) -> int:
+        """The number of processes that write a dump in parallel."""
+        ...
+
+    def spec(self, scaled: Scaled) -> dict[str, Any]:
+        """The spec of the program in the guest, without `directory` and `seed`."""
+        ...
+
+    def memory_mib(self, scaled: Scaled) -> int:
+        """Memory of one guest in any set-up."""
+        ...
+
+    def resident_mib(self, scaled: Scaled) -> int:
+        """The part of that memory that its processes use for data."""
+        ...
+
+    def moved_bytes(self, scaled: Scaled) -> int:
+        """Bytes read and written by one guest in a run, from which the longest duration is estimated."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One application on one VM, at its published size.
 
-    `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the whole time spent
-    computing, in equal parts before each later dump. What a dump is, and what computing, is the workload's business.
-    `is_size_fixed`: the agent may buy no other size than the initial one.
+    `dumps_gb` per VM: the first is the initial dump, before the first iteration; `compute_s` is the total compute time,
+    in equal parts before each later dump. `is_size_fixed`: the agent may buy the initial size only.
     """
 
     name: str
@@ -47,21 +87,9 @@ class Experiment:
     backing_mb_s: float
     cache_mb_s: float
     initial_cache_gb: float
+    workload: Workload
     inactivity_delay_s: float = 30.0
-    workload: Workload = field(default_factory=Dumps)
     is_size_fixed: bool = False
-
-
-EXPERIMENTS = {
-    # Three dumps a few minutes apart; `make demo` runs it at a scale of 0.12.
-    "demo": Experiment("demo", (4.0, 4.0, 4.0), 500.0, 50.0, 33.0, 128.0, 10.0),
-    "cm1": Experiment("cm1", (5.0, 4.0, 4.0, 4.0), 1100.0, 50.0, 33.0, 128.0, 10.0),
-    "lammps": Experiment("lammps", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0, workload=Lammps()),
-    # Its dumps and pauses without its computing: as `cm1`, it measures what storage adds and nothing else.
-    "lammps-like": Experiment("lammps-like", (4.0, 3.0, 3.0, 3.0), 1380.0, 50.0, 33.0, 128.0, 10.0),
-    # Three runs with two pauses of 120 s. A file is twice the 2 GB of the published VM: Bonnie++'s own default.
-    "bonnie": Experiment("bonnie", (4.0, 4.0, 4.0), 240.0, 10.0, 60.0, 128.0, 10.0, workload=Bonnie()),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +97,7 @@ class Scaled:
     """An experiment in the guest's own bytes and seconds.
 
     `time` scales compute time, inactivity delay, sampling, cloud latency and data; `bandwidth` scales both volumes'
-    bandwidth and, once more, the data. The shape stays: a dump of S GB takes S/B of `time` times the published seconds.
+    bandwidth and also the data. So every duration is multiplied by `time`.
     """
 
     experiment: Experiment
@@ -77,7 +105,7 @@ class Scaled:
     bandwidth: float
 
     def bytes_of(self, size_gb: float) -> int:
-        """GB of the publication as bytes of the guest, in whole MiB."""
+        """Published GB as bytes of the guest, in whole MiB."""
         return max(1, round(size_gb * GB * self.time * self.bandwidth / MIB)) * MIB
 
     @property
@@ -111,7 +139,7 @@ class Scaled:
 
     @property
     def unit_bytes(self) -> int:
-        """What one GiB of the scaled cloud is worth: small enough that sizes are not rounded away."""
+        """The bytes of one GiB of the scaled cloud: small enough for a fine choice of sizes."""
         return max(4 * MIB, self.bytes_of(self.experiment.initial_cache_gb) // 64 // MIB * MIB)
 
     @property
@@ -122,10 +150,10 @@ class Scaled:
 
     @property
     def least_cache_gib(self) -> float:
-        """The least that the agent may buy: what bcache takes, or the one size there is."""
+        """The smallest size that the agent may buy: the minimum of bcache, or the fixed size."""
         return self.initial_cache_gib if self.experiment.is_size_fixed else max(MIN_CACHE_GIB, self.unit_bytes / GIB)
 
     @property
     def most_cache_gib(self) -> float:
-        """The most that the agent may buy."""
+        """The largest size that the agent may buy."""
         return self.initial_cache_gib if self.experiment.is_size_fixed else MOST_CACHES * self.initial_cache_gib

@@ -1,20 +1,25 @@
-"""What one would build by hand today: dm-writecache, by LVM, on a fast volume that is there all the time."""
+"""The fixed alternative to an adaptive device: dm-writecache, set up with LVM, on a permanent fast volume."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from elastio.units import GIB
 from elastio_testbed.experiment import Scaled
 
-if TYPE_CHECKING:
-    from elastio_testbed.machine import Guest
-
 FAST_SERIAL = "fast"  # how the serial of the fast volume ends
 GROUP, DATA_VOLUME, FAST_VOLUME = "lab", "data", "fast"
-# What device-mapper calls the device on which the filesystem lies, `-` doubled or not: neither name has one.
+# The device-mapper name of the device with the filesystem. Device-mapper doubles `-` in names; these have none.
 MAPPED_NAME = f"{GROUP}-{DATA_VOLUME}"
 _LVM_S = 120.0
+
+
+class Shell(Protocol):
+    """The part of a guest that is used here."""
+
+    def disk_name(self, serial: str | None = None) -> str: ...
+
+    def check(self, argv: list[str], *, timeout_s: float = ...) -> str: ...
 
 
 class LvmCache:
@@ -24,15 +29,15 @@ class LvmCache:
         self.serial = serial
         self.size_bytes = round(scaled.initial_cache_gib * GIB)
 
-    def make(self, guest: Guest, backing: str) -> str:
-        """Put the cache before `backing` in the guest; the path of the device to be used. Raises GuestError."""
+    def make(self, guest: Shell, backing: str) -> str:
+        """Put the cache in front of `backing` and return the path of the resulting device. Raises GuestError."""
         for argv in lvm_commands(backing, f"/dev/{guest.disk_name(self.serial)}"):
             guest.check(argv, timeout_s=_LVM_S)
         return f"/dev/{GROUP}/{DATA_VOLUME}"
 
 
 def lvm_commands(backing: str, fast: str) -> list[list[str]]:
-    """One volume group over both disks, one volume on each, and the fast one as the other's write cache."""
+    """One volume group over both disks, one logical volume on each, the fast one as write cache of the other."""
     data, cache = f"{GROUP}/{DATA_VOLUME}", f"{GROUP}/{FAST_VOLUME}"
     # Blocks as the filesystem has them: the default is the disk's 512 bytes, for eight times the memory.
     settings = ["--cachesettings", "block_size=4096"]

@@ -1,4 +1,4 @@
-"""One guest of an experiment: its disk, its filesystem, its agent, its workload."""
+"""One guest of an experiment: its disk, file system, agent and workload."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RECORD = "/var/tmp/workload.record"
 PROGRAMS = "/opt/testbed"
 TIMELINE = "/var/tmp/timeline.json"
 SETTLE_S = 2.0
-# An instance type whose own EBS bandwidth (593 MB/s) is far above what is bought.
+# An instance type whose EBS bandwidth (593 MB/s) is far above that of the volumes.
 INSTANCE_TYPE = "m5.4xlarge"
-# With so little memory for a page cache a burst of some hundred MiB is on the device soon after it begins.
+# With so small a page cache, a burst of some hundred MiB reaches the device soon after its start.
 SMALL_MIB = 768
-# Without any writing in the background during the experiment.
+# Without initialization in the background during the experiment.
 MAKE_FILESYSTEM = {
     "ext4": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"),
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
@@ -51,13 +51,13 @@ class Guest:
         memory_mib: int | None = None,
         power: Power | None = None,
     ) -> None:
-        """Describe the guest; nothing runs yet. What is not told, pace of samples and memory, is that of `scaled`."""
+        """Define the guest; nothing is started. Sampling interval and memory are by default those of `scaled`."""
         folder.mkdir(parents=True, exist_ok=True)
         self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
         self.filesystem = "ext4"  # until `prepare`
         self.serial = f"{name}backing"[:20]
-        # Without a cap while the filesystem is made: that is not part of any experiment.
+        # Without a limit at first: creating the file system is not part of an experiment.
         disks = [_new_disk(folder, self.serial, scaled.backing_bytes)]
         self.lvmcache = LvmCache(f"{name}{FAST_SERIAL}", scaled) if setup is Setup.LVMCACHE else None
         if self.lvmcache:
@@ -71,7 +71,7 @@ class Guest:
     # --- preparing ---------------------------------------------------------------------------------------
 
     def prepare(self, endpoint: Ec2Endpoint, *, boot_s: float = 240.0) -> None:
-        """Boot, make the device and its filesystem, start the agent, put the caps in force."""
+        """Boot, create device and file system, start the agent, and set the bandwidth limits."""
         self.vm.start(boot_s)
         self._copy_programs()
         device = f"/dev/{self.disk_name()}"
@@ -91,8 +91,8 @@ class Guest:
         self.check(["systemd-run", "--unit=recorder", "python3", f"{PROGRAMS}/recorder.py", TIMELINE, "0.5"])
 
     def _copy_programs(self) -> None:
-        """Two that are run by their path, and the workload's, which import one another."""
-        places = {"recorder": PROGRAMS, "ask": PROGRAMS}
+        """Copy two programs that are run by their paths, and the package of the workload's program."""
+        places = {"recorder": PROGRAMS, "status_probe": PROGRAMS}
         places |= dict.fromkeys(("__init__", "reporting", self.program), f"{PROGRAMS}/elastio_testbed/guest")
         for program, place in places.items():
             text = resources.files("elastio_testbed.guest").joinpath(f"{program}.py").read_bytes()
@@ -104,12 +104,12 @@ class Guest:
 
     @property
     def fixed_cache_bytes(self) -> int:
-        """Size of a fast volume that is there all the time, 0 without one."""
+        """The size of a permanent fast volume; 0 without one."""
         return self.lvmcache.size_bytes if self.lvmcache else 0
 
     @property
     def backing_bytes(self) -> int:
-        """Size of the data volume that is paid for."""
+        """The billed size of the data volume."""
         return self.scaled.backing_bytes
 
     @property
@@ -118,7 +118,7 @@ class Guest:
         return self.scaled.cache_bytes_s if self.setup is Setup.STATIC_FAST else self.scaled.backing_bytes_s
 
     def disk_name(self, serial: str | None = None) -> str:
-        """The data disk, or another, by its serial: the kernel's names mean nothing."""
+        """The kernel's name of the data disk, or of the disk with this serial."""
         serial = serial or self.serial
         script = f'for f in /sys/block/*/serial; do [ "$(cat $f)" = {serial} ] && basename $(dirname $f); done; true'
         names = self.check(["sh", "-c", script]).split()
@@ -142,7 +142,7 @@ class Guest:
         self.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
 
     def write_config(self, endpoint: Ec2Endpoint, **overrides: str) -> None:
-        """The agent's configuration; `overrides` replaces whole lines by their key."""
+        """Write the agent's configuration; `overrides` replaces lines by key."""
         scaled, scale = self.scaled, endpoint.scale
         unit = scaled.unit_bytes / 2**30
         lines = {
@@ -183,11 +183,11 @@ class Guest:
         self.check(["systemd-run", "--unit=workload", *self.command(), "run", SPEC, REPORT])
 
     def command(self) -> list[str]:
-        """How the workload's program is started in the guest; `run` or `verify` and its files follow."""
+        """The command of the workload's program; append `run` or `verify` and its files."""
         return ["env", f"PYTHONPATH={PROGRAMS}", "python3", "-m", f"elastio_testbed.guest.{self.program}"]
 
     def workload_state(self) -> str:
-        """`running`, `done`, or why it failed. Starts no program in the guest: that would disturb what is measured."""
+        """`running`, `done`, or the error. Starts no program in the guest, which would disturb the measurement."""
         last = self._workload_lines()[-1:]
         if not last or "dump" in last[0]:
             return "running"
@@ -198,14 +198,14 @@ class Guest:
         return [json.loads(line) for line in text.splitlines()]
 
     def dumps(self) -> list[dict[str, Any]]:
-        """Begin, end (guest's wall clock) and bytes of every dump so far."""
+        """Start and end (guest's wall clock) and bytes of every dump so far."""
         return [line for line in self._workload_lines() if "dump" in line]
 
     def verify(self) -> dict[str, Any]:
-        """Have the workload check what it left on the device, past the page cache."""
+        """Let the workload check its data on the device, bypassing the page cache."""
         self.check(["sync"], timeout_s=120)
         if self.setup is Setup.ADAPTIVE:
-            self.check(["elastio", "pause"], timeout_s=90)  # reading it all back is a load, and no part of the run
+            self.check(["elastio", "pause"], timeout_s=90)  # reading everything back would start a boost
         for serial in self.vm.disks():
             self.vm.set_limit(serial, None)
         self.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
@@ -220,7 +220,7 @@ class Guest:
     # --- the agent ---------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/ask.py"], timeout_s=90))
+        found: dict[str, Any] = json.loads(self.check(["python3", "-S", "/opt/testbed/status_probe.py"], timeout_s=90))
         return found
 
     def report(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Guest:
         return found
 
     def wait_for(self, condition: Any, seconds: float, what: str) -> dict[str, Any]:
-        """Poll the agent's status until the condition holds. Raises GuestError when it does not in time."""
+        """Poll the agent's status until the condition is true. Raises GuestError after `seconds`."""
         end = time.monotonic() + seconds
         while True:
             try:

@@ -1,21 +1,18 @@
-"""Tables as Markdown, and the marked parts of a page that they are written into. Pure."""
+"""Tables as Markdown, and the placeholders of a page that they are written into. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.faults.coverage import campaigns, steps
 from elastio_testbed.tables import Table, all_tables, conditions
 
 
-class MarkError(ValueError):
-    """A page lacks the marks of a part; the text says which."""
-
-
 def to_markdown(table: Table) -> str:
-    """A table with its title and its note; numbers are set to the right."""
+    """A table with title and note; all columns but the first are right-aligned."""
     lines = [_line(table.heads), _line(["---", *["---:"] * (len(table.heads) - 1)]), *map(_line, table.rows)]
     note = f"\n\n{table.note}" if table.note else ""
     return f"#### {table.title}\n\n" + "\n".join(lines) + note
@@ -26,16 +23,16 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def section(document: Mapping[str, Any]) -> str:
-    """All tables of one result, under a sentence with its conditions."""
+    """All tables of one result, after a sentence with its conditions."""
     under = ", ".join(f"{name} {text}" for name, text in conditions(document).rows)
     heading = f"### `{document['experiment']}` at scale {document['scale']:g}\n\n{under[0].upper()}{under[1:]}."
-    said = disturbance(document["disturbed"])
-    warning = [f"> {said}"] if said else []
-    return "\n\n".join([heading, *warning, *map(to_markdown, all_tables(document))])
+    warning = disturbance(document["disturbed"])
+    quoted = [f"> {warning}"] if warning else []
+    return "\n\n".join([heading, *quoted, *map(to_markdown, all_tables(document))])
 
 
 def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """By experiment, the sections of its results in the order given."""
+    """For each experiment the sections of its results, in the order given."""
     found: dict[str, list[str]] = {}
     for document in documents:
         found.setdefault(document["experiment"], []).append(section(document))
@@ -43,20 +40,20 @@ def sections(documents: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def fault_section(documents: Sequence[Mapping[str, Any]]) -> str:
-    """What the campaigns came to, and what they met."""
+    """The results and the coverage of fault campaigns."""
     return "\n\n".join(map(to_markdown, (campaigns(documents), steps(documents))))
 
 
 def rewritten(page: str, parts: Mapping[str, str]) -> str:
     """The page with each part between `<!-- results: NAME -->` and `<!-- end: NAME -->` replaced.
 
-    Raises MarkError when a part's marks are missing, or not one before the other.
+    Raises PlaceholderError if one of a part's two placeholders is missing or they are in the wrong order.
     """
     for name, text in parts.items():
         begin, end = f"<!-- results: {name} -->", f"<!-- end: {name} -->"
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise MarkError(f"the page has no part between `{begin}` and `{end}`")
+            raise PlaceholderError(f"the page has no part between `{begin}` and `{end}`")
         page = f"{before}{begin}\n{text}\n{end}{after}"
     return page

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from elastio.cli.numbers import Finite
+from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image.debian import SUITES
+
+FACTOR = Finite(0.01, 10)
+UNDER_EMULATION = 0.5
 
 suite_option = click.option(
     "--suite",
     type=click.Choice(sorted(SUITES)),
-    help="Debian of the guests: 12 (bookworm) or 13 (trixie). Without it $ELASTIO_SUITE, else bookworm.",
+    help="Debian release of the guests: 12 (bookworm) or 13 (trixie). Default: $ELASTIO_SUITE, else bookworm.",
+)
+json_option = click.option("--json", "json_path", type=click.Path(path_type=Path), help="File for the result.")
+seed_option = click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Seed of the plan."
+)
+scale_option = click.option(
+    "--scale", type=FACTOR, default=1.0, show_default=True, help="Factor for times and amounts of data."
+)
+
+
+def default_bandwidth() -> float:
+    """The factor that a guest on this machine keeps up with."""
+    return 1.0 if accelerator() == "kvm" else UNDER_EMULATION
+
+
+bandwidth_option = click.option(
+    "--bandwidth",
+    type=FACTOR,
+    default=default_bandwidth,
+    help="Factor for bandwidths and amounts of data. Default: 1 with KVM, else 0.5.",
 )

@@ -1,19 +1,17 @@
-"""The picture of a run as PNG: throughput per device, cache size and phase over time."""
+"""The picture of a run, drawn by matplotlib: throughput per device, cache size and phase over time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from elastio_testbed.rates import APPLICATION, BACKING, CACHE
-from elastio_testbed.series import Shown
+from elastio_testbed.series import Series, from_json
 
 COLOURS = {APPLICATION: "#1b4f8f", BACKING: "#b3541e", CACHE: "#2e7d4f"}
 PHASE_COLOURS = {
@@ -25,12 +23,28 @@ PHASE_COLOURS = {
 }
 
 
-def draw(document: Mapping[str, Any], runs: Sequence[Shown], path: Path) -> None:
-    """One panel per set-up on one time axis, and one with the cache volumes that the cloud saw, if it saw any."""
+def save(document: Mapping[str, Any], path: Path) -> None:
+    """Write the picture of a result to a file, in the format that its suffix names. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw(document).savefig(path, dpi=110)
+
+
+def to_svg(document: Mapping[str, Any]) -> str:
+    """The picture of a result as an `<svg>` element; empty for a result that was stored without one."""
+    if not document.get("picture"):
+        return ""
+    text = StringIO()
+    draw(document).savefig(text, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def draw(document: Mapping[str, Any]) -> Figure:
+    """One panel per set-up on one time axis, and one with the cache volumes of each that bought any."""
+    runs = [from_json(row) for row in document["picture"]]
     bought = [run for run in runs if run.volumes]
     rows = len(runs) + len(bought)
-    figure, axes = plt.subplots(rows, 1, sharex=True, figsize=(11, 2.3 * rows + 0.8), squeeze=False)
-    panels = list(axes[:, 0])
+    figure = Figure(figsize=(11, 2.3 * rows + 0.8))
+    panels = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
     for panel, run in zip(panels, runs, strict=False):
         _throughput(panel, run)
         completion_s = document["setups"][run.setup]["completion_s"]
@@ -46,12 +60,10 @@ def draw(document: Mapping[str, Any], runs: Sequence[Shown], path: Path) -> None
         fontsize=11,
     )
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    return figure
 
 
-def _throughput(panel: Axes, run: Shown) -> None:
+def _throughput(panel: Axes, run: Series) -> None:
     for role, points in run.rates.items():
         panel.plot([t for t, _ in points], [v for _, v in points], label=role, color=COLOURS[role], linewidth=1.1)
     labelled: set[str] = set()
@@ -66,10 +78,10 @@ def _throughput(panel: Axes, run: Shown) -> None:
     panel.grid(alpha=0.25)
 
 
-def _cache_size(panel: Axes, run: Shown) -> None:
+def _cache_size(panel: Axes, run: Series) -> None:
     for begin, end, size_gb in run.volumes:
         panel.fill_between([begin, end], size_gb, alpha=0.5, color=COLOURS[CACHE])
     panel.set_ylim(bottom=0)
     panel.set_ylabel("cache GB")
-    panel.set_title(f"{run.setup}: cache volume held, as the cloud saw it", loc="left", fontsize=10)
+    panel.set_title(f"{run.setup}: cache volumes, as the cloud reports them", loc="left", fontsize=10)
     panel.grid(alpha=0.25)

@@ -1,44 +1,46 @@
-"""Calibrate in a guest, predict an experiment, run it for real, and hold the one against the other."""
+"""Calibrate in a guest, predict an experiment, run it, and compare prediction and run."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from elastio.units import GB, GIB, MB
 from elastio_calibration.application import Application
-from elastio_calibration.errors import ImpossibleError
+from elastio_calibration.errors import InfeasibleError
 from elastio_calibration.measurement import Conditions
 from elastio_calibration.model import Dump
-from elastio_calibration.optimum import Choice, Wish, best, choices
+from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 from elastio_calibration.profile import Profile, load, save, to_document
 from elastio_calibration.study import solve
 from elastio_testbed import experiment
 from elastio_testbed.calibrating import Say, calibrate
+from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run
-from elastio_testbed.stolen import processor_time
+from elastio_testbed.steal_time import processor_time
+from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan, Trial
 
-# Bandwidths and times of a profile and of an experiment are the same when they differ by less.
+# Bandwidths and times of a profile and an experiment are the same if they differ by less.
 SAME = 0.01
-# A guest that dumps wants all processors: with a larger share of them stolen, its figures say little about storage.
+# A dumping guest needs all processors: with a higher share of steal time its figures say little about storage.
 DISTURBING = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What `predict` does beside the plan.
+class PredictOptions:
+    """What `predict` does in addition to the plan.
 
-    `profile_path`: where the calibration is kept, and taken from if it is. `side_by_side`: the three set-ups at once.
+    `profile_path`: the file of the calibration; an existing one is used. `side_by_side`: the three set-ups in parallel.
     """
 
     repeats: int
@@ -48,15 +50,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """A deadline, the size that was recommended for it, and the real run in which every cache had that size.
+class DeadlineCheck:
+    """A deadline, the size that was recommended for it, and the run in which every cache had that size.
 
-    `chosen` and `real` None: no size meets the deadline; `refusal` says so.
+    `chosen` and `real` are None if no size meets the deadline; `refusal` is the reason.
     """
 
     max_time_s: float
-    offered: tuple[Choice, ...]
-    chosen: Choice | None = None
+    offered: tuple[Candidate, ...]
+    chosen: Candidate | None = None
     real: SetupResult | None = None
     refusal: str = ""
 
@@ -65,7 +67,7 @@ class Verified:
         return self.real is not None and self.real.completion_s <= self.max_time_s
 
     def to_json(self) -> dict[str, Any]:
-        """`choices` are the calibrated sizes; `cheaper_that_meet` has to be empty."""
+        """`choices` are the calibrated sizes; `cheaper_that_meet` must be empty."""
         known: dict[str, Any] = {"max_time_s": self.max_time_s, "met": self.is_met, "refusal": self.refusal}
         if self.chosen is not None:
             time_s, spent = self.chosen.forecast.completion_s, self.chosen.forecast.agbs
@@ -83,7 +85,7 @@ class Verified:
         return {**known, "choices": [_choice_row(c) for c in self.offered]}
 
 
-def _choice_row(choice: Choice) -> dict[str, float]:
+def _choice_row(choice: Candidate) -> dict[str, float]:
     time_s = choice.forecast.completion_s
     return {
         "cache_gb": choice.cache_bytes / GB,
@@ -97,24 +99,24 @@ def _choice_row(choice: Choice) -> dict[str, float]:
 class Prediction:
     """What was predicted, from what, and what then happened. `time_ratio`, `agbs_ratio`: predicted over real.
 
-    `stolen`: of each stage, the share of processor time that this machine's hypervisor gave to others.
+    `steal`: for each stage, the share of steal time in the processor time.
     """
 
     plan: Plan
     profile: Profile
     forecasts: tuple[Forecast, ...]
     result: Result
-    verified: Verified | None = None
-    stolen: Mapping[str, float] = field(default_factory=dict)
+    verified: DeadlineCheck | None = None
+    steal: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_sound(self) -> bool:
-        """Every byte was kept, no volume is left, and a deadline that was asked for is met."""
+        """Every byte is correct, no volume is left, and the deadline, if any, is met."""
         kept = all(s.checksums_ok and s.volumes_left == 0 for s in self.result.setups)
         return kept and (self.verified is None or self.verified.is_met)
 
     def setups(self) -> dict[str, dict[str, Any]]:
-        """Per set-up: predicted, real, and their ratios."""
+        """For each set-up the predicted and the measured figures, and their ratios."""
         found: dict[str, dict[str, Any]] = {}
         for forecast in self.forecasts:
             real = self.result.of(experiment.Setup(forecast.setup.value))
@@ -130,7 +132,7 @@ class Prediction:
                 "predicted_dumps_s": [d.seconds for d in _dumps(forecast)],
                 "real_dumps_s": list(real.dumps_s),
                 "predicted_caches_gb": [d.cache_bytes / GB for d in _dumps(forecast)],
-                "real_caches_gb": [p.size_gb for p in real.phases],
+                "real_caches_gb": [p.size_gb for p in real.boosts],
             }
         return found
 
@@ -142,12 +144,12 @@ class Prediction:
             "bandwidth": self.plan.bandwidth,
             "accelerator": accelerator(),
             "side_by_side": self.plan.side_by_side,
-            "processor_time_stolen": dict(self.stolen),
+            "processor_time_stolen": dict(self.steal),
             "setups": self.setups(),
             "plan": None if self.verified is None else self.verified.to_json(),
             "throughput_noise": solution.throughput_noise,
             "holding_noise": solution.holding_noise,
-            "real": {s.setup.value: asdict(s) for s in self.result.setups},
+            "real": {s.setup.value: s.to_json() for s in self.result.setups},
             "profile": to_document(self.profile),
         }
 
@@ -156,15 +158,14 @@ def _dumps(forecast: Forecast) -> tuple[Dump, ...]:
     return (*([forecast.initial] if forecast.initial else []), *forecast.checkpoints)
 
 
-def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: Say) -> Prediction:
-    """Everything in turn, on fresh guests. `keep` gets what is known, once the set-ups were run and at the end.
+def predict(plan: Plan, asked: PredictOptions, keep: Callable[[Prediction], None], say: Say) -> Prediction:
+    """All steps in turn, on fresh guests. `keep` gets the result so far after the set-ups were run, and at the end.
 
-    Raises GuestError for an experiment that the model does not know, before anything is run; HypervisorError,
-    ImageError or ElastioError later.
+    Raises PlanError before anything is run, later HypervisorError, ImageError or another ElastioError.
     """
     scaled = plan.scaled()
     application = application_of(scaled)
-    # Guests that compute disturb each other; those that sleep do not, where there are processors for all their dumps.
+    # Computing guests disturb each other. Sleeping guests do not, given enough processors for all their dumps.
     plan = replace(plan, side_by_side=asked.side_by_side and not plan.needs_tools)
     image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
     began = processor_time()
@@ -177,34 +178,34 @@ def predict(plan: Plan, asked: Asked, keep: Callable[[Prediction], None], say: S
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
     real, ran = _real(plan, say), processor_time()
-    stolen = {"calibrated": calibrated.stolen_since(began), "real": ran.stolen_since(calibrated)}
-    prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, stolen)
+    steal = {"calibrated": calibrated.steal_share_since(began), "real": ran.steal_share_since(calibrated)}
+    prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, steal)
     keep(prediction)
     if wanted is not None and wanted.chosen is not None:
         verified = _verified(plan, wanted, wanted.chosen, image, say)
-        stolen["deadline"] = processor_time().stolen_since(ran)
-        prediction = replace(prediction, verified=verified, stolen=stolen)
+        steal["deadline"] = processor_time().steal_share_since(ran)
+        prediction = replace(prediction, verified=verified, steal=steal)
         keep(prediction)
     return prediction
 
 
-def _profile(plan: Plan, asked: Asked, image: GuestImage, say: Say) -> Profile:
-    """The one that is kept, or a new one. Raises CalibrationError for a file that is none."""
+def _profile(plan: Plan, asked: PredictOptions, image: GuestImage, say: Say) -> Profile:
+    """The stored profile, or a new one. Raises CalibrationError for an invalid file."""
     path = asked.profile_path
     if path is not None and path.exists():
         profile = load(path)
         require_same(profile.conditions, plan.scaled(), path)
-        say(f"{path} is used: nothing is calibrated")
+        say(f"{path} is used instead of a new calibration")
         return profile
     profile = calibrate(plan, asked.repeats, image, say)
     if path is not None:
         save(profile, path)
-        say(f"{path} is written")
+        say(f"{path} was written")
     return profile
 
 
 def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
-    """Raises GuestError where the profile was calibrated at other scales than the experiment runs at."""
+    """Raises PlanError where the profile was calibrated at other scales than the experiment runs at."""
     pairs = {
         "backing MB/s": (conditions.backing_mb_s, scaled.backing_bytes_s / MB),
         "cache MB/s": (conditions.cache_mb_s, scaled.cache_bytes_s / MB),
@@ -214,36 +215,39 @@ def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
     }
     other = [f"{name} {a:g} and {b:g}" for name, (a, b) in pairs.items() if abs(a - b) > SAME * abs(b)]
     if other:
-        raise GuestError(f"{path} was calibrated for another experiment or scale ({', '.join(other)}): name another")
+        raise PlanError(
+            f"{path} was calibrated for another experiment or scale ({', '.join(other)}); choose another file",
+            code="profile",
+        )
 
 
 def _real(plan: Plan, say: Say) -> Result:
-    """The published set-ups, once each."""
+    """Run the published set-ups once each."""
     results = [progress.evaluation.repetitions[-1] for progress in run(plan, say)]
     return results[-1]
 
 
-def recommend(predictor: Predictor, application: Application, max_time_s: float) -> Verified:
-    """The size for the deadline, of all that were calibrated; the first dump gets it, too."""
-    offered = choices([predictor], application)
+def recommend(predictor: Predictor, application: Application, max_time_s: float) -> DeadlineCheck:
+    """The calibrated size that is recommended for the deadline, for all dumps including the first."""
+    offered = candidates([predictor], application).accepted
     try:
-        return Verified(max_time_s, offered, best(offered, Wish(max_time_s=max_time_s)))
-    except ImpossibleError as error:
-        return Verified(max_time_s, offered, refusal=str(error))
+        return DeadlineCheck(max_time_s, offered, best(offered, Goal(max_time_s=max_time_s)))
+    except InfeasibleError as error:
+        return DeadlineCheck(max_time_s, offered, refusal=str(error))
 
 
-def _verified(plan: Plan, wanted: Verified, chosen: Choice, image: GuestImage, say: Say) -> Verified:
+def _verified(plan: Plan, wanted: DeadlineCheck, chosen: Candidate, image: GuestImage, say: Say) -> DeadlineCheck:
     say(f"running the adaptive set-up with {chosen} for every dump")
     return replace(wanted, real=run_one(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
 
 
 def fixed(plan: Plan, cache_bytes: int) -> Plan:
-    """The plan with caches of this size of the guest and no other."""
+    """The plan with caches of this size only, in bytes of the guest."""
     return replace(plan, fixed_cache_gb=cache_bytes / GB / (plan.scale * plan.bandwidth))
 
 
 def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) -> SetupResult:
-    """One set-up for real."""
+    """Run one set-up."""
     with Trial(plan, setup, image, say) as trial:
         trial.prepare()
         trial.start()
@@ -252,12 +256,12 @@ def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) ->
 
 
 def application_of(scaled: Scaled) -> Application:
-    """The experiment as an application: bytes and seconds of the guest. Raises GuestError where it is none."""
+    """The experiment as an application, in bytes and seconds of the guest. Raises PlanError where it cannot be one."""
     if not scaled.experiment.workload.is_checkpointing:
-        raise GuestError(f"{scaled.experiment.name} is no application that computes and writes checkpoints")
+        raise PlanError(f"{scaled.experiment.name} does not alternate computing and checkpoints", code="workload")
     initial, *later = scaled.dumps_bytes
     if len(set(later)) != 1:
-        raise GuestError(f"{scaled.experiment.name} has checkpoints of several sizes: the model knows one")
+        raise PlanError(f"{scaled.experiment.name} has checkpoints of several sizes", code="workload")
     return Application(
         checkpoint_gb=later[0] / GB,
         checkpoints=len(later),
@@ -268,23 +272,28 @@ def application_of(scaled: Scaled) -> Application:
 
 
 def to_text(prediction: Prediction) -> str:
-    """Predicted and real, side by side."""
-    heads = ("predicted s", "real s", "ratio", "predicted AGBs", "real", "ratio")
-    lines = ["set-up       " + " ".join(f"{h:>{w}}" for h, w in zip(heads, (12, 10, 8, 15, 10, 8), strict=True))]
-    for name, found in prediction.setups().items():
-        was, is_ = found["predicted"], found["real"]
-        lines.append(
-            f"{name:<12} {was['completion_s']:>12.1f} {is_['completion_s']:>10.1f} {found['time_ratio']:>8.4f} "
-            f"{was['agbs']:>15.0f} {is_['agbs']:>10.0f} {found['agbs_ratio']:>8.4f}"
+    """Predicted and measured figures as a table."""
+    rows = [
+        (
+            name,
+            f"{found['predicted']['completion_s']:.1f}",
+            f"{found['real']['completion_s']:.1f}",
+            f"{found['time_ratio']:.4f}",
+            f"{found['predicted']['agbs']:.0f}",
+            f"{found['real']['agbs']:.0f}",
+            f"{found['agbs_ratio']:.4f}",
         )
+        for name, found in prediction.setups().items()
+    ]
+    lines = text_table(("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio"), rows)
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
-    if (most := max(prediction.stolen.values(), default=0.0)) > DISTURBING:
-        lines.append(f"disturbed: up to {most:.0%} of a stage's processor time went to others than this machine")
+    if (most := max(prediction.steal.values(), default=0.0)) > DISTURBING:
+        lines.append(f"disturbed: steal time was up to {most:.0%} of the processor time of a stage")
     return "\n".join(lines)
 
 
-def _deadline_text(verified: Verified) -> str:
+def _deadline_text(verified: DeadlineCheck) -> str:
     if verified.chosen is None or verified.real is None:
         return verified.refusal or f"deadline {verified.max_time_s:g} s: not run yet"
     met = "met" if verified.is_met else "MISSED"

@@ -1,4 +1,4 @@
-"""Throughput over time, from the counters that were recorded in a guest. Pure."""
+"""Throughput over time, from counters that were recorded in a guest. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Points = tuple[tuple[float, float], ...]
 def rates_of(
     timeline: Sequence[Mapping[str, Any]], backing: str, *, is_static: bool
 ) -> dict[str, list[tuple[float, float]]]:
-    """MB/s per role over time. A static volume is the application's own; `backing` is the data volume's serial."""
+    """MB/s of each role over time. `backing` is the serial of the data volume, which is the application's if static."""
     series: dict[str, list[tuple[float, float]]] = {}
     for before, after in pairwise(timeline):
         seconds = after["t"] - before["t"]
@@ -35,9 +35,9 @@ def rates_of(
 
 
 def role_of(name: str, serial: str, backing: str, *, is_static: bool) -> str:
-    """What a disk of the guest is to the experiment; empty for the root disk.
+    """The role of a disk of the guest; empty for the root disk.
 
-    bcache, or the device that LVM maps, is the application's own; every other disk with a serial is a cache.
+    The bcache device or the mapped device of LVM is the application's; every other disk with a serial is a cache.
     """
     if name.startswith("bcache") or serial == MAPPED_NAME:
         return APPLICATION

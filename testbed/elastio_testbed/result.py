@@ -1,20 +1,20 @@
-"""What came out of one repetition of an experiment. Sizes in GB (10^9), cost in AGBs (MB/s x GB x s)."""
+"""The result of one repetition of an experiment. Sizes in GB (10^9), cost in AGBs (MB/s x GB x s)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from elastio_testbed.bound import ratio
+from elastio_testbed.bandwidth_use import BandwidthUse
 from elastio_testbed.experiment import Setup
-from elastio_testbed.governed import Governed
+from elastio_testbed.lower_bound import ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """One boost, as the agent's ledger has it; `cache_agbs` as the cloud saw its volume.
+class Boost:
+    """One boost from the agent's ledger; `cache_agbs` from the cloud.
 
-    `steps_s` add up to `attach_s`. `cloud_s` is the part of it that the cloud took to create and to attach the volume,
+    `steps_s` add up to `attach_s`. `cloud_s` is the part that the cloud took to create and attach the volume,
     `own_share_s` the rest.
     """
 
@@ -22,7 +22,7 @@ class Phase:
     attach_s: float | None
     attached_s: float | None
     dirty_peak_gb: float
-    evicted_gb: float
+    written_through_gb: float
     flush_s: float | None
     steps_s: dict[str, float | None] = field(default_factory=dict)
     vm: str = ""
@@ -32,14 +32,21 @@ class Phase:
     cache_agbs_bound: float = 0.0
     begun: float = 0.0  # wall clock
     ended: float = 0.0
-    governed: Governed | None = None  # of the first VM
+    bandwidth_use: BandwidthUse | None = None  # of the first VM
     own_share_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """With the names of the first result files."""
+        fields = asdict(self)
+        fields["evicted_gb"] = fields.pop("written_through_gb")
+        fields["governed"] = fields.pop("bandwidth_use")
+        return fields
 
 
 def own_share_s(attach_s: float | None, cloud_s: float | None) -> float | None:
-    """The agent's own share of a boost: all from the decision to writeback mode that the cloud did not take.
+    """The agent's own share of a boost: the time from the decision to writeback mode without the cloud's share.
 
-    What it does itself, and by how much it learns later that the cloud is done.
+    It consists of the agent's own steps and of the delay until it notices that the cloud is done.
     """
     return None if attach_s is None or cloud_s is None else attach_s - cloud_s
 
@@ -48,10 +55,10 @@ def own_share_s(attach_s: float | None, cloud_s: float | None) -> float | None:
 class SetupResult:
     """One set-up of one run.
 
-    `completion_s` runs from the end of the initial dump to the end of the last dump, as the published completion times
-    do; `total_s` includes the initial dump. AGBs cover `total_s` for the data volume and for a cache volume that is
-    there all the time (lvmcache), and the life of every cache volume that the cloud saw (adaptive). `volumes_left`
-    counts at the cloud's API and at the hypervisor.
+    `completion_s` is from the end of the initial dump to the end of the last dump, as published; `total_s` includes the
+    initial dump. AGBs cover `total_s` for the data volume and for a permanent cache volume (lvmcache), and the lifetime
+    of every cache volume that was bought (adaptive). `volumes_left` counts volumes at the cloud's API and disks at the
+    hypervisor.
     """
 
     setup: Setup
@@ -63,32 +70,35 @@ class SetupResult:
     dumps_s: tuple[float, ...]
     checksums_ok: bool
     volumes_left: int
-    phases: tuple[Phase, ...] = ()
+    boosts: tuple[Boost, ...] = ()
     checksums: dict[str, str] = field(default_factory=dict)
     ledger_cache_agbs: float | None = None
-    # What the workload itself measured, for each dump of the first VM; the keys are the workload's.
+    # Figures of the workload itself for each dump of the first VM; the keys depend on the workload.
     figures: tuple[dict[str, float], ...] = ()
 
     @property
     def cache_agbs_bound(self) -> float | None:
-        """The least that caches could have cost for these bursts; None without a boost."""
-        return round(sum(p.cache_agbs_bound for p in self.phases), 3) if self.phases else None
+        """The lower bound of the cost of caches for these bursts; None without a boost."""
+        return round(sum(p.cache_agbs_bound for p in self.boosts), 3) if self.boosts else None
 
     @property
     def cache_agbs_ratio(self) -> float | None:
-        """All that was paid for caches, over the bound."""
+        """The cost of all caches as a multiple of the bound."""
         return ratio(self.cache_agbs, self.cache_agbs_bound or 0.0)
 
     @property
     def cache_agbs_ratio_later(self) -> float | None:
-        """The same without each VM's first phase, whose size nothing measured has chosen."""
+        """The same without each VM's first boost, whose size is not a learned one."""
         seen: set[str] = set()
-        later = [p for p in self.phases if p.vm in seen or seen.add(p.vm)]  # type: ignore[func-returns-value]
+        later = [p for p in self.boosts if p.vm in seen or seen.add(p.vm)]  # type: ignore[func-returns-value]
         return ratio(sum(p.cache_agbs for p in later), sum(p.cache_agbs_bound for p in later))
 
     def to_json(self) -> dict[str, Any]:
+        fields = asdict(self)
+        del fields["boosts"]
         return {
-            **asdict(self),
+            **fields,
+            "phases": [boost.to_json() for boost in self.boosts],
             "cache_agbs_bound": self.cache_agbs_bound,
             "cache_agbs_ratio": self.cache_agbs_ratio,
             "cache_agbs_ratio_later": self.cache_agbs_ratio_later,
@@ -105,7 +115,7 @@ class Result:
         return next((s for s in self.setups if s.setup is setup), None)
 
     def ratios(self) -> dict[Setup, dict[str, float | None]]:
-        """Percent, for each set-up: completion against static-fast, AGBs against either static set-up."""
+        """For each set-up in percent: completion relative to static-fast, AGBs relative to both static set-ups."""
         slow, fast = self.of(Setup.STATIC_SLOW), self.of(Setup.STATIC_FAST)
         return {
             s.setup: {
@@ -117,14 +127,14 @@ class Result:
         }
 
     def comparison(self) -> dict[str, float | None]:
-        """The figures of the adaptive set-up, beside what static-slow loses."""
+        """The ratios of the adaptive set-up, and the overhead of static-slow."""
         ratios = self.ratios()
-        ours, slow = ratios.get(Setup.ADAPTIVE, {}), ratios.get(Setup.STATIC_SLOW, {})
+        adaptive, slow = ratios.get(Setup.ADAPTIVE, {}), ratios.get(Setup.STATIC_SLOW, {})
         return {
-            "overhead_vs_fast_pct": ours.get("overhead_vs_fast_pct"),
+            "overhead_vs_fast_pct": adaptive.get("overhead_vs_fast_pct"),
             "overhead_slow_vs_fast_pct": slow.get("overhead_vs_fast_pct"),
-            "agbs_vs_fast_pct": ours.get("agbs_vs_fast_pct"),
-            "agbs_vs_slow_pct": ours.get("agbs_vs_slow_pct"),
+            "agbs_vs_fast_pct": adaptive.get("agbs_vs_fast_pct"),
+            "agbs_vs_slow_pct": adaptive.get("agbs_vs_slow_pct"),
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs an experiment: every set-up on fresh guests, one after the other or side by side, as often as asked."""
+"""Runs an experiment: every set-up on fresh guests, one after the other or side by side, in repetitions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, build_guest_image
-from elastio_testbed.measured import measured
+from elastio_testbed.operation_timings import timings_of
+from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
-from elastio_testbed.stagger import overlap_s, starts
-from elastio_testbed.together import Job, run_together
-from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial, open_endpoint
+from elastio_testbed.start_schedule import overlap_s, starts
+from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial
 
-__all__ = ["Evidence", "Plan", "Progress", "open_endpoint", "run"]
-
-# The longest call into a guest that a set-up may be in when another one fails.
+# The longest call into a guest, which a set-up has to finish after another one failed.
 CALL_S = 180.0
 
 Concluded = tuple[SetupResult, Evidence]
@@ -30,16 +28,16 @@ Concluded = tuple[SetupResult, Evidence]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after a repetition: all results so far, and the raw records of every repetition."""
+    """The state of a run after a repetition: all results so far, and the raw records of every repetition."""
 
     evaluation: Evaluation
     evidence: tuple[dict[Setup, Evidence], ...]
 
 
 def run(plan: Plan, say: Say) -> Iterator[Progress]:
-    """After each repetition all that is known so far: what is done is not lost when a later one fails.
+    """Yield the results so far after each repetition, so that they survive a later failure.
 
-    Raises HypervisorError, ImageError or LabError; guests and volumes are gone then, too.
+    Raises HypervisorError, ImageError or LabError; guests and volumes are removed in that case, too.
     """
     kind = trials_of(plan)
     image = build_guest_image(tools=plan.needs_tools, suite=plan.suite)
@@ -54,13 +52,13 @@ def run(plan: Plan, say: Say) -> Iterator[Progress]:
         results = (*results, Result(tuple(result for result, _ in done)))
         records = (*records, {result.setup: evidence for result, evidence in done})
         journal = [line for record in records for evidence in record.values() for line in evidence.journal]
-        # The simulator's cloud sells by the scale, as the EC2 endpoint does; another cloud sells by its own sizes.
-        models = simulate(plan.scaled(), plan.setups, plan.vms, measured(journal)) if plan.cloud == EC2 else {}
+        # The simulator's cloud has scaled sizes like the EC2 endpoint; another cloud has its own.
+        models = simulate(plan.scaled(), plan.setups, plan.vms, timings_of(journal)) if plan.cloud == EC2 else {}
         yield Progress(Evaluation(plan, conditions, results, models), records)
 
 
 def trials_of(plan: Plan) -> type[Trial]:
-    """What runs one set-up in the plan's cloud. Raises LabError for a plan that this cloud cannot run."""
+    """The class that runs a set-up in the plan's cloud. Raises LabError for a plan that this cloud cannot run."""
     if plan.cloud == EC2:
         return Trial
     from elastio_testbed.openstack import demo  # noqa: PLC0415  the SDK takes a second to load
@@ -74,31 +72,31 @@ def _in_turn(plan: Plan, kind: type[Trial], image: GuestImage, say: Say) -> tupl
     for setup in plan.setups:
         with kind(plan, setup, image, say) as trial:
             trial.prepare()
-            _live(trial, threading.Event())
+            _run_workload(trial, threading.Event())
             kernel = trial.kernel()
             done.append(trial.conclude())
     return done, kernel
 
 
 def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
-    """Boots and conclusions are a load: all guests boot before the first starts, none is verified before all ended."""
+    """All guests boot before the first starts, and none is verified before all have ended: both are loads."""
     starts_s = starts(plan.scaled(), plan.setups)
     both_s = overlap_s(plan.scaled(), starts_s)
     say(f"{plan.experiment}: starts at " + ", ".join(f"{s} {at:.0f} s" for s, at in starts_s.items()))
     if both_s:
-        say(f"{plan.experiment}: dumps of two set-ups may fall together for {both_s:.0f} s in all")
+        say(f"{plan.experiment}: dumps of two set-ups may overlap for {both_s:.0f} s in total")
     with ExitStack() as stack:
         trials = [stack.enter_context(Trial(plan, setup, image, say)) for setup in plan.setups]
         for trial in trials:
             trial.prepare()
-        jobs = [Job(starts_s[trial.setup], partial(_live, trial)) for trial in trials]
+        jobs = [Job(starts_s[trial.setup], partial(_run_workload, trial)) for trial in trials]
         try:
-            run_together(jobs, max(starts_s.values()) + max(trial.limit_s() for trial in trials), CALL_S)
+            run_in_parallel(jobs, max(starts_s.values()) + max(trial.limit_s() for trial in trials), CALL_S)
         except TimeoutError as error:
             raise HypervisorError(f"side by side: {error}") from error
         return [trial.conclude() for trial in trials], trials[0].kernel()
 
 
-def _live(trial: Trial, cancelled: threading.Event) -> None:
+def _run_workload(trial: Trial, cancelled: threading.Event) -> None:
     trial.start()
     trial.finish(cancelled)

@@ -1,4 +1,4 @@
-"""Where the guests' volumes lie while an experiment runs."""
+"""The folder of the guests' volumes during an experiment."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ DEFAULT = "/var/tmp"
 
 
 def scratch_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """A new folder that goes with its context, in $ELASTIO_SCRATCH or /var/tmp.
+    """A temporary folder in $ELASTIO_SCRATCH or /var/tmp, deleted with its context.
 
-    Volumes are files, and what a guest writes reaches the host's page cache. When the host writes it back, a guest may
-    stand still for seconds: on a host with a slow disk and memory to spare, measure with a tmpfs (`/dev/shm`).
+    Volumes are files, and guests write to the host's page cache. While the host writes back, a guest may stall for
+    seconds: on a host with a slow disk and enough memory, use a tmpfs (`/dev/shm`) for measurements.
     """
     return tempfile.TemporaryDirectory(prefix=prefix, dir=os.environ.get("ELASTIO_SCRATCH", DEFAULT))

@@ -1,4 +1,4 @@
-"""What a picture of a run shows: its records, reduced to what is worth keeping in the result. Pure."""
+"""The data of a run's picture: its records, reduced to what is stored in the result. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from elastio_testbed.experiment import Setup
 from elastio_testbed.rates import Points, rates_of
 from elastio_testbed.trial import Evidence
 
-# As many points as a picture has columns to show them in.
+# About the number of columns of the picture.
 MOST_POINTS = 500
-# What is shown after the last dump, and after the last volume has gone.
+# Seconds that are shown after the last dump and after the deletion of the last volume.
 AFTER_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Series:
     """One set-up. Times in seconds since its first dump began, rates in MB/s (reads and writes), sizes in GB.
 
     `phases` and `volumes` are (begin, end, which) and (begin, end, GB).
@@ -33,9 +33,9 @@ class Shown:
         return asdict(self)
 
 
-def from_json(row: Mapping[str, Any]) -> Shown:
-    """What `to_json` gave, also after it has been a file."""
-    return Shown(
+def from_json(row: Mapping[str, Any]) -> Series:
+    """From the output of `to_json`, or from a file with it."""
+    return Series(
         setup=str(row["setup"]),
         rates={role: tuple((t, v) for t, v in points) for role, points in row["rates"].items()},
         phases=tuple((begin, end, name) for begin, end, name in row["phases"]),
@@ -44,8 +44,8 @@ def from_json(row: Mapping[str, Any]) -> Shown:
     )
 
 
-def shown(setup: Setup, evidence: Evidence) -> Shown:
-    """The records of one set-up, cut to its own run: recording began before it and may have gone on after it."""
+def series_of(setup: Setup, evidence: Evidence) -> Series:
+    """The records of one set-up, limited to its run: recording starts before it and may continue after it."""
     origin = float(evidence.dumps[0]["began"])
     gone = [volume["deleted_at"] for volume in evidence.volumes if volume["deleted_at"] is not None]
     end = max([float(evidence.dumps[-1]["ended"]), *gone]) + AFTER_S
@@ -59,11 +59,11 @@ def shown(setup: Setup, evidence: Evidence) -> Shown:
         (round(v["created_at"] - origin, 2), round((v["deleted_at"] or end) - origin, 2), round(v["size_gb"], 4))
         for v in evidence.volumes
     )
-    return Shown(setup.value, rates, _phases(evidence.decisions, origin, end), volumes, round(end - origin, 2))
+    return Series(setup.value, rates, _phases(evidence.decisions, origin, end), volumes, round(end - origin, 2))
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most about `most` points, each the mean of its neighbours: the area under the line stays."""
+    """At most about `most` points, each the mean of its neighbours: the area under the line is preserved."""
     group = -(-len(points) // most) if points else 1
     found = []
     for first in range(0, len(points), group):

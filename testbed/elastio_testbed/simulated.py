@@ -1,6 +1,6 @@
-"""The same scaled experiment on the simulator: the agent's real loop, with a model for kernel, cloud and clock.
+"""The same scaled experiment on the simulator: the agent's real loop, with models of kernel, cloud and clock.
 
-Same bytes, bandwidths, delays and settings as in the guests. The model knows no page cache and no file system.
+Bytes, bandwidths, delays and settings are those of the guests. The model has no page cache and no filesystem.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from elastio.sim.workload import Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
 from elastio.units import GIB, MB, agbs
 from elastio_calibration.simulated import Machine
-from elastio_testbed.bound import DIRTY_SHARE
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS
 from elastio_testbed.experiment import Scaled, Setup
-from elastio_testbed.measured import TYPICAL, Measured
-from elastio_testbed.trial import patience_s
+from elastio_testbed.lower_bound import DIRTY_SHARE
+from elastio_testbed.operation_timings import TYPICAL, OperationTimings
+from elastio_testbed.trial import workload_timeout_s
 
-# What the laboratory's configuration files say beyond the experiment (machine.py).
+# From the laboratory's configuration files (machine.py), independent of the experiment.
 COOL_DOWN_S = 1.0
 
 
@@ -36,8 +36,10 @@ class Simulated:
     cache_agbs: float = 0.0
 
 
-def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measured = TYPICAL) -> dict[Setup, Simulated]:
-    """Those of the set-ups that the simulator has a model of; none for an application that is not bulk-synchronous.
+def simulate(
+    scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: OperationTimings = TYPICAL
+) -> dict[Setup, Simulated]:
+    """The set-ups that the simulator has a model of; none for an application that is not bulk-synchronous.
 
     `took` is what the agent's operations take. Machines do not disturb each other here: `vms` multiplies the cost.
     """
@@ -57,7 +59,7 @@ def simulate(scaled: Scaled, setups: Sequence[Setup], vms: int = 1, took: Measur
 
 
 def profile_of(scaled: Scaled) -> Profile | None:
-    """The application as the simulator describes it; None if it does not only compute and dump, or dumps differ."""
+    """The application as the simulator describes it; None if it does more than compute and dump, or if dumps differ."""
     if not scaled.experiment.workload.is_checkpointing:
         return None
     first, *later = scaled.dumps_bytes
@@ -71,8 +73,8 @@ def _static(scaled: Scaled, profile: Profile, bytes_s: int) -> Simulated:
     return Simulated(run.completion_s, run.agbs)
 
 
-def machine(scaled: Scaled, took: Measured = TYPICAL, seed: int = 0) -> Machine:
-    """A guest with its agent and its cloud, as the simulator knows them."""
+def machine(scaled: Scaled, took: OperationTimings = TYPICAL, seed: int = 0) -> Machine:
+    """A guest with its agent and its cloud, as modelled by the simulator."""
     kernel = KernelSettings(
         backing_mb_s=scaled.backing_bytes_s / MB,
         backing_bytes=scaled.backing_bytes,
@@ -85,11 +87,11 @@ def machine(scaled: Scaled, took: Measured = TYPICAL, seed: int = 0) -> Machine:
 
 
 def adaptive(scaled: Scaled, profile: Profile, guest: Machine) -> Simulated:
-    """The application in such a guest, until it has ended and nothing is left of its caches."""
+    """Run the application in such a guest until it has ended and its caches are released."""
     world = SimWorld(guest.settings)
     simulation = Simulation(world, guest.policy, sample_interval_s=guest.sample_interval_s)
-    limit_s = patience_s(scaled)
-    # As in a guest: the agent is at rest and the device tuned before the application starts.
+    limit_s = workload_timeout_s(scaled)
+    # As in a guest: the agent is idle and the device tuned before the application starts.
     simulation.run_until_settled(limit_s)
     world.workload = Checkpointing(profile, scaled.backing_bytes)
     simulation.run_until(lambda: world.workload.done, limit_s)
@@ -101,7 +103,7 @@ def adaptive(scaled: Scaled, profile: Profile, guest: Machine) -> Simulated:
 
 
 def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
-    """What the guest's configuration file says."""
+    """The policy of the guest's configuration file."""
     initial = round(scaled.initial_cache_gib * GIB)
     return Policy(
         backing_bandwidth_mb_s=scaled.backing_bytes_s / MB,
@@ -118,9 +120,9 @@ def policy_of(scaled: Scaled, backing_uuid: str) -> Policy:
 
 
 def cloud_times(factor: float, call_s: tuple[float, float]) -> CloudTimes:
-    """The laboratory's cloud in the mean: its delays are log-normal, and scaled like all time.
+    """The mean delays of the laboratory's cloud, which are log-normal and scaled.
 
-    What a call itself takes is the guest's processor and does not scale.
+    The duration of a call itself depends on the guest's processor and does not scale.
     """
     mean = {name: delay.mean_s() * factor for name, delay in DEFAULT_DELAYS.items()}
 
@@ -134,5 +136,5 @@ def cloud_times(factor: float, call_s: tuple[float, float]) -> CloudTimes:
         attach=always("attach"),
         detach=always("detach"),
         delete=always("delete"),
-        shows_after=1.0,  # the laboratory plugs the disk when the attachment ends
+        shows_after=1.0,  # the laboratory plugs the disk at the end of the attachment
     )

@@ -1,7 +1,7 @@
-"""How near a learned size comes to the smallest cache that does not spill.
+"""Comparison of a learned size with the smallest cache that does not spill.
 
-A pattern of equal bursts is repeated until the agent has learned from two of them; the size it buys for the third is
-the learned one. Then the same burst meets smaller and smaller caches, until one spills.
+Equal bursts are repeated until the agent has learned from two of them; the size that it buys for the third is the
+learned one. Then the same burst is run with smaller and smaller caches, until one spills.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB
@@ -18,8 +17,7 @@ from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import Guest
-from elastio_testbed.run import Plan, open_endpoint
-from elastio_testbed.scratch import scratch_folder
+from elastio_testbed.trial import Plan, running_guest
 
 SPEC, REPORT = "/var/tmp/burst.json", "/var/tmp/burst.report"
 LEDGER = "/var/lib/elastio/ledger.sqlite"
@@ -27,13 +25,13 @@ LEARNING = 3
 # Each trial is this much smaller than the one before.
 STEP = 0.94
 TRIALS = 8
-LEAST_BYTES = int(0.26 * GIB)  # bcache takes no less, and neither does the agent's configuration
+LEAST_BYTES = int(0.26 * GIB)  # the minimum of bcache and of the agent's configuration
 REST_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One burst and the cache it met. `spilled_bytes`: written past the cache, or flushed early lest it was."""
+class SizeTrial:
+    """One burst and its cache. `spilled_bytes`: written through or past the full cache."""
 
     size_bytes: int
     burst_s: float
@@ -47,8 +45,8 @@ class Sizing:
     """`learned` are the first phases, `tried` the smaller ones; `smallest_bytes` None: none of those spilled."""
 
     burst_bytes: int
-    learned: tuple[Trial, ...]
-    tried: tuple[Trial, ...]
+    learned: tuple[SizeTrial, ...]
+    tried: tuple[SizeTrial, ...]
 
     @property
     def learned_bytes(self) -> int:
@@ -56,7 +54,7 @@ class Sizing:
 
     @property
     def smallest_bytes(self) -> int | None:
-        """The smallest size that was seen not to spill, if a smaller one was seen to."""
+        """The smallest size that did not spill, if a smaller one did."""
         if not self.tried or not self.tried[-1].spilled_bytes:
             return None
         kept = [t.size_bytes for t in (self.learned[-1], *self.tried) if not t.spilled_bytes]
@@ -64,7 +62,7 @@ class Sizing:
 
     @property
     def excess(self) -> float | None:
-        """How much larger the learned size is than the smallest that does not spill, as a share of that."""
+        """By which share the learned size exceeds the smallest that does not spill."""
         return None if self.smallest_bytes is None else self.learned_bytes / self.smallest_bytes - 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,27 +70,21 @@ class Sizing:
 
 
 def measure(plan: Plan, image: GuestImage, say: Callable[[str], None]) -> Sizing:
-    """One adaptive guest and bursts of the plan's second dump. Raises GuestError when a burst does not end."""
-    scaled = plan.scaled()
-    burst = scaled.dumps_bytes[-1]
-    with scratch_folder("elastio-testbed-") as name:
-        folder = Path(name)
-        with open_endpoint(plan, scaled, folder / "cloud") as endpoint:
-            guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled)
-            with guest.vm:
-                guest.prepare(endpoint)
-                learned = []
-                for number in range(LEARNING):
-                    learned.append(_burst(guest, burst, number))
-                    say(_line("learning", learned[-1]))
-                tried: list[Trial] = []
-                for size in _smaller(learned[-1].size_bytes, endpoint.scale.gib_bytes):
-                    _only_size(guest, endpoint, size)
-                    tried.append(_burst(guest, burst, LEARNING + len(tried)))
-                    say(_line("trying", tried[-1]))
-                    if tried[-1].spilled_bytes:
-                        break
-                return Sizing(burst, tuple(learned), tuple(tried))
+    """Run bursts of the plan's second dump in one adaptive guest. Raises GuestError if a burst does not end."""
+    burst = plan.scaled().dumps_bytes[-1]
+    with running_guest(plan, Setup.ADAPTIVE, image) as (guest, endpoint):
+        learned = []
+        for number in range(LEARNING):
+            learned.append(_burst(guest, burst, number))
+            say(_line("learning", learned[-1]))
+        tried: list[SizeTrial] = []
+        for size in _smaller(learned[-1].size_bytes, endpoint.scale.gib_bytes):
+            _only_size(guest, endpoint, size)
+            tried.append(_burst(guest, burst, LEARNING + len(tried)))
+            say(_line("trying", tried[-1]))
+            if tried[-1].spilled_bytes:
+                break
+        return Sizing(burst, tuple(learned), tuple(tried))
 
 
 def _smaller(size_bytes: int, unit_bytes: int) -> Iterator[int]:
@@ -113,9 +105,9 @@ def _only_size(guest: Guest, endpoint: Any, size_bytes: int) -> None:
     guest.wait_for(lambda status: status["owned"] is not None, 180, "the agent to be ready")
 
 
-def _burst(guest: Guest, size_bytes: int, number: int) -> Trial:
-    """One dump, and the phase that it made."""
-    known = len(_phases(guest))
+def _burst(guest: Guest, size_bytes: int, number: int) -> SizeTrial:
+    """Run one dump, and return its boost."""
+    known = len(_boosts(guest))
     spec = {"directory": "/data", "ranks": 2, "dumps": [size_bytes], "compute_s": 0, "seed": number}
     guest.vm.agent.write_file(SPEC, json.dumps(spec).encode())
     guest.vm.agent.write_file(REPORT, b"")
@@ -123,11 +115,11 @@ def _burst(guest: Guest, size_bytes: int, number: int) -> Trial:
     guest.check(["systemd-run", f"--unit={unit}", *guest.command(), "run", SPEC, REPORT])
     dump = _wait_for_dump(guest, unit)
     guest.wait_for(lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], REST_S, "the release")
-    phases = _phases(guest)
-    if len(phases) != known + 1:
-        raise GuestError(f"{guest.name}: a burst of {size_bytes} bytes made {len(phases) - known} boosts, not one")
-    row = phases[-1]
-    return Trial(
+    boosts = _boosts(guest)
+    if len(boosts) != known + 1:
+        raise GuestError(f"{guest.name}: a burst of {size_bytes} bytes caused {len(boosts) - known} boosts")
+    row = boosts[-1]
+    return SizeTrial(
         size_bytes=row["provisioned_size_bytes"],
         burst_s=round(dump["ended"] - dump["began"], 3),
         peak_dirty_bytes=row["peak_dirty_bytes"],
@@ -136,7 +128,7 @@ def _burst(guest: Guest, size_bytes: int, number: int) -> Trial:
     )
 
 
-def _phases(guest: Guest) -> list[dict[str, Any]]:
+def _boosts(guest: Guest) -> list[dict[str, Any]]:
     return [p for p in guest.report()["phases"] if p["steps"]["boost_s"] is not None] if _has_ledger(guest) else []
 
 
@@ -153,10 +145,10 @@ def _wait_for_dump(guest: Guest, unit: str) -> dict[str, Any]:
         if lines and "done" in lines[-1]:
             return next(line for line in lines if "dump" in line)
         time.sleep(1.0)
-    raise GuestError(f"{guest.name}: {unit} is not done after {REST_S:.0f} s")
+    raise GuestError(f"{guest.name}: {unit} did not finish within {REST_S:.0f} s")
 
 
-def _line(what: str, trial: Trial) -> str:
+def _line(what: str, trial: SizeTrial) -> str:
     return (
         f"{what}: a cache of {trial.size_bytes / 1e6:.0f} MB, {trial.peak_in_use_percent} % in use, "
         f"{trial.peak_dirty_bytes / 1e6:.0f} MB dirty, {trial.spilled_bytes / 1e6:.0f} MB spilled, "

@@ -1,4 +1,4 @@
-"""Mean, median, least, most and spread over repetitions. Pure."""
+"""Mean, median, minimum, maximum and spread over repetitions. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One quantity over `n` repetitions, in its own unit; `spread` is the most less the least."""
+    """One quantity over `n` repetitions, in its own unit; `spread` is `max` - `min`."""
 
     n: int
     mean: float
@@ -24,7 +24,7 @@ class Spread:
 
 
 def spread_of(values: Iterable[float | None]) -> Spread | None:
-    """Over the values that are there; None when there is none."""
+    """The statistics of the known values; None without any."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -33,7 +33,7 @@ def spread_of(values: Iterable[float | None]) -> Spread | None:
 
 
 def nearest_to_median(values: Iterable[float | None]) -> int:
-    """The position of the value nearest to the median, the first of equals; 0 when none is known."""
+    """The index of the value nearest to the median, the first of equals; 0 if none is known."""
     listed = list(values)
     overall = spread_of(listed)
     if overall is None:

@@ -1,4 +1,4 @@
-"""The tables of a result, as values made from its JSON document: what Markdown and HTML both show. Pure."""
+"""The tables of a result, as values from its JSON document, for Markdown and HTML. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.units import GB
-from elastio_testbed.bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
-from elastio_testbed.published import SOURCE, published
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
+from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, least_agbs, naive_agbs, ratio
+from elastio_testbed.reference_results import SOURCE, reference
 from elastio_testbed.result import own_share_s
 from elastio_testbed.spread import spread_of
 
@@ -19,7 +20,7 @@ NONE = "-"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells are texts; the first column names the row. `note` says what has to be known to read it."""
+    """Cells are texts; the first column names the row. `note` explains the figures."""
 
     title: str
     heads: tuple[str, ...]
@@ -27,8 +28,17 @@ class Table:
     note: str = ""
 
 
+def to_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines for a terminal; all columns but the first are right-aligned."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    return [
+        "  ".join(f"{c:>{w}}" if n else f"{c:<{w}}" for n, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in (heads, *rows)
+    ]
+
+
 def all_tables(document: Document) -> list[Table]:
-    """Every table that has a row, in the order in which they are read."""
+    """Every table that has rows, in the order in which they are shown."""
     makers = (completion, throughput, cost, caches, bandwidth, latency, model)
     return [table for make in makers if (table := make(document)).rows]
 
@@ -37,17 +47,17 @@ def all_tables(document: Document) -> list[Table]:
 
 
 def number(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """`12.3 %`, or a dash where there is none."""
+    """A number like `12.3 %`, or a dash for None."""
     return NONE if value is None else f"{value:,.{digits}f}{unit}"
 
 
 def signed(value: float | None, digits: int = 1) -> str:
-    """Percent with its sign."""
+    """A percentage with its sign."""
     return NONE if value is None else f"{value:+.{digits}f} %"
 
 
 def spread(found: Mapping[str, float] | None, digits: int = 1) -> str:
-    """`60.3 (59.8 to 61.0)`: the median, and the least and the most where repetitions differ."""
+    """`60.3 (59.8 to 61.0)`: the median, with minimum and maximum if repetitions differ."""
     if found is None:
         return NONE
     median, least, most = (number(found[name], digits) for name in ("median", "min", "max"))
@@ -55,7 +65,7 @@ def spread(found: Mapping[str, float] | None, digits: int = 1) -> str:
 
 
 def spread_percent(found: Mapping[str, float] | None, digits: int = 1) -> str:
-    """The same of percentages."""
+    """The same for percentages."""
     if found is None:
         return NONE
     least, most = (f"{found[name]:+.{digits}f}" for name in ("min", "max"))
@@ -67,9 +77,9 @@ def spread_percent(found: Mapping[str, float] | None, digits: int = 1) -> str:
 
 
 def conditions(document: Document) -> Table:
-    """Under which conditions the figures hold."""
+    """The conditions of the measurement."""
     done = len(document["repetitions"])
-    order = "side by side, dumps staggered" if document["side_by_side"] else "one after the other"
+    order = "side by side, dumps at different times" if document["side_by_side"] else "one after the other"
     rows = (
         ("machine", f"{document['machine']}, {document['processors']} processors, {document['memory_gib']:g} GiB"),
         ("accelerator", document["accelerator"]),
@@ -86,8 +96,8 @@ def conditions(document: Document) -> Table:
 
 
 def completion(document: Document) -> Table:
-    """Completion times beside the published ones."""
-    known, summary = published(document["experiment"]), document["summary"]
+    """Completion times and the published ones."""
+    known, summary = reference(document["experiment"]), document["summary"]
     rows = tuple(
         (
             setup,
@@ -100,8 +110,8 @@ def completion(document: Document) -> Table:
     )
     heads = ("set-up", "completion s", "against static-fast", "published s", "published")
     note = (
-        "Completion runs from the end of the first dump to the end of the last. Ratios are taken within one "
-        f"repetition; shown is the median, with the least and the most. Published: {SOURCE}, at scale 1."
+        "Completion is the time from the end of the first dump to the end of the last. Ratios are computed within one "
+        f"repetition; the table has the median, minimum and maximum. Published: {SOURCE}, at scale 1."
     )
     return Table("Completion", heads, rows, note)
 
@@ -111,8 +121,8 @@ def _overhead(setup: str, text: str) -> str:
 
 
 def throughput(document: Document) -> Table:
-    """What the application wrote per second of its dumps."""
-    known = published(document["experiment"]).write_mb_s
+    """The application's throughput during its dumps."""
+    known = reference(document["experiment"]).write_mb_s
     rows = tuple(
         (setup, spread(figures["app_write_mb_s"]), known.get(setup, NONE))
         for setup, figures in document["summary"]["setups"].items()
@@ -121,8 +131,8 @@ def throughput(document: Document) -> Table:
 
 
 def cost(document: Document) -> Table:
-    """AGBs, and the savings beside the published ones."""
-    known, summary = published(document["experiment"]), document["summary"]
+    """AGBs, and the savings with the published ones."""
+    known, summary = reference(document["experiment"]), document["summary"]
     rows = []
     for setup, figures in summary["setups"].items():
         ratios = summary["ratios"][setup]
@@ -138,64 +148,64 @@ def cost(document: Document) -> Table:
                 (is_ours and known.cost_vs_slow) or NONE,
             )
         )
-    heads = ("set-up", "AGBs", "of it caches", "against fast", "published", "against slow", "published")
-    note = "AGBs: MB/s x GB x s of every volume, from the first dump on; caches from purchase to deletion."
+    heads = ("set-up", "AGBs", "cache AGBs", "against fast", "published", "against slow", "published")
+    note = "AGBs: MB/s x GB x s of every volume, from the first dump on; of caches from purchase to deletion."
     return Table("Cost", heads, tuple(rows), note)
 
 
-def _phases(document: Document) -> list[tuple[str, int, Mapping[str, Any]]]:
-    """(set-up, number within its VM, phase) of the repetition that is shown."""
+def _boosts(document: Document) -> list[tuple[str, int, Mapping[str, Any]]]:
+    """(set-up, number within its VM, boost) of the shown repetition."""
     found = []
     for setup, figures in document["setups"].items():
         seen: dict[str, int] = {}
-        for phase in figures["phases"]:
-            seen[phase["vm"]] = seen.get(phase["vm"], 0) + 1
-            found.append((setup, seen[phase["vm"]], phase))
+        for boost in figures["phases"]:
+            seen[boost["vm"]] = seen.get(boost["vm"], 0) + 1
+            found.append((setup, seen[boost["vm"]], boost))
     return found
 
 
-def _name(n: int, phase: Mapping[str, Any], document: Document) -> str:
-    return f"{phase['vm']} phase {n}" if document["vms"] > 1 else f"phase {n}"
+def _name(n: int, boost: Mapping[str, Any], document: Document) -> str:
+    return f"{boost['vm']} boost {n}" if document["vms"] > 1 else f"boost {n}"
 
 
 def caches(document: Document) -> Table:
-    """Each cache against the least that its burst needed, and the sums over all repetitions."""
+    """The cost of each cache and its lower bound, and the sums over all repetitions."""
     speed = _speed(document)
     rows = []
-    for _, n, phase in _phases(document):
-        bounds = _bounds([phase], speed)
-        sizes = [number(phase[name], 3) for name in ("size_gb", "dumped_gb", "dirty_peak_gb", "evicted_gb")]
-        costs = [number(value, 0) for value in (phase["cache_agbs"], *bounds)]
-        cells = (*sizes, number(phase["attached_s"]), *costs)
-        rows.append((_name(n, phase, document), *cells, number(ratio(phase["cache_agbs"], bounds[1]), 2)))
+    for _, n, boost in _boosts(document):
+        bounds = _bounds([boost], speed)
+        sizes = [number(boost[name], 3) for name in ("size_gb", "dumped_gb", "dirty_peak_gb", "evicted_gb")]
+        costs = [number(value, 0) for value in (boost["cache_agbs"], *bounds)]
+        cells = (*sizes, number(boost["attached_s"]), *costs)
+        rows.append((_name(n, boost, document), *cells, number(ratio(boost["cache_agbs"], bounds[1]), 2)))
     for setup, figures in document["setups"].items():
         if figures["phases"]:
             rows += _sums(setup, [repetition["setups"][setup] for repetition in document["repetitions"]], speed)
     heads = (
-        *("phase", "GB", "dumped GB", "dirty GB", "evicted GB", "attached s", "cache AGBs", "naive", "bound"),
+        *("boost", "GB", "dumped GB", "dirty GB", "written through GB", "attached s", "cache AGBs", "naive", "bound"),
         "x bound",
     )
     note = (
-        "Bound: the least for S dumped bytes that the cache takes at its full bandwidth Bc while Bb, bought on top, "
-        "flows back: (Bc + Bb) x S (1 - Bb/Bc) x S/Bb. Naive: without that, Bc x S x (S/Bc + S/Bb). In both the size "
-        f"is divided by {DIRTY_SHARE:.2f}, the share of a cache set that may be dirty: a constant of this agent. The "
-        "first phase has the published initial size, which nothing measured has chosen. The sums cover all that was "
-        "paid, failed purchases too."
+        "Bound: the minimum for S dumped bytes that are written to the cache at its full bandwidth Bc while they are "
+        "flushed at Bb, which is bought in addition: (Bc + Bb) x S (1 - Bb/Bc) x S/Bb. Naive: flushed only afterwards, "
+        f"Bc x S x (S/Bc + S/Bb). In both the size is divided by {DIRTY_SHARE:.2f}, the share of a cache set that may "
+        "be dirty, a constant of this agent. The first boost has the published initial size, not a learned one. The "
+        "sums include failed purchases."
     )
     return Table("Caches against the lower bound", heads, tuple(rows), note)
 
 
-def _bounds(phases: Sequence[Mapping[str, Any]], speed: Bandwidths) -> tuple[float, float]:
-    """Naive and true bound of these phases. From their bytes: a file may be older than the bound."""
-    sizes = [phase["dumped_gb"] * GB for phase in phases]
+def _bounds(boosts: Sequence[Mapping[str, Any]], speed: Bandwidths) -> tuple[float, float]:
+    """Naive and true bound of these boosts, computed from their bytes: old files have no bound."""
+    sizes = [boost["dumped_gb"] * GB for boost in boosts]
     return sum(naive_agbs(size, speed) for size in sizes), sum(least_agbs(size, speed) for size in sizes)
 
 
 def _sums(setup: str, runs: Sequence[Mapping[str, Any]], speed: Bandwidths) -> list[tuple[str, ...]]:
-    """Over the repetitions: all phases, and those after each VM's first."""
+    """Over the repetitions: all boosts, and those after each VM's first."""
     bounds = [_bounds(run["phases"], speed) for run in runs]
     later = [_after_the_first(run["phases"]) for run in runs]
-    after = [ratio(sum(p["cache_agbs"] for p in phases), _bounds(phases, speed)[1]) for phases in later]
+    after = [ratio(sum(p["cache_agbs"] for p in boosts), _bounds(boosts, speed)[1]) for boosts in later]
     empty = ("",) * 5
     return [
         (
@@ -210,8 +220,8 @@ def _sums(setup: str, runs: Sequence[Mapping[str, Any]], speed: Bandwidths) -> l
     ]
 
 
-def _after_the_first(phases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [phase for n, phase in enumerate(phases) if phase["vm"] in {before["vm"] for before in phases[:n]}]
+def _after_the_first(boosts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [boost for n, boost in enumerate(boosts) if boost["vm"] in {before["vm"] for before in boosts[:n]}]
 
 
 def _spread_over(values: Iterable[float | None], digits: int) -> str:
@@ -220,21 +230,22 @@ def _spread_over(values: Iterable[float | None], digits: int) -> str:
 
 
 def bandwidth(document: Document) -> Table:
-    """What applications and flush made of both volumes."""
+    """The use of both volumes' bandwidth."""
     rows = tuple(
         (
-            _name(n, phase, document),
-            number(phase["governed"]["burst_mb_s"]),
-            number(_percent(phase["governed"]["resting_share"]), 0, " %"),
-            number(_percent(phase["governed"]["flushing_share"]), 0, " %"),
+            _name(n, boost, document),
+            number(boost["governed"]["burst_mb_s"]),
+            number(_percent(boost["governed"]["resting_share"]), 0, " %"),
+            number(_percent(boost["governed"]["flushing_share"]), 0, " %"),
         )
-        for _, n, phase in _phases(document)
-        if phase.get("governed")
+        for _, n, boost in _boosts(document)
+        if boost.get("governed")
     )
-    heads = ("phase", "application in the burst, MB/s", "backing volume busy, ID", "backing volume busy, phase 2")
+    heads = ("boost", "application in the burst, MB/s", "backing volume busy, ID", "backing volume busy, flushing")
     note = (
-        "Recorded in the guest beside the agent: throughput from writeback mode to the end of the dump; then the "
-        "share of the backing volume's bandwidth in use while the application rests, within ID and in phase 2."
+        "Recorded in the guest independently of the agent: throughput from writeback mode to the end of the dump; the "
+        "share of the backing volume's bandwidth in use while the application is idle, within the inactivity delay "
+        "(ID) and while flushing."
     )
     return Table("Bandwidth during a boost", heads, rows, note)
 
@@ -244,47 +255,47 @@ def _percent(share: float | None) -> float | None:
 
 
 def latency(document: Document) -> Table:
-    """Where the time of each boost went, and the own share over all repetitions."""
-    phases = _phases(document)
-    names = list(dict.fromkeys(name for _, _, phase in phases for name in phase["steps_s"]))
+    """The steps of each boost, and the agent's own share over all repetitions."""
+    boosts = _boosts(document)
+    names = list(dict.fromkeys(name for _, _, boost in boosts for name in boost["steps_s"]))
     rows = [
         (
-            _name(n, phase, document),
-            number(_sampling_s(phase), 2),
-            *(number(phase["steps_s"].get(name), 2) for name in names),
-            number(phase["attach_s"], 2),
-            number(phase["cloud_s"], 2),
-            number(own_s(phase), 2),
+            _name(n, boost, document),
+            number(_sampling_s(boost), 2),
+            *(number(boost["steps_s"].get(name), 2) for name in names),
+            number(boost["attach_s"], 2),
+            number(boost["cloud_s"], 2),
+            number(own_s(boost), 2),
         )
-        for _, n, phase in phases
+        for _, n, boost in boosts
     ]
     every = [p for r in document["repetitions"] for run in r["setups"].values() for p in run["phases"]]
     if rows:
         sampled, own = _spread_over(map(_sampling_s, every), 2), _spread_over(map(own_s, every), 2)
         rows.append((f"all {len(every)} boosts", sampled, *("",) * len(names), "", "", own))
     steps = (f"{name.replace('_', ' ')} s" for name in names)
-    heads = ("phase", "sampling s", *steps, "in all s", "the cloud's s", "own share s")
+    heads = ("boost", "sampling s", *steps, "total s", "cloud s", "own share s")
     note = (
-        "Sampling: from the begin of the first sample that shows the load, recorded beside the agent twice a second, "
-        "to the decision; the first VM's only. The rest is from the decision to writeback mode. The cloud's: creating "
-        "and attaching the volume, as the cloud saw it. Own share: all the rest, the agent's own steps and by how much "
-        "it learned later that the cloud was done."
+        "Sampling: from the start of the first sample that shows the load, recorded independently twice a second, to "
+        "the decision; of the first VM only. All other times are from the decision to writeback mode. Cloud: creating "
+        "and attaching the volume, as the cloud reports it. Own share: the rest, that is the agent's own steps and the "
+        "delay until it notices that the cloud is done."
     )
     return Table("Latency of a boost", heads, tuple(rows), note)
 
 
-def own_s(phase: Mapping[str, Any]) -> float | None:
-    """Seconds of a boost that are not the cloud's."""
-    return own_share_s(phase["attach_s"], phase["cloud_s"])
+def own_s(boost: Mapping[str, Any]) -> float | None:
+    """The agent's own share of a boost, in seconds."""
+    return own_share_s(boost["attach_s"], boost["cloud_s"])
 
 
-def _sampling_s(phase: Mapping[str, Any]) -> float | None:
-    found: float | None = (phase.get("governed") or {}).get("sampling_s")
+def _sampling_s(boost: Mapping[str, Any]) -> float | None:
+    found: float | None = (boost.get("governed") or {}).get("sampling_s")
     return found
 
 
 def model(document: Document) -> Table:
-    """The guest against the simulator, without the time in which there is no I/O."""
+    """The guest compared with the simulator, without compute time."""
     scaled = _scaled(document)
     computing_s = scaled.compute_each_s * (len(scaled.dumps_bytes) - 1)
     rows = []
@@ -309,11 +320,30 @@ def model(document: Document) -> Table:
         *("guest cache AGBs", "simulated cache AGBs", "guest / simulated"),
     )
     note = (
-        "The same scaled experiment, with the agent's real loop, on the shipped simulator. I/O: completion without the "
-        "computing between the dumps, which takes the same time in both and would make any two figures agree. What an "
-        "application computes beyond that in a guest counts as I/O."
+        "The same scaled experiment, with the agent's real loop, on the simulator. I/O: completion without the compute "
+        "time between the dumps, which is the same in both and would hide differences. What an application computes "
+        "beyond that in a guest counts as I/O."
     )
     return Table("Agreement with the simulator", heads, tuple(rows), note)
+
+
+def every_repetition(document: Document) -> Table:
+    """The figures of each repetition."""
+    rows = tuple(
+        (
+            f"{n} {setup}",
+            number(figures["completion_s"]),
+            " ".join(f"{seconds:.1f}" for seconds in figures["dumps_s"]),
+            number(figures["agbs"], 0),
+            signed(repetition["ratios"][setup]["overhead_vs_fast_pct"]),
+            "ok" if figures["checksums_ok"] else "WRONG",
+            str(figures["volumes_left"]),
+        )
+        for n, repetition in enumerate(document["repetitions"], 1)
+        for setup, figures in repetition["setups"].items()
+    )
+    heads = ("set-up", "completion s", "dumps s", "AGBs", "against static-fast", "data", "volumes left")
+    return Table("Every repetition", heads, rows)
 
 
 def _speed(document: Document) -> Bandwidths:

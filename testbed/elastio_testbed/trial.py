@@ -1,12 +1,12 @@
-"""One set-up on fresh guests: prepared, started, waited for, and concluded, so that several can be interleaved."""
+"""One set-up on fresh guests, in separate steps, so that several set-ups can be interleaved."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,31 +14,32 @@ from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
-from elastio_testbed.account import Account, Bought
-from elastio_testbed.bound import Bandwidths, dumped_by_phase, least_agbs
+from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
+from elastio_testbed.billing import Billing, Purchase
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.disturbance import Disturbance
 from elastio_testbed.ec2 import Ec2Endpoint, Scale
-from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
-from elastio_testbed.governed import Governed, governed, intervals_of
+from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
+from elastio_testbed.lower_bound import Bandwidths, dumped_by_boost, least_agbs
 from elastio_testbed.machine import Guest
+from elastio_testbed.parallel import CancelledError
 from elastio_testbed.rates import APPLICATION, BACKING, rates_of
-from elastio_testbed.result import Phase, SetupResult, own_share_s
+from elastio_testbed.result import Boost, SetupResult, own_share_s
 from elastio_testbed.scratch import scratch_folder
-from elastio_testbed.together import CancelledError
 
 POLL_S = 1.0
-# Beyond what a set-up should take, before it is given up.
-PATIENCE = 4.0
+# A workload is given up after this many times its expected duration.
+TIMEOUT_FACTOR = 4.0
 IDLE_AGAIN_S = 600.0
 SETTLE_S = 60.0
 CALLS_S = 120.0  # the last calls into a guest
 EC2, OPENSTACK = "ec2", "openstack"
 JOURNAL = "/var/lib/elastio/journal.jsonl"
-# Of a phase's times those that are no steps on the way to writeback mode.
+# The times of a boost that are not steps on the way to writeback mode.
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
-# What one MiB/s of the cloud's API is bought as: 125 is the least that gp3 sells.
+# The throughput that the agent buys at the cloud's API: the minimum of gp3.
 API_MIB_S = 125
 
 Say = Callable[[str], None]
@@ -46,10 +47,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to run. `seed` makes the data of the workload; `cloud` is EC2 or OPENSTACK; `suite` the Debian of
-    the guests, as `build_guest_image` takes it; `disturb` the burst of the adaptive set-up that is to be disturbed.
+    """What to run. `seed`: of the workload's data; `cloud`: EC2 or OPENSTACK; `suite`: see `build_guest_image`;
+    `disturb`: the number of the burst of the adaptive set-up that is disturbed.
 
-    `fixed_cache_gb`, as published: every cache gets this size, whatever the agent learns.
+    `fixed_cache_gb`: the published size of every cache, instead of a learned one.
     """
 
     experiment: str
@@ -73,13 +74,13 @@ class Plan:
 
     @property
     def needs_tools(self) -> bool:
-        """Whether the everyday image will not do. All set-ups of a run use one image, or they would not compare."""
+        """Whether the guests need additional packages. All set-ups of a run use the same image."""
         return EXPERIMENTS[self.experiment].workload.needs_tools or Setup.LVMCACHE in self.setups
 
 
 @dataclass(slots=True)
 class Evidence:
-    """Raw records of one set-up, for the picture."""
+    """Raw records of one set-up."""
 
     timeline: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
@@ -87,13 +88,13 @@ class Evidence:
     dumps: list[dict[str, Any]] = field(default_factory=list)
     serial: str = ""
     journal: list[dict[str, Any]] = field(default_factory=list)  # the agent's, of every guest
-    cost_report: str = ""  # what `elastio report` prints in the first guest
+    cost_report: str = ""  # output of `elastio report` in the first guest
 
 
 def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
-    """A cloud whose GiB and MiB/s are worth what the scale says, and as quick as the scale says.
+    """A cloud with scaled GiB, MiB/s and delays.
 
-    It lets nobody detach or delete what is marked dirty, as the shipped policy has it.
+    It denies to detach or delete volumes with a dirty tag, as the IAM policy of the documentation does.
     """
     scale = Scale(gib_bytes=scaled.unit_bytes, mib_s_bytes=-(-scaled.cache_bytes_s // API_MIB_S))
     endpoint = Ec2Endpoint(folder, scale=scale, latency_scale=plan.scale, seed=plan.seed)
@@ -101,26 +102,42 @@ def open_endpoint(plan: Plan, scaled: Scaled, folder: Path) -> Ec2Endpoint:
     return endpoint
 
 
-def patience_s(scaled: Scaled) -> float:
-    """How long a workload may take before it is given up."""
+@contextmanager
+def running_guest(
+    plan: Plan, setup: Setup, image: GuestImage, scaled: Scaled | None = None, **options: Any
+) -> Iterator[tuple[Guest, Ec2Endpoint]]:
+    """One prepared guest, scaled as planned or as given, and its cloud; `options` are those of `Guest`.
+
+    Raises HypervisorError.
+    """
+    scaled = scaled or plan.scaled()
+    with scratch_folder("elastio-testbed-") as name, open_endpoint(plan, scaled, Path(name) / "cloud") as endpoint:
+        guest = Guest(image, Path(name) / "vm", "vm0", setup, scaled, **options)
+        with guest.vm:
+            guest.prepare(endpoint)
+            yield guest, endpoint
+
+
+def workload_timeout_s(scaled: Scaled) -> float:
+    """Timeout of a workload."""
     slowest = scaled.experiment.workload.moved_bytes(scaled) / scaled.backing_bytes_s
-    return PATIENCE * (slowest + scaled.experiment.compute_s * scaled.time) + 120
+    return TIMEOUT_FACTOR * (slowest + scaled.experiment.compute_s * scaled.time) + 120
 
 
 class Trial:
     """A set-up with its own endpoint and guests, which end with the context.
 
-    Call `prepare`, `start`, `finish`, `conclude` in this order, from any thread but one at a time. All but `start` may
-    take minutes, none takes for ever. They raise GuestError or another HypervisorError; `finish` raises CancelledError
-    when `cancelled` is set.
+    Call `prepare`, `start`, `finish` and `conclude` in this order, from one thread at a time. All but `start` may take
+    minutes, and all have timeouts. They raise GuestError or another HypervisorError; `finish` raises CancelledError if
+    `cancelled` is set.
     """
 
     def __init__(self, plan: Plan, setup: Setup, image: GuestImage, say: Say) -> None:
         self.plan, self.setup, self.scaled = plan, setup, plan.scaled()
-        self._image, self._tell = image, say
+        self._image, self._say = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
-        self._cloud: Account | None = None
+        self._cloud: Billing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -131,18 +148,18 @@ class Trial:
         self._stack.close()
 
     @property
-    def endpoint(self) -> Account:
+    def endpoint(self) -> Billing:
         """The cloud of this set-up, from `prepare` on."""
         if self._cloud is None:
             raise RuntimeError("prepare the set-up first")
         return self._cloud
 
     def say(self, text: str) -> None:
-        """A line for whoever watches."""
-        self._tell(f"{self.plan.experiment} {self.setup}: {text}")
+        """Report a line of progress."""
+        self._say(f"{self.plan.experiment} {self.setup}: {text}")
 
     def prepare(self) -> None:
-        """Boot the guests and put device, filesystem, agent and caps in place."""
+        """Boot the guests and set up device, filesystem, agent and bandwidth limits."""
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
         folder = Path(enter(scratch_folder("elastio-testbed-")))
@@ -160,11 +177,11 @@ class Trial:
             guest.start_workload(self.plan.seed)
 
     def limit_s(self) -> float:
-        """The longest that `finish` takes."""
-        return patience_s(self.scaled) + len(self.guests) * (IDLE_AGAIN_S + CALLS_S) + SETTLE_S
+        """Timeout of `finish`, in seconds."""
+        return workload_timeout_s(self.scaled) + len(self.guests) * (IDLE_AGAIN_S + CALLS_S) + SETTLE_S
 
     def finish(self, cancelled: threading.Event) -> None:
-        """Wait until the application has ended and nothing of its caches is left; then stop recording."""
+        """Wait until the application has ended and its caches are released; then stop recording."""
         self._wait_for_workloads(cancelled)
         if self.setup is Setup.ADAPTIVE:
             self.say("waiting for the caches to be flushed and released")
@@ -178,16 +195,16 @@ class Trial:
         try:
             self.endpoint.settle(SETTLE_S)
         except TimeoutError as error:
-            raise GuestError(f"{self.setup}: the cloud did not come to rest: {error}") from error
+            raise GuestError(f"{self.setup}: the cloud did not settle: {error}") from error
 
     def _wait_for_workloads(self, cancelled: threading.Event) -> None:
-        seconds = patience_s(self.scaled)
+        seconds = workload_timeout_s(self.scaled)
         end = time.monotonic() + seconds
         waiting = list(self.guests)
         disturbances = self._disturbances()
         while waiting:
             for guest, disturbance in disturbances:
-                disturbance.look(len(guest.dumps()), time.monotonic())
+                disturbance.update(len(guest.dumps()), time.monotonic())
             for guest in list(waiting):
                 state = guest.workload_state()
                 if state == "done":
@@ -196,13 +213,13 @@ class Trial:
                     log = guest.check(["journalctl", "--no-pager", "-u", "workload", "-n", "20", "-o", "cat"])
                     raise GuestError(f"{guest.name}: {state}: {log}")
             if waiting and time.monotonic() > end:
-                raise GuestError(f"{waiting[0].name}: the workload is not done after {seconds:.0f} s")
+                raise GuestError(f"{waiting[0].name}: the workload did not finish within {seconds:.0f} s")
             if waiting and cancelled.wait(POLL_S):
                 raise CancelledError
         for guest, disturbance in disturbances:
             disturbance.end()
             if not disturbance.has_struck:
-                raise GuestError(f"{guest.name}: burst {self.plan.disturb} was over before it could be disturbed")
+                raise GuestError(f"{guest.name}: burst {self.plan.disturb} ended before it was disturbed")
 
     def _disturbances(self) -> list[tuple[Guest, Disturbance]]:
         burst = self.plan.disturb if self.setup is Setup.ADAPTIVE else None
@@ -217,7 +234,7 @@ class Trial:
     # --- concluding ------------------------------------------------------------------------------------------
 
     def conclude(self) -> tuple[SetupResult, Evidence]:
-        """Collect what was recorded and compare every byte that was written: a load of its own."""
+        """Collect the records and compare every byte that was written, which is a load, too."""
         first = self.guests[0]
         dumps = [guest.dumps() for guest in self.guests]
         evidence = Evidence(first.timeline(), [], _volume_rows(self.endpoint), dumps[0], first.serial)
@@ -227,32 +244,32 @@ class Trial:
             evidence.journal = [record for guest in self.guests for record in _journal(guest)]
             reports = [guest.report() for guest in self.guests]
             evidence.cost_report = first.check(["elastio", "report"], timeout_s=60)
-        result = self._result(dumps, reports, self._governed(evidence))
+        result = self._result(dumps, reports, self._bandwidth_use(evidence))
         self.say(f"completed in {result.completion_s:.1f} s, {result.agbs:.0f} AGBs")
         return result, evidence
 
-    def _governed(self, evidence: Evidence) -> dict[float, Governed]:
-        """What became of both volumes' bandwidth in the first guest's boosts, by their begin."""
+    def _bandwidth_use(self, evidence: Evidence) -> dict[float, BandwidthUse]:
+        """The use of bandwidth in the first guest's boosts, by their start."""
         if not evidence.decisions or not evidence.timeline:
             return {}
         rates = rates_of(evidence.timeline, evidence.serial, is_static=False)
         intervals = intervals_of(evidence.decisions, evidence.timeline[-1]["t"])
         slow = self.scaled.backing_bytes_s / 1e6
-        return governed(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
+        return bandwidth_use(rates[APPLICATION], rates[BACKING], intervals, evidence.dumps, slow)
 
-    def _phases(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Phase]:
-        """The boosts of one guest's ledger, with what the application dumped during each."""
+    def _boosts(self, vm: str, report: dict[str, Any], dumps: list[dict[str, Any]]) -> list[Boost]:
+        """The boosts of one guest's ledger, with the bytes that the application dumped during each."""
         rows = [row for row in report["phases"] if row["steps"]["boost_s"] is not None]
         spans = [(_epoch(row["begun"]), _epoch(row["closed"] or row["begun"])) for row in rows]
         volumes = {volume.id: volume for volume in self.endpoint.volumes()}
-        dumped = dumped_by_phase(spans, dumps)
+        dumped = dumped_by_boost(spans, dumps)
         return [
-            _phase(vm, row, volumes.get(row["volume_id"]), size, self.scaled, self.endpoint.scale)
+            _boost(vm, row, volumes.get(row["volume_id"]), size, self.scaled, self.endpoint.scale)
             for row, size in zip(rows, dumped, strict=True)
         ]
 
     def _result(
-        self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]], boosts: dict[float, Governed]
+        self, dumps: list[list[dict[str, Any]]], reports: list[dict[str, Any]], boosts: dict[float, BandwidthUse]
     ) -> SetupResult:
         scaled, guests = self.scaled, self.guests
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
@@ -272,10 +289,10 @@ class Trial:
             dumps_s=tuple(round(d["ended"] - d["began"], 3) for d in dumps[0]),
             checksums_ok=all(v["ok"] for v in verified),
             volumes_left=left,
-            phases=tuple(
-                with_governed(p, boosts) if n == 0 else p
+            boosts=tuple(
+                with_bandwidth_use(p, boosts) if n == 0 else p
                 for n, report in enumerate(reports)
-                for p in self._phases(guests[n].name, report, dumps[n])
+                for p in self._boosts(guests[n].name, report, dumps[n])
             ),
             checksums={
                 f"{g.name}/{k}": c for g, v in zip(guests, verified, strict=True) for k, c in v["checksums"].items()
@@ -291,7 +308,7 @@ def _journal(guest: Guest) -> list[dict[str, Any]]:
 
 
 def cloud_s(history: Sequence[tuple[float, str]]) -> float | None:
-    """Seconds that the cloud took to create and then to attach a volume, from its history; None if it did not."""
+    """Seconds that the cloud took to create and attach a volume, from its history; None if it did not."""
     first: dict[str, float] = {}
     for at, state in history:
         first.setdefault(state, at)
@@ -314,24 +331,24 @@ def _epoch(iso: str) -> float:
 
 def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     every = [d for guest in dumps for d in guest]
-    # A workload whose dumps are not writing alone says how long they wrote.
+    # A workload whose dumps also read reports the time spent writing.
     seconds = sum(d.get("write_s", d["ended"] - d["began"]) for d in every)
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
 
 
-def _cache_agbs(endpoint: Account) -> float:
-    """What the cloud saw, of every volume that there ever was."""
+def _cache_agbs(endpoint: Billing) -> float:
+    """The AGBs of every cache volume, as the cloud reports them."""
     return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
-def volume_agbs(volume: Bought, scale: Scale) -> float:
-    """From its creation to its end, or until now."""
+def volume_agbs(volume: Purchase, scale: Scale) -> float:
+    """AGBs from a volume's creation to its deletion, or until now."""
     ended = volume.deleted_at if volume.deleted_at is not None else time.time()
     bandwidth = volume.throughput_mib_s * scale.mib_s_bytes / 1e6
     return agbs(bandwidth, volume.size_gib * scale.gib_bytes, ended - volume.created_at)
 
 
-def _volume_rows(endpoint: Account) -> list[dict[str, Any]]:
+def _volume_rows(endpoint: Billing) -> list[dict[str, Any]]:
     return [
         {
             "id": v.id,
@@ -344,16 +361,16 @@ def _volume_rows(endpoint: Account) -> list[dict[str, Any]]:
     ]
 
 
-def with_governed(phase: Phase, boosts: dict[float, Governed]) -> Phase:
-    """The phase with what was measured of its first boost."""
-    own = [boosts[begin] for begin in sorted(boosts) if phase.begun <= begin <= phase.ended]
-    return replace(phase, governed=own[0]) if own else phase
+def with_bandwidth_use(boost: Boost, boosts: dict[float, BandwidthUse]) -> Boost:
+    """The boost with its measured use of bandwidth."""
+    own = [boosts[begin] for begin in sorted(boosts) if boost.begun <= begin <= boost.ended]
+    return replace(boost, bandwidth_use=own[0]) if own else boost
 
 
-def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, scaled: Scaled, scale: Scale) -> Phase:
+def _boost(vm: str, row: dict[str, Any], volume: Purchase | None, dumped: int, scaled: Scaled, scale: Scale) -> Boost:
     steps, cloud = row["steps"], cloud_s(volume.history) if volume else None
     speed = Bandwidths(scaled.backing_bytes_s, scaled.cache_bytes_s)
-    return Phase(
+    return Boost(
         vm=vm,
         begun=_epoch(row["begun"]),
         ended=_epoch(row["closed"] or row["begun"]),
@@ -361,7 +378,7 @@ def _phase(vm: str, row: dict[str, Any], volume: Bought | None, dumped: int, sca
         attach_s=steps["boost_s"],
         attached_s=steps["attached_s"],
         dirty_peak_gb=round(row["peak_dirty_bytes"] / GB, 4),
-        evicted_gb=round(row["written_through_bytes"] / GB, 4),
+        written_through_gb=round(row["written_through_bytes"] / GB, 4),
         flush_s=steps["flush_s"],
         steps_s={name.removesuffix("_s"): value for name, value in steps.items() if name not in NO_STEPS},
         cloud_s=cloud,

@@ -1,4 +1,4 @@
-"""Clouds that every provider is held against: each with its provider, and hands to make things go wrong."""
+"""The clouds of the contract suite: each with its provider, and with means to inject failures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from elastio_aws.provider import AwsProvider, open_provider
 from elastio_aws.volumes import serial_of
 from elastio_testbed.ec2 import Ec2Endpoint, Fault, FaultKind
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import OpenstackCloud, Tenant
+from elastio_testbed.openstack.cloud_fixture import OpenstackCloud, Tenant
+from elastio_testbed.openstack.proxy import ApiProxy
 
 SPEC = VolumeSpec(10 * GIB, 200.0)
 BEYOND_INSTANCE = VolumeSpec(10 * GIB, 700.0)  # an m7i.4xlarge has 625 MB/s
@@ -35,7 +35,7 @@ SETTLE_S = 30.0
 BOOT_S = 240.0
 MODE = os.environ.get("ELASTIO_OPENSTACK", "")
 RECORDED = Path(__file__).parent / "recorded"
-# A call to the endpoint is answered in milliseconds; a machine busy with other things may need a second.
+# A call to the endpoint takes milliseconds; on a busy machine it may take a second.
 CREATION_S = 5.0
 
 
@@ -47,22 +47,22 @@ class Cloud(Protocol):
     too_fast: VolumeSpec
 
     def settle(self) -> None:
-        """Let everything that was begun come to its end; bounded."""
+        """Wait until every operation has ended; at most a fixed time."""
 
     def foreign(self, token: str = "") -> VolumeId:
-        """A volume in the same account that another machine has bought, with this token."""
+        """A volume in the same account that another machine bought, with this token."""
 
     def serial(self, volume_id: VolumeId) -> Serial:
-        """What the guest shows of this volume's disk."""
+        """The serial of this volume's disk in the guest."""
 
-    def spoil(self, call: str, kind: str) -> None:
-        """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, but not answered)."""
+    def inject(self, call: str, kind: str) -> None:
+        """The next `call` fails: "throttled", "quota", "auth", "refused", or "lost" (done, without a response)."""
 
-    def dawdle(self) -> None:
-        """The next volume is not ready before several calls have been answered."""
+    def delay_creation(self) -> None:
+        """The next volume is not available until after several calls."""
 
-    def paid(self) -> set[VolumeId]:
-        """What the account pays for."""
+    def billed_volumes(self) -> set[VolumeId]:
+        """The volumes that are billed."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Ec2Cloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return serial_of(volume_id)
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         action = {"describe": "DescribeVolumes", "list_owned": "DescribeVolumes"}.get(call, f"{call.title()}Volume")
         fault = {
             "throttled": Fault(FaultKind.THROTTLE, action),
@@ -103,10 +103,10 @@ class Ec2Cloud:
         }[kind]
         self.endpoint.faults.replace([fault])
 
-    def dawdle(self) -> None:
+    def delay_creation(self) -> None:
         self.endpoint.faults.replace([Fault(FaultKind.SLOW, "CreateVolume", seconds=CREATION_S)])
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {VolumeId(row.id) for row in self.endpoint.live_volumes()}
 
 
@@ -122,7 +122,7 @@ class SimCloud:
         while (at := self.provider.next_event_at()) is not None:
             self.provider.clock.advance_to(max(at, self.provider.clock.elapsed()))
             self.provider.tick()
-        self.provider.clock.advance(10.0)  # beyond the lag of describing
+        self.provider.clock.advance(10.0)  # longer than the lag of describe
 
     def foreign(self, token: str = "") -> VolumeId:
         return self.provider.add_foreign_volume(token=token)
@@ -130,7 +130,7 @@ class SimCloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return Serial(volume_id.replace("-", "")[:20])
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         kinds = {
             "throttled": sim_faults.Kind.THROTTLE,
             "quota": sim_faults.Kind.QUOTA,
@@ -140,16 +140,16 @@ class SimCloud:
         }
         self.provider.calls.faults = sim_faults.FaultPlan([sim_faults.Fault(call, kinds[kind])])
 
-    def dawdle(self) -> None:
-        """Nothing to do: the simulator's clock stands still between calls."""
+    def delay_creation(self) -> None:
+        """Nothing to do: the simulator's clock does not advance between calls."""
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {volume.id for volume in self.provider.existing()}
 
 
 @pytest.fixture(scope="session")
 def sdk_cache(runs_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trimmed SDK data, made once for all tests."""
+    """Trimmed SDK data, shared by all tests."""
     return tmp_path_factory.mktemp("botocore")
 
 
@@ -186,9 +186,9 @@ def sim_cloud() -> SimCloud:
 
 @pytest.fixture(scope="session")
 def tenant() -> Iterator[Tenant | None]:
-    """The real services where ELASTIO_OPENSTACK is `live` or `record`; None plays what was recorded from them.
+    """The real services if ELASTIO_OPENSTACK is `live` or `record`; None to replay the recordings of them.
 
-    ELASTIO_OPENSTACK_SERVER names a server that runs already; without it one is booted, for all tests.
+    ELASTIO_OPENSTACK_SERVER is the id of a running server; without it one is booted for all tests.
     """
     if not MODE:
         yield None
@@ -216,20 +216,20 @@ def openstack_cloud(
 ) -> Iterator[OpenstackCloud]:
     path = RECORDED / f"{request.node.name}.json"
     cassette = Cassette.load(path) if tenant is None else Cassette()
-    with Front(cassette, live=tenant is not None) as front:
-        cloud = OpenstackCloud(front, tenant, tmp_path)
+    with ApiProxy(cassette, live=tenant is not None) as proxy:
+        cloud = OpenstackCloud(proxy, tenant, tmp_path)
         yield cloud
         cloud.close()
     if MODE == "record":
         cassette.save(path)
     if tenant is None:
         assert cassette.failure is None
-        assert cassette.finished(), "less was asked for than was recorded"
+        assert cassette.finished(), "fewer requests were made than recorded"
 
 
 @dataclass
 class ShelfCloud:
-    """The toy of the how-to: what a third party's provider has to do, too."""
+    """The provider of the how-to: the same requirements for a third party's provider."""
 
     shelf: Shelf
     provider: VolumeProvider
@@ -247,15 +247,15 @@ class ShelfCloud:
     def serial(self, volume_id: VolumeId) -> Serial:
         return Serial(volume_id[:20])
 
-    def spoil(self, call: str, kind: str) -> None:
+    def inject(self, call: str, kind: str) -> None:
         calls = {"create": "make", "describe": "row", "list_owned": "list"}
         codes = {"throttled": "busy", "quota": "full", "auth": "forbidden", "refused": "wrong", "lost": "silent"}
         self.shelf.spoil(calls.get(call, call), codes[kind])
 
-    def dawdle(self) -> None:
-        """Nothing to do: the clerk only comes when he is called."""
+    def delay_creation(self) -> None:
+        """Nothing to do: a change ends only in `settle`."""
 
-    def paid(self) -> set[VolumeId]:
+    def billed_volumes(self) -> set[VolumeId]:
         return {VolumeId(row["name"]) for row in self.shelf.rows() if row["state"] != "scrapping"}
 
 
@@ -265,8 +265,8 @@ def shelf_cloud(tmp_path: Path) -> ShelfCloud:
     return ShelfCloud(Shelf(tmp_path), registry.open_provider("shelf", settings, BACKING))
 
 
-# What the provider of each cloud does besides the eight methods.
-BESIDES: dict[str, set[type]] = {
+# The optional protocols of each cloud's provider.
+OPTIONAL: dict[str, set[type]] = {
     "ec2_cloud": {TagsVolumes, TellsNotices},
     "sim_cloud": {TagsVolumes, TellsNotices},
     "openstack_cloud": {TagsVolumes},
@@ -274,29 +274,29 @@ BESIDES: dict[str, set[type]] = {
 }
 
 
-@pytest.fixture(params=BESIDES)
+@pytest.fixture(params=OPTIONAL)
 def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
     """Every cloud in turn."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=[name for name, does in BESIDES.items() if TagsVolumes in does])
+@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if TagsVolumes in protocols])
 def tagging_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud whose provider keeps a tag on its volumes."""
+    """Every cloud whose provider tags its volumes as clean or dirty."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=[name for name, does in BESIDES.items() if TellsNotices in does])
+@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if TellsNotices in protocols])
 def noticing_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud whose provider says when the machine is about to be taken away."""
+    """Every cloud whose provider reports notices."""
     found: Cloud = request.getfixturevalue(request.param)
     return found
 
 
-@pytest.fixture(params=BESIDES)
-def provider_and_besides(runs_programs: None, request: pytest.FixtureRequest) -> tuple[VolumeProvider, set[type]]:
+@pytest.fixture(params=OPTIONAL)
+def provider_and_optional(runs_programs: None, request: pytest.FixtureRequest) -> tuple[VolumeProvider, set[type]]:
     """Every provider, and which of the optional protocols it has."""
     found: Cloud = request.getfixturevalue(request.param)
-    return found.provider, BESIDES[request.param]
+    return found.provider, OPTIONAL[request.param]

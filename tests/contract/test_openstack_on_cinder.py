@@ -1,4 +1,4 @@
-"""What only OpenStack does, and how its provider stays right through it: on the real services, or as recorded there."""
+"""Behaviour that only OpenStack has, and how its provider handles it: on real services, or as recorded there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from elastio.core.model import VolumeSpec, VolumeState
-from elastio.errors import AuthError, QuotaError, RefusedError, TransientError
+from elastio.errors import AuthError, ElastioError, QuotaError, RefusedError, TransientError
 from elastio.units import GIB
 from elastio_openstack import checks
-from elastio_testbed.openstack.hands import TYPES
+from elastio_openstack.provider import OpenstackProvider
+from elastio_testbed.openstack.cloud_fixture import TYPES
 
 OTHER_SERVER = "22222222-2222-4222-8222-222222222222"
 
@@ -32,85 +33,93 @@ def _released(cloud: Any, volume_id: str) -> None:
     cloud.settle()
     cloud.provider.delete(volume_id)
     cloud.settle()
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
-def test_attachment_that_nova_has_forgotten_is_given_back(openstack_cloud: Any) -> None:
+def test_attachment_that_nova_does_not_know_is_deleted(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.reserve(volume.id, openstack_cloud.provider.who().server_id)
     assert _state(openstack_cloud, volume.id) is VolumeState.ATTACHING
-    with pytest.raises(RefusedError, match="detach it first"):
+    with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.delete(volume.id)
+    assert caught.value.code == "volume.in-use"
     openstack_cloud.provider.detach(volume.id)
     assert _state(openstack_cloud, volume.id) is VolumeState.AVAILABLE
 
 
-def test_detach_that_nova_has_lost_is_begun_anew_after_its_deadline(openstack_cloud: Any) -> None:
+def test_detach_that_nova_gave_up_is_requested_again_after_the_deadline(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
-    openstack_cloud.mark(volume.id, "detaching")
+    openstack_cloud.set_status(volume.id, "detaching")
     patient = openstack_cloud.provider
     assert patient.describe(volume.id).state is VolumeState.DETACHING
-    patient.detach(volume.id)  # as if it were on its way
+    patient.detach(volume.id)  # succeeds, as for a detach in progress
     assert patient.describe(volume.id).state is VolumeState.DETACHING
     hasty = openstack_cloud.open(detach_deadline_s=1e-9)
     assert [hasty.describe(volume.id).state for _ in range(2)] == [VolumeState.DETACHING, VolumeState.ATTACHED]
-    with pytest.raises(TransientError, match="Nova is asked again"):
+    with pytest.raises(TransientError) as caught:
         hasty.detach(volume.id)
+    assert caught.value.code == "volume.detach-lost"
     assert hasty.describe(volume.id).state is VolumeState.ATTACHED
     hasty.close()
     _released(openstack_cloud, volume.id)
 
 
-def test_volume_kept_for_another_server_is_left_there(openstack_cloud: Any) -> None:
+def test_volume_reserved_for_another_server_stays_there(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.reserve(volume.id, OTHER_SERVER)
     assert _state(openstack_cloud, volume.id) is VolumeState.ELSEWHERE
-    with pytest.raises(RefusedError, match="another server"):
+    with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.attach(volume.id)
+    assert caught.value.code == "volume.elsewhere"
     openstack_cloud.provider.detach(volume.id)
-    with pytest.raises(RefusedError, match="elsewhere"):
+    with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.delete(volume.id)
-    openstack_cloud.mark(volume.id, "available")
+    assert caught.value.code == "volume.in-use"
+    openstack_cloud.set_status(volume.id, "available")
 
 
-def test_failed_deletion_is_reported_with_a_way_out(openstack_cloud: Any) -> None:
+def test_failed_deletion_is_refused_until_an_operator_resets_it(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
-    openstack_cloud.mark(volume.id, "error_deleting")
+    openstack_cloud.set_status(volume.id, "error_deleting")
     assert _state(openstack_cloud, volume.id) is VolumeState.ERROR
-    with pytest.raises(RefusedError, match="openstack volume set --state error"):
+    with pytest.raises(RefusedError) as caught:
         openstack_cloud.provider.delete(volume.id)
-    openstack_cloud.mark(volume.id, "error")
+    assert caught.value.code == "volume.delete-failed"
+    openstack_cloud.set_status(volume.id, "error")
     openstack_cloud.provider.delete(volume.id)
     openstack_cloud.settle()
-    assert openstack_cloud.paid() == set()
+    assert openstack_cloud.billed_volumes() == set()
 
 
 def test_volume_already_bought_is_found_at_the_quota(openstack_cloud: Any) -> None:
     first = _bought(openstack_cloud)
     openstack_cloud.limit(gigabytes=2, volumes=1)
     assert openstack_cloud.provider.create("token-1", openstack_cloud.spec, {}).id == first.id
-    with pytest.raises(QuotaError, match="ask the cloud's operator"):
+    with pytest.raises(QuotaError) as caught:
         openstack_cloud.provider.create("token-2", openstack_cloud.spec, {})
-    assert openstack_cloud.paid() == {first.id}
+    assert caught.value.code == "413"
+    assert openstack_cloud.billed_volumes() == {first.id}
 
 
 def test_revoked_credential_is_an_auth_error_and_a_new_one_finds_the_volume(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.revoke()
-    openstack_cloud.provider.close()  # a token that was given out is good for some minutes more
-    with pytest.raises(AuthError, match="make a new application credential"):
+    openstack_cloud.provider.close()  # an issued token stays valid for some minutes
+    with pytest.raises(AuthError) as caught:
         openstack_cloud.provider.describe(volume.id)
+    assert caught.value.code == "login.404"
     assert [v.id for v in openstack_cloud.renew().list_owned()] == [volume.id]
 
 
-def test_credential_that_is_replaced_in_clouds_yaml_is_taken_up_by_the_running_provider(openstack_cloud: Any) -> None:
+def test_credential_that_is_replaced_in_clouds_yaml_is_used_by_the_running_provider(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.revoke()
     openstack_cloud.provider.close()
-    with pytest.raises(AuthError, match=r"put it into clouds\.yaml"):
+    with pytest.raises(AuthError) as caught:
         openstack_cloud.provider.describe(volume.id)
+    assert caught.value.code == "login.404"
     openstack_cloud.replace_credential()
     assert [v.id for v in openstack_cloud.provider.list_owned()] == [volume.id]
 
@@ -124,14 +133,14 @@ def test_stopped_api_is_transient_and_nothing_is_bought_twice(openstack_cloud: A
         openstack_cloud.provider.describe(volume.id)
     openstack_cloud.revive("cinder-api")
     assert openstack_cloud.provider.create("token-1", openstack_cloud.spec, {}).id == volume.id
-    assert openstack_cloud.paid() == {volume.id}
+    assert openstack_cloud.billed_volumes() == {volume.id}
 
 
-def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_goes_on(openstack_cloud: Any) -> None:
+def test_compute_node_that_hangs_leaves_the_volume_attaching_until_it_resumes(openstack_cloud: Any) -> None:
     volume = _bought(openstack_cloud)
     openstack_cloud.freeze("nova-compute")
     with pytest.raises(TransientError):
-        openstack_cloud.provider.attach(volume.id)  # Nova's API waits for the node longer than the agent does
+        openstack_cloud.provider.attach(volume.id)  # Nova's API waits for the node longer than the agent waits
     openstack_cloud.settle()
     openstack_cloud.provider.attach(volume.id)
     openstack_cloud.settle()
@@ -149,57 +158,50 @@ def test_volume_service_that_dies_during_the_attach_leaves_nothing_behind(openst
     _released(openstack_cloud, volume.id)
 
 
-def test_checks_pass_with_room_and_name_what_is_missing(openstack_cloud: Any) -> None:
+def _failures(provider: OpenstackProvider, wanted: VolumeSpec) -> dict[str, str]:
+    """The code of every check that fails, by its name."""
+    found = checks.results(provider, wanted)
+    return {name: result.code for name, result in found if isinstance(result, ElastioError)}
+
+
+def test_checks_pass_within_the_quota_and_fail_beyond_it(openstack_cloud: Any) -> None:
     wanted = VolumeSpec(4 * GIB, 60.0)
     assert [ok for _, ok, _ in checks.run(openstack_cloud.provider, wanted)] == [True] * 6
     openstack_cloud.limit(volumes=0)
-    failed = {name: text for name, ok, text in checks.run(openstack_cloud.provider, wanted) if not ok}
-    assert list(failed) == ["OpenStack quota"]
-    assert "0 of 0 volumes are used" in failed["OpenStack quota"]
+    assert _failures(openstack_cloud.provider, wanted) == {"OpenStack quota": "quota.volumes"}
 
 
 def test_checks_find_a_type_without_a_speed(openstack_cloud: Any) -> None:
     plain = openstack_cloud.open(types={})
-    failed = {name: text for name, ok, text in checks.run(plain, openstack_cloud.spec) if not ok}
-    assert list(failed) == ["OpenStack volume types"]
-    assert "declare one as [provider.openstack.types.NAME]" in failed["OpenStack volume types"]
+    assert _failures(plain, openstack_cloud.spec) == {"OpenStack volume types": "type.none-known"}
     plain.close()
 
 
 def test_checks_find_a_type_that_cinder_does_not_show(openstack_cloud: Any) -> None:
-    for settings, said in (
-        ({"types": {**TYPES, "fsat": {"bandwidth_mb_s": 64}}}, "[provider.openstack.types.fsat]"),
-        ({"volume_type": "fsat"}, "correct provider.openstack.volume_type"),
+    for settings, key in (
+        ({"types": {**TYPES, "fsat": {"bandwidth_mb_s": 64}}}, "types.fsat"),
+        ({"volume_type": "fsat"}, "volume_type"),
     ):
         other = openstack_cloud.open(**settings)
-        failed = {name: text for name, ok, text in checks.run(other, openstack_cloud.spec) if not ok}
-        assert list(failed) == ["OpenStack volume types"]
-        assert "Cinder shows no volume type fsat, only __DEFAULT__, fast, slow;" in failed["OpenStack volume types"]
-        assert said in failed["OpenStack volume types"]
+        assert _failures(other, openstack_cloud.spec) == {"OpenStack volume types": f"provider.openstack.{key}"}
         other.close()
 
 
 def test_checks_find_a_credential_that_may_only_read(openstack_cloud: Any) -> None:
     reader = openstack_cloud.open_reader()
-    failed = {name: text for name, ok, text in checks.run(reader, openstack_cloud.spec) if not ok}
-    assert list(failed) == ["OpenStack credential"]
-    assert "make one with the role member" in failed["OpenStack credential"]
+    assert _failures(reader, openstack_cloud.spec) == {"OpenStack credential": "credential.read-only"}
     reader.close()
 
 
 def test_checks_find_a_credential_without_a_project(openstack_cloud: Any) -> None:
     user = openstack_cloud.open_without_project()
-    failed = {name: text for name, ok, text in checks.run(user, openstack_cloud.spec) if not ok}
-    assert list(failed) == ["OpenStack credential"]
-    assert "name this server's project in clouds.yaml" in failed["OpenStack credential"]
+    assert _failures(user, openstack_cloud.spec) == {"OpenStack credential": "credential.no-project"}
     user.close()
 
 
 def test_checks_find_a_server_of_another_project(openstack_cloud: Any) -> None:
     lost = openstack_cloud.open(instance_id=OTHER_SERVER)
-    failed = {name: text for name, ok, text in checks.run(lost, openstack_cloud.spec) if not ok}
-    assert list(failed) == ["OpenStack server"]
-    assert "of this server's project" in failed["OpenStack server"]
+    assert _failures(lost, openstack_cloud.spec) == {"OpenStack server": "credential.other-project"}
     lost.close()
 
 

@@ -1,4 +1,4 @@
-"""What the agent relies on, of every provider: `elastio.ports.VolumeProvider` as tests."""
+"""What the agent requires of every provider: `elastio.ports.VolumeProvider` as tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _attached(cloud: Any, token: str = "token-1") -> Volume:
 
 
 def _state(cloud: Any, volume_id: VolumeId) -> VolumeState:
-    """GONE also where the cloud does not know the volume any more."""
+    """The state; GONE also if the cloud no longer knows the volume."""
     seen: Volume | None = cloud.provider.describe(volume_id)
     return seen.state if seen is not None else VolumeState.GONE
 
@@ -54,7 +54,7 @@ def test_identity_is_complete_and_stays(cloud: Any) -> None:
     assert cloud.provider.identify() == me
 
 
-def test_quote_covers_what_was_asked_and_does_not_grow(cloud: Any) -> None:
+def test_quote_covers_the_spec_and_is_stable(cloud: Any) -> None:
     asked = replace(cloud.spec, size_bytes=10 * GIB + 1)
     quote = cloud.provider.quote(asked)
     assert quote.spec.size_bytes == 11 * GIB
@@ -63,7 +63,7 @@ def test_quote_covers_what_was_asked_and_does_not_grow(cloud: Any) -> None:
     assert cloud.provider.quote(quote.spec).spec == quote.spec
 
 
-def test_quote_has_a_price_and_says_where_from(cloud: Any) -> None:
+def test_quote_has_a_price_and_its_source(cloud: Any) -> None:
     quote = cloud.provider.quote(cloud.spec)
     assert quote.price_per_hour > 0
     assert quote.minimum_s >= 0
@@ -71,7 +71,7 @@ def test_quote_has_a_price_and_says_where_from(cloud: Any) -> None:
     assert quote.price_source
 
 
-def test_quote_refuses_what_cannot_be_bought(cloud: Any) -> None:
+def test_quote_refuses_an_impossible_spec(cloud: Any) -> None:
     for spec in (cloud.too_fast, VolumeSpec(0, 200.0), VolumeSpec(10**6 * GIB, 200.0)):
         with pytest.raises(RefusedError):
             cloud.provider.quote(spec)
@@ -80,7 +80,7 @@ def test_quote_refuses_what_cannot_be_bought(cloud: Any) -> None:
 # --- create ---------------------------------------------------------------------------------------
 
 
-def test_new_volume_says_what_it_is_for(cloud: Any) -> None:
+def test_new_volume_has_its_token_and_properties(cloud: Any) -> None:
     volume = cloud.provider.create("token-1", cloud.spec, {})
     assert volume.state in (VolumeState.CREATING, VolumeState.AVAILABLE)
     assert (volume.token, volume.backing_uuid) == ("token-1", BACKING)
@@ -90,7 +90,7 @@ def test_new_volume_says_what_it_is_for(cloud: Any) -> None:
     assert volume.created_wall > 0
 
 
-def test_new_volume_becomes_available_and_keeps_its_facts(cloud: Any) -> None:
+def test_new_volume_becomes_available_and_keeps_its_properties(cloud: Any) -> None:
     volume = _bought(cloud)
     assert cloud.provider.describe(volume.id) == replace(volume, state=VolumeState.AVAILABLE)
 
@@ -100,32 +100,32 @@ def test_one_token_buys_one_volume(cloud: Any) -> None:
     assert cloud.provider.create("token-1", cloud.spec, {}).id == first.id
     cloud.settle()
     assert cloud.provider.create("token-1", cloud.spec, {}).id == first.id
-    assert cloud.paid() == {first.id}
+    assert cloud.billed_volumes() == {first.id}
 
 
-def test_known_token_leads_to_its_volume_whatever_is_asked_for_now(cloud: Any) -> None:
-    """An operator changed the settings between a purchase and its repetition: what is paid for is used."""
+def test_known_token_returns_its_volume_whatever_the_spec(cloud: Any) -> None:
+    """If an operator changes the settings between a purchase and its retry, the paid volume is used."""
     first = _bought(cloud)
     again = cloud.provider.create("token-1", replace(cloud.spec, size_bytes=2 * cloud.spec.size_bytes), {})
     assert (again.id, again.size_bytes) == (first.id, first.size_bytes)
-    assert cloud.paid() == {first.id}
+    assert cloud.billed_volumes() == {first.id}
 
 
 def test_two_tokens_buy_two_volumes(cloud: Any) -> None:
     first, second = (cloud.provider.create(token, cloud.spec, {}).id for token in ("token-1", "token-2"))
-    assert cloud.paid() == {first, second}
+    assert cloud.billed_volumes() == {first, second}
     assert first != second
 
 
-def test_lost_answer_of_create_leaves_one_volume_that_is_found_again(cloud: Any) -> None:
-    cloud.spoil("create", "lost")
+def test_lost_response_to_create_leaves_one_volume_that_is_found_again(cloud: Any) -> None:
+    cloud.inject("create", "lost")
     with pytest.raises(TransientError):
         cloud.provider.create("token-1", cloud.spec, {})
     cloud.settle()
     (found,) = cloud.provider.list_owned()
     assert (found.token, found.backing_uuid) == ("token-1", BACKING)
     assert cloud.provider.create("token-1", cloud.spec, {}).id == found.id
-    assert cloud.paid() == {found.id}
+    assert cloud.billed_volumes() == {found.id}
 
 
 # --- attach, detach, delete -----------------------------------------------------------------------
@@ -145,10 +145,10 @@ def test_volume_lives_from_purchase_to_deletion(cloud: Any) -> None:
     assert _state(cloud, volume.id) in (VolumeState.DELETING, VolumeState.GONE)
     cloud.settle()
     assert _state(cloud, volume.id) == VolumeState.GONE
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
-def test_attach_is_no_error_when_already_so(cloud: Any) -> None:
+def test_attach_of_an_attached_volume_succeeds(cloud: Any) -> None:
     volume = _bought(cloud)
     cloud.provider.attach(volume.id)
     cloud.provider.attach(volume.id)
@@ -157,7 +157,7 @@ def test_attach_is_no_error_when_already_so(cloud: Any) -> None:
     assert _state(cloud, volume.id) == VolumeState.ATTACHED
 
 
-def test_detach_is_no_error_when_already_so(cloud: Any) -> None:
+def test_detach_of_a_detached_volume_succeeds(cloud: Any) -> None:
     volume = _attached(cloud)
     cloud.provider.detach(volume.id)
     cloud.provider.detach(volume.id)
@@ -166,14 +166,14 @@ def test_detach_is_no_error_when_already_so(cloud: Any) -> None:
     assert _state(cloud, volume.id) == VolumeState.AVAILABLE
 
 
-def test_delete_is_no_error_when_already_so(cloud: Any) -> None:
+def test_delete_of_a_deleted_volume_succeeds(cloud: Any) -> None:
     volume = _bought(cloud)
     cloud.provider.delete(volume.id)
     cloud.provider.delete(volume.id)
     cloud.settle()
     cloud.provider.delete(volume.id)
     cloud.provider.delete(UNKNOWN)
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
 def test_volume_can_be_attached_again(cloud: Any) -> None:
@@ -186,7 +186,7 @@ def test_volume_can_be_attached_again(cloud: Any) -> None:
 
 
 def test_attach_before_the_volume_is_ready_does_no_harm(cloud: Any) -> None:
-    cloud.dawdle()
+    cloud.delay_creation()
     volume = cloud.provider.create("token-1", cloud.spec, {})
     with pytest.raises(TransientError):
         cloud.provider.attach(volume.id)
@@ -196,7 +196,7 @@ def test_attach_before_the_volume_is_ready_does_no_harm(cloud: Any) -> None:
 
 def test_attached_volume_is_not_deleted(cloud: Any) -> None:
     volume = _attached(cloud)
-    with pytest.raises(RefusedError, match="detach it first"):
+    with pytest.raises(RefusedError):
         cloud.provider.delete(volume.id)
     assert _state(cloud, volume.id) == VolumeState.ATTACHED
 
@@ -205,9 +205,9 @@ def test_attached_volume_is_not_deleted(cloud: Any) -> None:
     ("call", "after"),
     [("attach", VolumeState.ATTACHED), ("detach", VolumeState.AVAILABLE), ("delete", VolumeState.GONE)],
 )
-def test_lost_answer_is_transient_and_asking_again_is_safe(cloud: Any, call: str, after: VolumeState) -> None:
+def test_lost_response_is_transient_and_a_retry_is_safe(cloud: Any, call: str, after: VolumeState) -> None:
     volume = _attached(cloud) if call == "detach" else _bought(cloud)
-    cloud.spoil(call, "lost")
+    cloud.inject(call, "lost")
     with pytest.raises(TransientError):
         _call(cloud, call, volume.id)
     _call(cloud, call, volume.id)
@@ -221,7 +221,7 @@ def test_unknown_volume_cannot_be_attached_yet(cloud: Any) -> None:
         cloud.provider.attach(UNKNOWN)
 
 
-def test_detach_of_an_unknown_volume_is_no_error(cloud: Any) -> None:
+def test_detach_of_an_unknown_volume_succeeds(cloud: Any) -> None:
     volume = _attached(cloud)
     cloud.provider.detach(UNKNOWN)
     cloud.settle()
@@ -231,7 +231,7 @@ def test_detach_of_an_unknown_volume_is_no_error(cloud: Any) -> None:
 # --- what is ours ---------------------------------------------------------------------------------
 
 
-def test_unknown_volume_is_none(cloud: Any) -> None:
+def test_unknown_volume_is_described_as_none(cloud: Any) -> None:
     assert cloud.provider.describe(UNKNOWN) is None
 
 
@@ -243,7 +243,7 @@ def test_list_shows_ours_in_every_state_and_nothing_else(cloud: Any) -> None:
     assert set(owned) == {attached.id, free.id}
     assert owned[attached.id].state == VolumeState.ATTACHED
     assert owned[free.id].token == "token-2"
-    assert foreign in cloud.paid()
+    assert foreign in cloud.billed_volumes()
 
 
 @pytest.mark.parametrize("call", ["attach", "detach", "delete"])
@@ -254,10 +254,10 @@ def test_foreign_volume_is_left_alone(cloud: Any, call: str) -> None:
         _call(cloud, call, foreign)
     cloud.settle()
     assert _state(cloud, foreign) is VolumeState.FOREIGN
-    assert foreign in cloud.paid()
+    assert foreign in cloud.billed_volumes()
 
 
-def test_foreign_volume_is_not_marked(tagging_cloud: Any) -> None:
+def test_foreign_volume_is_not_tagged(tagging_cloud: Any) -> None:
     provider, foreign = tagging_cloud.provider, tagging_cloud.foreign()
     born = provider.describe(foreign)
     with pytest.raises(NotOursError):
@@ -265,8 +265,8 @@ def test_foreign_volume_is_not_marked(tagging_cloud: Any) -> None:
     assert provider.describe(foreign) == born
 
 
-def test_token_of_another_machine_hands_nothing_over(cloud: Any) -> None:
-    """Machines of one image may choose one token in the same millisecond."""
+def test_token_of_another_machine_does_not_return_its_volume(cloud: Any) -> None:
+    """Machines made from one image may generate the same token in the same millisecond."""
     foreign = cloud.foreign("token-1")
     try:
         bought = {cloud.provider.create("token-1", cloud.spec, {}).id}
@@ -275,7 +275,7 @@ def test_token_of_another_machine_hands_nothing_over(cloud: Any) -> None:
     assert foreign not in bought
     cloud.settle()
     assert {volume.id for volume in cloud.provider.list_owned()} == bought
-    assert cloud.paid() == {foreign} | bought
+    assert cloud.billed_volumes() == {foreign} | bought
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -283,27 +283,29 @@ def test_token_of_another_machine_hands_nothing_over(cloud: Any) -> None:
 
 @pytest.mark.parametrize("call", ["create", "attach", "detach", "delete", "describe", "list_owned"])
 @pytest.mark.parametrize(("kind", "error"), [("throttled", TransientError), ("auth", AuthError)])
-def test_failure_has_its_class_and_passes(cloud: Any, call: str, kind: str, error: type[ProviderError]) -> None:
+def test_failed_call_has_its_class_and_the_next_one_works(
+    cloud: Any, call: str, kind: str, error: type[ProviderError]
+) -> None:
     volume = _attached(cloud) if call == "detach" else _bought(cloud)
-    paid = cloud.paid()
-    cloud.spoil(call, kind)
+    paid = cloud.billed_volumes()
+    cloud.inject(call, kind)
     with pytest.raises(error):
         _call(cloud, call, volume.id)
     cloud.settle()
-    assert cloud.paid() == paid
+    assert cloud.billed_volumes() == paid
     _call(cloud, call, volume.id)
 
 
 @pytest.mark.parametrize(("kind", "error"), [("quota", QuotaError), ("refused", RefusedError)])
 def test_create_that_is_not_granted_buys_nothing(cloud: Any, kind: str, error: type[ProviderError]) -> None:
-    cloud.spoil("create", kind)
+    cloud.inject("create", kind)
     with pytest.raises(error):
         cloud.provider.create("token-1", cloud.spec, {})
     cloud.settle()
-    assert cloud.paid() == set()
+    assert cloud.billed_volumes() == set()
 
 
-# --- what a provider may do besides ------------------------------------------------------------------------
+# --- optional protocols ------------------------------------------------------------------------
 
 
 def test_a_volume_is_born_clean_and_shows_a_later_mark(tagging_cloud: Any) -> None:
@@ -319,13 +321,13 @@ def test_a_volume_is_born_clean_and_shows_a_later_mark(tagging_cloud: Any) -> No
         assert seen.tag is tag
 
 
-def test_a_mark_on_what_does_not_exist_is_no_error(tagging_cloud: Any) -> None:
+def test_clean_tag_on_an_unknown_volume_succeeds(tagging_cloud: Any) -> None:
     tagging_cloud.provider.tag(UNKNOWN, VolumeTag.CLEAN)
     assert tagging_cloud.provider.list_owned() == ()
 
 
-def test_a_dirty_mark_that_is_not_kept_is_an_error(tagging_cloud: Any) -> None:
-    """A cache is attached as soon as the tag was acknowledged."""
+def test_dirty_tag_that_is_not_stored_is_an_error(tagging_cloud: Any) -> None:
+    """The volume becomes a cache as soon as the tag was acknowledged."""
     with pytest.raises(TransientError):
         tagging_cloud.provider.tag(UNKNOWN, VolumeTag.DIRTY)
 
@@ -335,7 +337,7 @@ def test_a_machine_that_stays_has_no_notice(noticing_cloud: Any) -> None:
     assert noticing_cloud.provider.notice() is None
 
 
-def test_what_a_provider_does_besides_is_seen_by_the_agent(provider_and_besides: Any) -> None:
-    """The agent asks by protocol: a method by another name would never be called."""
-    provider, besides = provider_and_besides
-    assert {kind for kind in (TagsVolumes, TellsNotices) if isinstance(provider, kind)} == besides
+def test_optional_protocols_are_recognised(provider_and_optional: Any) -> None:
+    """The agent checks for the protocol: a method with another name would never be called."""
+    provider, optional = provider_and_optional
+    assert {kind for kind in (TagsVolumes, TellsNotices) if isinstance(provider, kind)} == optional

@@ -13,7 +13,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch, Trace
@@ -50,7 +50,7 @@ class AgentKilled(BaseException):
     """Nothing in the agent may catch this, as nothing can catch SIGKILL."""
 
 
-class Tripwire:
+class CrashPoint:
     """Counts the points that a run passes and does something at the one that is `armed`; it strikes once."""
 
     def __init__(self, armed: int | None = None, strike: Callable[[str], None] | None = None) -> None:
@@ -69,10 +69,10 @@ class Tripwire:
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
 
-    A scenario that comes later (a resize, a stripe) is one more entry of STORIES; `volumes` is how many may be there
+    A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     """
 
@@ -132,20 +132,20 @@ def can_boost(sim: Simulation) -> bool:
 
 
 BURST = (Stretch(2, 0), Stretch(9, 60), QUIET)
-STORIES = {
-    "boost": Story(BURST),
-    "boost again": Story((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
-    "written again": Story((Stretch(2, 0), Stretch(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
-    "operator": Story(
+SCENARIOS = {
+    "boost": Scenario(BURST),
+    "boost again": Scenario((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
+    "written again": Scenario((Stretch(2, 0), Stretch(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
+    "operator": Scenario(
         (Stretch(20, 2), QUIET),
         ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
         blocks=FEW_BLOCKS,
     ),
-    "pause": Story(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
-    "stop while boosting": Story(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
-    "stop while flushing": Story((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
-    "shutdown": Story((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
-    "orphan": Story((QUIET,), orphan=True),
+    "pause": Scenario(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
+    "stop while boosting": Scenario(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
+    "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
+    "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
+    "orphan": Scenario((QUIET,), orphan=True),
 }
 
 
@@ -206,6 +206,10 @@ class LimitWatch:
         return now - self._since
 
 
+def has_fault(sim: Simulation, kind: FaultKind) -> bool:
+    return sim.state.fault is not None and sim.state.fault.kind is kind
+
+
 def is_left_to_a_human(sim: Simulation) -> bool:
     """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
 
@@ -219,19 +223,19 @@ def is_left_to_a_human(sim: Simulation) -> bool:
     return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
 
 
-class Play:
-    """One run of a story, checked after every step."""
+class Run:
+    """One run of a scenario, checked after every step."""
 
-    def __init__(self, story: Story, tripwire: Tripwire, recorder: Path) -> None:
-        self.story, self.acts, self.tripwire = story, list(story.acts), tripwire
-        load = Trace(story.load, story.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
+    def __init__(self, scenario: Scenario, crash_point: CrashPoint, recorder: Path) -> None:
+        self.scenario, self.acts, self.crash_point = scenario, list(scenario.acts), crash_point
+        load = Trace(scenario.load, scenario.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), load)
-        if story.orphan:
+        if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         self.ledger = Ledger(recorder)
         self.sim = Simulation(
-            self.world, story.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=tripwire
+            self.world, scenario.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=crash_point
         )
         self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
@@ -239,7 +243,7 @@ class Play:
         self.may_fault = False
         self.human = HumanWatch(self.sim, self.needs_a_human)
 
-    def __enter__(self) -> Play:
+    def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -249,20 +253,20 @@ class Play:
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self.sim.standing()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
-        assert not self.sim.state.stopped, f"a decision broke a rule: {self.sim.standing()}"
+        assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
-        assert self.most_volumes <= self.story.volumes, self.sim.standing()
+        assert self.most_volumes <= self.scenario.volumes, self.sim.standing()
         assert self.may_fault or self.sim.phase is not Phase.FAULTED, self.sim.standing()
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self.sim.standing()}"
             assert not self.world.kernel.would_wait(), f"its superblock was not durable: {self.sim.standing()}"
 
     def run(self, die: Callable[[], None]) -> None:
-        """To the end of the story, or to where only a human goes on; `die` is called when the tripwire is hit."""
+        """To the end of the scenario, or to where only a human goes on; `die` is called when the crash_point is hit."""
         while True:
             try:
                 self._run()
@@ -282,7 +286,7 @@ class Play:
                 return
             self.acts.pop(0)
             act(self.sim)
-        ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
+        ends_at = sum(s.seconds for s in self.scenario.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at + SHOWN_S, LIMIT_S)
         self._until(lambda: is_at_rest(self.sim))
         self.sim.run_for(LET_GO_S)
@@ -311,7 +315,7 @@ class Play:
         if not self.may_fault or self.world.lost():
             return False
         broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
-        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
         return missing or is_left_to_a_human(self.sim)
 
     def kill(self) -> None:

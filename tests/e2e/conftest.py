@@ -1,19 +1,18 @@
-"""One guest for a module: booting takes a minute under emulation, so every test hands the guest back at rest."""
+"""One guest per module, as booting takes a minute under emulation; every test leaves the guest idle."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elastio_testbed.ec2 import Ec2Endpoint
-from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.experiment import Setup
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import DATA, SMALL_MIB, Guest
-from elastio_testbed.run import Plan, open_endpoint
+from elastio_testbed.trial import Plan, running_guest
 
 CYCLE_S = 300.0
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
@@ -21,7 +20,7 @@ DD = "bs=1M iflag=fullblock conv=fsync status=none"
 
 
 def content(name: str, mib: int) -> str:
-    """A shell command that prints what is written for this name and size: the name, then noise."""
+    """A shell command that prints the content of a file: its name, then noise."""
     return f"(echo {name}; for i in $(seq {-(-mib // NOISE_MIB)}); do cat {NOISE}; done)"
 
 
@@ -31,22 +30,21 @@ class Lab:
 
     guest: Guest
     cloud: Ec2Endpoint
-    scaled: Scaled
 
     def burst(self, name: str, mib: int) -> None:
-        """Write a file of `mib` MiB in the background: as much load as the device takes.
+        """Write a file of `mib` MiB in the background, as fast as the device allows.
 
-        Noise that lies ready: an emulated processor makes it slower than the device takes it.
+        The noise was prepared: an emulated processor generates it slower than the device writes it.
         """
         script = f"{content(name, mib)} | dd of={DATA}/{name} {DD}"
         self.guest.check(["systemd-run", f"--unit=burst-{name}", "sh", "-c", script])
 
     def is_intact(self, name: str, mib: int) -> bool:
-        """Read back from the device, past the page cache; with the agent paused: reading is a load like any other."""
+        """Read the file back from the device, with the agent paused, as reads are a load."""
         self.guest.check(["elastio", "pause"])
         self.guest.check(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"], timeout_s=60)
         code, _ = self.run("sh", "-c", f"{content(name, mib)} | cmp - {DATA}/{name}", timeout_s=300)
-        self.guest.wait_for(lambda s: s["load"]["utilization"] == 0, 60, "the reading to be over")
+        self.guest.wait_for(lambda s: s["load"]["utilization"] == 0, 60, "the end of the reads")
         self.guest.check(["elastio", "resume"])
         return code == 0
 
@@ -54,32 +52,27 @@ class Lab:
         return self.guest.wait_for(lambda s: s["phase"] in phases, seconds, f"phase {' or '.join(phases)}")
 
     def wait_for_rest(self) -> None:
-        """Idle, nothing owned; then nothing may be left at the cloud or at the hypervisor."""
+        """Wait until the agent is idle and owns no volume, and the cloud has settled."""
         self.guest.wait_for(
-            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], CYCLE_S, "the agent to rest"
+            lambda s: s["phase"] == "idle" and s["cycle"] is None and s["owned"] == [], CYCLE_S, "the agent to be idle"
         )
         self.cloud.settle(60)
 
     def left(self) -> tuple[list[str], tuple[str, ...]]:
-        """Volumes at the API; disks in the machine beside its own."""
+        """Volumes at the API, and foreign disks in the machine."""
         disks = tuple(d for d in self.guest.vm.disks() if d != self.guest.serial)
         return [v.id for v in self.cloud.live_volumes()], disks
 
     def run(self, *argv: str, timeout_s: float = 60) -> tuple[int, str]:
-        """Exit code and everything it said."""
+        """Exit code and output."""
         done = self.guest.vm.agent.run(list(argv), timeout_s=timeout_s)
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    folder: Path = tmp_path_factory.mktemp("lab")
+def lab() -> Iterator[Lab]:
     plan = Plan("demo", (Setup.ADAPTIVE,), scale=0.12)
-    scaled = plan.scaled()
-    with open_endpoint(plan, scaled, folder / "cloud") as cloud:
-        image = build_guest_image()
-        guest = Guest(image, folder / "vm", "vm0", Setup.ADAPTIVE, scaled, sample_interval_s=1, memory_mib=SMALL_MIB)
-        with guest.vm:
-            guest.prepare(cloud)
-            guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
-            yield Lab(guest, cloud, scaled)
+    running = running_guest(plan, Setup.ADAPTIVE, build_guest_image(), sample_interval_s=1, memory_mib=SMALL_MIB)
+    with running as (guest, cloud):
+        guest.check(["dd", "if=/dev/urandom", f"of={NOISE}", "bs=1M", f"count={NOISE_MIB}"], timeout_s=60)
+        yield Lab(guest, cloud)

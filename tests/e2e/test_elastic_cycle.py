@@ -9,10 +9,10 @@ from tests.e2e.conftest import Lab
 
 pytestmark = pytest.mark.guest
 
-# A quarter of a minute at the speed of the backing volume: on a busy machine a boost takes half of that. And more than
-# can flow back within the inactivity delay.
+# 15 s at the speed of the backing volume, as a boost takes half of that on a busy machine; more than can be flushed
+# within the inactivity delay.
 MIB = 280
-# Leaves room in the cache: what goes past a full one at the crippled speed of the backing volume is no load.
+# Leaves room in the cache: writes past a full cache at the reduced speed of the backing volume do not count as load.
 FIRST_MIB = 200
 
 
@@ -26,7 +26,7 @@ def test_bursts_are_cached_flushed_and_released_and_the_second_size_is_learned(l
         assert lab.is_intact(name, MIB)
 
     phases = lab.guest.report()["phases"]
-    # More than two where the machine is so slow that a burst pauses for longer than the inactivity delay.
+    # More than two on a machine so slow that a burst pauses for longer than the inactivity delay.
     assert len(phases) >= 2
     assert {p["failure"] for p in phases} == {""}
     assert len([p for p in phases if p["peak_dirty_bytes"] > 0]) >= 2, phases
@@ -40,7 +40,7 @@ def test_load_that_returns_while_flushing_boosts_again_on_the_same_volume(lab: L
     bought = len(lab.cloud.volumes())
     lab.burst("before", FIRST_MIB)
     lab.wait_for_phase("boosting")
-    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 8)  # a flush that lasts until the load is back
+    lab.guest.vm.set_limit(lab.guest.serial, lab.guest.cap_bytes_s // 8)  # until the load returns
     lab.wait_for_phase("flushing")
     lab.burst("during", MIB)
     lab.wait_for_phase("boosting")
@@ -67,24 +67,24 @@ def test_a_daemon_killed_while_boosting_ends_the_phase_clean_after_its_restart(l
     assert int(restarts) >= 1
 
 
-def test_an_operators_boost_and_flush_go_the_whole_way_and_wait_for_it(lab: Lab) -> None:
-    code, said = lab.run("elastio", "boost", "--size", "0.5", "--wait", timeout_s=200)
-    assert code == 0, said
+def test_boost_and_flush_by_command_wait_for_their_completion(lab: Lab) -> None:
+    code, output = lab.run("elastio", "boost", "--size", "0.5", "--wait", timeout_s=200)
+    assert code == 0, output
     assert lab.guest.status()["phase"] == "boosting"
-    code, said = lab.run("elastio", "flush", "--wait", timeout_s=300)
-    assert code == 0, said
+    code, output = lab.run("elastio", "flush", "--wait", timeout_s=300)
+    assert code == 0, output
     lab.wait_for_rest()
     assert lab.left() == ([], ())
 
 
-def test_an_agent_that_is_killed_and_cannot_be_started_leaves_nobody_held_back(lab: Lab) -> None:
+def test_an_agent_that_is_killed_and_cannot_be_started_leaves_nothing_throttled(lab: Lab) -> None:
     broken = "/etc/elastio/elastio.toml.d/99-broken.toml"
     hold = 'for g in /sys/fs/cgroup/*.slice; do echo "$(cat /sys/block/bcache0/dev) rbps=2 wbps=2" > $g/io.max; done'
     lab.guest.check(["sh", "-c", f"mkdir -p {broken.rpartition('/')[0]}; echo misspelt = 1 > {broken}; {hold}"])
     write = ["dd", "if=/dev/zero", f"of={DATA}/held", "bs=64k", "count=16", "oflag=direct"]
     lab.guest.check(["systemd-run", "--unit=held", *write])
     written = "until [ $(systemctl show held -P SubState) = dead ]; do sleep 0.2; done"
-    assert lab.run("timeout", "3", "sh", "-c", written)[0] == 124, "it is held back"
+    assert lab.run("timeout", "3", "sh", "-c", written)[0] == 124, "the write is throttled"
     lab.guest.check(["systemctl", "kill", "--signal=KILL", "--kill-whom=main", "elastiod"])
     assert lab.run("timeout", "10", "sh", "-c", written)[0] == 0
     stopped = "until [ $(systemctl show elastiod -P ActiveState) = failed ]; do sleep 0.2; done"
@@ -107,5 +107,5 @@ def test_the_report_agrees_with_what_the_cloud_saw(lab: Lab) -> None:
         for v in lab.cloud.volumes()
         if v.deleted_at is not None
     )
-    # The cloud starts and ends its bill within a call's latency of what the agent writes down.
+    # The billed time of the cloud and that of the agent differ by the latency of a call.
     assert report["vm"]["cache_agbs"] == pytest.approx(seen, rel=0.1)

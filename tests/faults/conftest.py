@@ -1,4 +1,4 @@
-"""One guest for a module, with a writer of records whose acknowledgements the host knows."""
+"""One guest per module, with a writer of records whose acknowledgements the host knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.consistency import SLOWER
-from elastio_testbed.faults.deeds import make_dirty
+from elastio_testbed.faults.fault_actions import make_dirty
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import build_guest_image
@@ -24,28 +24,28 @@ SEED = 1
 
 
 @dataclass
-class Patient:
-    """A guest that something is done to. Every wait is bounded by the lab's own."""
+class Target:
+    """A guest that faults are injected into. Every wait has the timeout of the lab."""
 
     lab: Lab
     names: list[str] = field(default_factory=list)
-    lives: int = 0
+    writers: int = 0
 
     def start_writer(self) -> None:
-        """Under a name that no writer had before: what was acknowledged to another would count as this one's."""
-        self.names.append(f"life{self.lives}")
-        self.lives += 1
+        """Start a writer under a new name: the acknowledgements of another one must not count."""
+        self.names.append(f"writer{self.writers}")
+        self.writers += 1
         self.lab.start_writer(self.names[-1], SEED)
 
     def boost(self) -> None:
-        """Until a cache is attached, without a load of its own."""
+        """Start a boost by command, and wait until a cache is attached."""
         self.lab.guest.check(["elastio", "boost", "--wait"], timeout_s=300)
 
     @contextmanager
-    def dirty_and_still(self) -> Iterator[None]:
-        """Dirty data on the cache, and no write on its way to it: one that is can trip the kernel when the cache dies.
+    def dirty_and_idle(self) -> Iterator[None]:
+        """Dirty data on the cache and no write in flight: one in flight could trigger a kernel bug on removal.
 
-        The backing volume is slow meanwhile, so that the data is not flushed before the caller has come to it.
+        The backing volume is slow meanwhile, so that the data is not flushed too early.
         """
         guest = self.lab.guest
         make_dirty(self.lab)
@@ -60,13 +60,13 @@ class Patient:
             guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
 
     def tear_off(self) -> str:
-        """The id of the volume that is no longer a disk of the guest."""
+        """Remove the cache without notice. Returns the id of the volume."""
         volume = self.lab.attached_volume()
         self.lab.cloud.tear_off(volume, self.lab.guest.vm.pull)
         return volume
 
     def records_lost(self) -> int:
-        """Of all that were acknowledged since the last look; read back past the page cache, the agent paused."""
+        """How many of the records acknowledged since the last call are lost; the agent is paused for the check."""
         lab = self.lab
         lab.stop_writer()
         lab.guest.check(["elastio", "pause"], timeout_s=90)
@@ -79,12 +79,12 @@ class Patient:
         return sum(int(each["lost"]) for each in found)
 
     def run(self, *argv: str, timeout_s: float = 120) -> tuple[int, str]:
-        """Exit code, and everything it said."""
+        """Exit code and output."""
         done = self.lab.guest.vm.agent.run(list(argv), timeout_s=timeout_s)
         return done.returncode, (done.stdout + done.stderr).decode(errors="replace").strip()
 
     def intents(self, action: str) -> int:
-        """How often the agent has begun an action, over all boots."""
+        """How often the agent has started an action, over all boots."""
         lines = self.lab.guest.vm.agent.read_file(JOURNAL).decode(errors="replace").splitlines()
         records = [json.loads(line) for line in lines if line.endswith("}")]
         return sum(r.get("kind") == "intent" and r.get("action") == action for r in records)
@@ -94,16 +94,16 @@ class Patient:
         return self.lab.guest.check(["cat", f"/sys/block/{self.lab.guest.disk_name()}/bcache/state"])
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], what: str, seconds: float = 240) -> dict[str, Any]:
-        """As the guest's own, and a failure shows where the agent stands."""
+        """As `Guest.wait_for`, but a failure shows the agent's status."""
         try:
             return self.lab.guest.wait_for(condition, seconds, what)
         except GuestError as error:
-            stands = self.lab.guest.status()
-            raise GuestError(f"{error}\n{json.dumps(stands)}\n{self.lab.console_tail()}") from error
+            status = self.lab.guest.status()
+            raise GuestError(f"{error}\n{json.dumps(status)}\n{self.lab.console_tail()}") from error
 
 
 @pytest.fixture(scope="module")
-def patient() -> Iterator[Patient]:
+def target() -> Iterator[Target]:
     with scratch_folder("elastio-recovery-") as name, Lab(build_guest_image(), Path(name), SEED) as lab:
         lab.prepare()
-        yield Patient(lab)
+        yield Target(lab)

@@ -1,4 +1,4 @@
-"""Readers and writers on the same blocks of real bcache: no read returns what was true before."""
+"""Readers and writers on the same blocks of real bcache: no read returns stale data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checked() -> Iterator[tuple[Lab, Checker]]:
         yield made
 
 
-def test_the_checker_sees_stale_reads_with_writearound_and_over_dirty_data(checked: tuple[Lab, Checker]) -> None:
+def test_the_checker_detects_stale_reads_with_writearound_and_on_dirty_data(checked: tuple[Lab, Checker]) -> None:
     lab, checker = checked
     assert by_hand(lab, checker, "none", print) == 0
     assert by_hand(lab, checker, "none", print, over_dirty=True) > 0

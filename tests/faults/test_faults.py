@@ -1,4 +1,4 @@
-"""The short selection of the fault campaign: a run of each group, on real bcache."""
+"""The short selection of the fault campaign on real bcache: one run of each group."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ import pytest
 from elastio_testbed.faults.campaign import carry_out
 from elastio_testbed.faults.kinds import SELECTION
 from elastio_testbed.faults.plan import plan
-from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.run_result import RunResult
 
 pytestmark = pytest.mark.guest
 
 SEED = 1
-# As many as two processors bear; each is replaced only where a run has left it unfit.
+# As many as two processors can run; each is replaced only after a failed run.
 GUESTS = 2
 
 
 @pytest.fixture(scope="module")
 def evidence() -> Path:
-    """Not where pytest tidies up: what a run has lost is looked at later."""
+    """A folder that pytest does not delete: the evidence is needed later."""
     place = Path(__file__).parents[2] / "out" / "faults" / f"selection-{time.strftime('%Y%m%d-%H%M%S')}"
     place.mkdir(parents=True)
     return place
 
 
 @pytest.fixture(scope="module")
-def stories(evidence: Path) -> Mapping[str, Story]:
-    """What came of the run of each kind."""
-    told = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
-    return {story.planned.kind: story for story in told}
+def results(evidence: Path) -> Mapping[str, RunResult]:
+    """The result of each kind's run."""
+    results = carry_out(plan(len(SELECTION), SEED, SELECTION), SEED, evidence, print, guests=GUESTS)
+    return {result.planned.kind: result for result in results}
 
 
 @pytest.mark.parametrize("kind", SELECTION)
-def test_a_fault_leaves_no_volume_and_loses_no_record_but_one_that_the_kernel_is_witnessed_to_have_lost(
-    stories: Mapping[str, Story], kind: str
+def test_a_fault_leaves_no_volume_and_loses_no_record_unless_the_kernel_provably_lost_it(
+    results: Mapping[str, RunResult], kind: str
 ) -> None:
-    story = stories[kind]
-    assert story.stuck == ""
-    assert story.acknowledged_records > 0
-    # A torn record has two witnesses in the run's own kernel log and writer: see `tears`.
-    assert (story.lost_records - story.torn_records, story.unverified_records) == (0, 0)
-    assert story.leaked_volumes == ()
-    assert not story.interrupted
-    assert not story.missed, "the fault did not strike where it was to"
+    result = results[kind]
+    assert result.stuck == ""
+    assert result.acknowledged_records > 0
+    # A torn record is proved by the run's kernel log and writer, see `tears`.
+    assert (result.lost_records - result.torn_records, result.unverified_records) == (0, 0)
+    assert result.leaked_volumes == ()
+    assert not result.interrupted
+    assert not result.missed, "the fault did not strike at its trigger"
 
 
-def test_evidence_is_kept_of_nothing_but_failures(stories: Mapping[str, Story], evidence: Path) -> None:
-    assert all(story.is_sound for story in stories.values())
+def test_there_is_no_evidence_without_a_failure(results: Mapping[str, RunResult], evidence: Path) -> None:
+    assert all(result.is_sound for result in results.values())
     assert list(evidence.iterdir()) == []

@@ -1,8 +1,7 @@
-"""What bcache does by itself when its cache fails: the flaw that safety.md names, shown without any agent."""
+"""The behaviour of bcache when its cache fails, without an agent: the flaw that safety.md describes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from elastio_testbed.hypervisor import Disk, VirtualMachine
 from elastio_testbed.image import build_guest_image
+from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
 pytestmark = pytest.mark.guest
@@ -18,11 +18,11 @@ BACKING_BYTES, CACHE_BYTES = 2 << 30, 1 << 30
 SECTORS = CACHE_BYTES // 512
 BLOCK = 4096
 DURABLE_AT, IN_FLIGHT_AT = 1 << 20, 2 << 20
-# Longer than the test: only an fsync has the journal written.
+# Longer than the test, so that only an fsync writes the journal.
 JOURNAL_DELAY_MS = 60_000
 WAIT_S = 60
-# One block is durable; another is written, and its fsync begins as soon as there is a file `go`. Each step is told when
-# it is made: that the fsync waits for the journal is part of the proof.
+# One block is durable; another is written, and its fsync begins once the file `go` exists, a second fsync once `again`
+# does. Each step is printed when it is made: that the first fsync waits for the journal is part of the proof.
 WRITER = f"""
 import mmap, os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
@@ -34,24 +34,23 @@ put(b"D", {DURABLE_AT})
 os.fdatasync(fd)
 put(b"F", {IN_FLIGHT_AT})
 open("/run/written", "w").close()
-deadline = time.monotonic() + {WAIT_S}
-while not os.path.exists("/run/go"):
-    if time.monotonic() > deadline:
-        sys.exit("nobody said go")
-    time.sleep(0.05)
-for _ in range(2):
+for go in ("/run/go", "/run/again"):
+    deadline = time.monotonic() + {WAIT_S}
+    while not os.path.exists(go):
+        if time.monotonic() > deadline:
+            sys.exit("there is no " + go)
+        time.sleep(0.05)
     print("begun", flush=True)
     try:
         os.fdatasync(fd)
         print("success", flush=True)
     except OSError as error:
         print(error.strerror, flush=True)
-    time.sleep(1)
 """
 
 
 class Bench:
-    """A guest with bcache over two disks, the cache behind a device-mapper target that can be made to fail."""
+    """A guest with bcache on two disks; the cache is behind a device-mapper target that can be made to fail."""
 
     def __init__(self, vm: VirtualMachine) -> None:
         self.vm = vm
@@ -70,7 +69,7 @@ class Bench:
         self.sh("make-bcache -C -w 512 -b 512k /dev/mapper/front")
         self.register("/dev/mapper/front")
         cache_set = "/sys/fs/bcache/*-*"
-        self.wait_until(lambda: self.holds(f"test -d {cache_set}"), "the cache set")
+        self.wait_until(lambda: self.succeeds(f"test -d {cache_set}"), "the cache set")
         folder = f"/sys/block/{self.backing}/bcache"
         self.sh(
             f"set -e; echo writeback > {folder}/cache_mode; basename {cache_set} > {folder}/attach;"
@@ -79,29 +78,31 @@ class Bench:
         )
 
     def register(self, device: str) -> None:
-        """udev may have done so already: that is what an error says."""
+        """Register a device. An error means that udev has done so already."""
         self.sh(f"echo {device} > /sys/fs/bcache/register || true")
 
-    def hold(self) -> None:
-        """Requests to the cache wait."""
+    def suspend(self) -> None:
+        """Suspend requests to the cache."""
         self.sh("dmsetup suspend --noflush --nolockfs front")
 
-    def go_on(self, target: str) -> None:
-        """They go to another target now."""
+    def resume(self, target: str) -> None:
+        """Resume them with another target."""
         self.sh(f"dmsetup load front --table '0 {SECTORS} {target}' && dmsetup resume front")
 
-    def told(self) -> list[str]:
-        """What the writer has said so far."""
-        return self.sh("cat /run/told").split("\n")
+    def output(self) -> list[str]:
+        """The lines of the writer so far."""
+        return self.sh("cat /run/output").split("\n")
 
-    def holds(self, condition: str) -> bool:
+    def succeeds(self, condition: str) -> bool:
         return self.vm.agent.run(["sh", "-c", condition], timeout_s=60).returncode == 0
 
+    def is_writer_blocked(self) -> bool:
+        """Whether the writer has begun an fsync and waits in the kernel for it, uninterruptibly."""
+        state = "grep -q '^State:.*D' /proc/$(systemctl show -P MainPID writer)/status"
+        return self.output() == ["begun"] and self.succeeds(state)
+
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s\n{self.vm.console_tail()}"
-            time.sleep(0.5)
+        assert until(condition, seconds), f"{what}: not within {seconds:.0f} s\n{self.vm.console_tail()}"
 
     def byte_at(self, position: int) -> str:
         read = f"dd if=/dev/bcache0 bs={BLOCK} count=1 skip={position // BLOCK} iflag=direct status=none"
@@ -125,24 +126,26 @@ def bench() -> Iterator[Bench]:
 
 
 def test_an_fsync_whose_journal_could_not_be_written_is_acknowledged_and_lost(bench: Bench) -> None:
-    """Should this fail one day, the kernel has been mended, and safety.md may promise more."""
+    """If this fails, the kernel was fixed, and safety.md can promise more."""
     bench.vm.agent.write_file("/run/writer.py", WRITER.encode())
-    bench.sh("systemd-run --unit=writer -p StandardOutput=file:/run/told python3 /run/writer.py /dev/bcache0")
-    bench.wait_until(lambda: bench.holds("test -e /run/written"), "the blocks to be written")
-    bench.hold()
+    bench.sh("systemd-run --unit=writer -p StandardOutput=file:/run/output python3 /run/writer.py /dev/bcache0")
+    bench.wait_until(lambda: bench.succeeds("test -e /run/written"), "the blocks to be written")
+    bench.suspend()
     bench.sh("touch /run/go")
-    bench.wait_until(lambda: bench.told() == ["begun"], "the fsync to begin")
-    time.sleep(1)
-    assert bench.told() == ["begun"]
-    bench.go_on("error")
-    bench.wait_until(lambda: len(bench.told()) == 4, "the answers")
-    assert bench.told() == ["begun", "success", "begun", "Input/output error"]
+    bench.wait_until(bench.is_writer_blocked, "the fsync to wait for the journal")
+    assert bench.output() == ["begun"]
+    bench.resume("error")
+    bench.wait_until(lambda: bench.succeeds("dmesg | grep -q bch_cache_set_error"), "the cache set to fail")
+    bench.wait_until(lambda: len(bench.output()) == 2, "the first answer")
+    bench.sh("touch /run/again")
+    bench.wait_until(lambda: len(bench.output()) == 4, "the second answer")
+    assert bench.output() == ["begun", "success", "begun", "Input/output error"]
 
-    bench.wait_until(lambda: not bench.holds("test -e /sys/block/bcache0"), "the device to be given up")
-    bench.hold()
-    bench.go_on(f"linear /dev/{bench.cache} 0")
+    bench.wait_until(lambda: not bench.succeeds("test -e /sys/block/bcache0"), "the device to be stopped")
+    bench.suspend()
+    bench.resume(f"linear /dev/{bench.cache} 0")
     for device in ("/dev/mapper/front", f"/dev/{bench.backing}"):
         bench.register(device)
-    bench.wait_until(lambda: bench.holds("test -e /dev/bcache0"), "the device to come back")
+    bench.wait_until(lambda: bench.succeeds("test -e /dev/bcache0"), "the device to appear")
     assert bench.byte_at(DURABLE_AT) == "D"
     assert bench.byte_at(IN_FLIGHT_AT) == "0"

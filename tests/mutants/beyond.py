@@ -26,7 +26,7 @@ BEYOND = (
         "only dirty is kept",
         "what is not clean is kept",
         Patch(
-            "elastio/core/detection.py",
+            "elastio/core/state.py",
             "return volume.tag is not VolumeTag.CLEAN or",
             "return volume.tag is VolumeTag.DIRTY or",
         ),

@@ -9,11 +9,14 @@ from __future__ import annotations
 from .beyond import BEYOND, by_test
 from .mutant import Mutant, Patch
 
-STEPS, EVENTS, INVARIANTS, STATE = (
+STEPS, EVENTS, INVARIANTS, STATE, CYCLE, MODEL, RELEASE = (
     "elastio/core/planner.py",
     "elastio/core/detection.py",
     "elastio/core/invariants.py",
     "elastio/core/state.py",
+    "elastio/core/cycle.py",
+    "elastio/core/model.py",
+    "elastio/core/release.py",
 )
 FACTS, RECOVERY, MACHINE, LOOP = (
     "elastio/core/update.py",
@@ -31,30 +34,30 @@ ASLEEP = Patch(STEPS, "if backing.state is CacheState.CLEAN and backing.dirty_by
 ASLEEP_ALLOWED = Patch(INVARIANTS, "if backing.state is CacheState.CLEAN and backing.dirty_bytes:", "if False:")
 HOST_ASLEEP = Patch(HOST, "if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:", "if False:")
 CLEAN_IS_DRAINED = Patch(
-    EVENTS,
-    "return backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE",
-    "return backing.state is CacheState.CLEAN",
+    MODEL,
+    "return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.NONE",
+    "return self.state is CacheState.CLEAN",
 )
 NOT_BYPASSED = Patch(
-    EVENTS,
-    "return backing is not None and backing.cache_set is not None and backing.cache_mode is not CacheMode.WRITEBACK",
+    MODEL,
+    "return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK",
     "return False",
 )
 ANY_DISK = Patch(
-    STATE, "return None in (self.backing_serial, backing.disk_serial) or self.backing_serial ==", "return True or 0 =="
+    CYCLE, "return None in (self.backing_serial, backing.disk_serial) or self.backing_serial ==", "return True or 0 =="
 )
-ANY_LEAVE = Patch(STATE, "return self.times.boosted is None or any(at is not None for at in gone)", "return True")
+ANY_LEAVE = Patch(CYCLE, "return self.times.boosted is None or any(at is not None for at in gone)", "return True")
 NO_DISPUTE = Patch(RECOVERY, "_may_lack_data(state, cycle, obs, backing):", "False:")
-NOT_RELEASED = Patch(STEPS, "if disk is not None and is_in_use(disk) and not is_gone:", "if False and disk:")
+NOT_RELEASED = Patch(RELEASE, "if disk is not None and disk.is_in_use and not is_gone:", "if False and disk:")
 LET_GO = Patch(
     INVARIANTS,
     'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n',
     'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n    return ""\n',
 )
 OUTLIVED_ANYWAY = Patch(
-    EVENTS,
-    "return waits_for_it and backing.state is CacheState.CLEAN and not may_lack_data and not is_back",
-    "return backing.waits_for_cache or (waits_for_it and may_lack_data and is_back)",
+    STATE,
+    "return is_awaited and backing.state is CacheState.CLEAN and not may_lack_data and not is_back",
+    "return backing.waits_for_cache or (is_awaited and may_lack_data and is_back)",
 )
 OVERWRITTEN = "/an older copy is put on the backing disk"
 DIES_AT_BOOT, DIES_UNSEEN = "/power cut, then the cache dies/", "/the cache dies, then power cut/"
@@ -119,7 +122,7 @@ LETTING_GO = (
     one(
         "release before the detach",
         "inside out: the cache set leaves first",
-        STEPS,
+        RELEASE,
         "if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:",
         "if False and cycle.cache_set is not None:",
     ),
@@ -128,11 +131,11 @@ LETTING_GO = (
     one(
         "delete before the detach",
         "a volume is detached before it is deleted",
-        STEPS,
+        RELEASE,
         "action: Action = DetachVolume(volume_id, serial)",
         "action: Action = DeleteVolume(volume_id, serial)",
     ),
-    one("let go before durable", "the backing device is made durable", STEPS, "if cycle.needs_sync:", "if False:"),
+    one("let go before durable", "the backing device is made durable", RELEASE, "if cycle.needs_sync:", "if False:"),
     one("no fsync at all", "fsync reaches the disk", KERNEL, "        self.bcache.fsync()\n", "        return\n"),
     one(
         "release without fsync",
@@ -206,8 +209,8 @@ BUYING = (
     one(
         "orphans stay",
         "what no cycle knows is released",
-        EVENTS,
-        "return tuple(v for v in state.owned or () if v.state not in left_alone",
+        STATE,
+        "return tuple(v for v in self.owned or () if v.state not in left_alone",
         "return tuple(v for v in () if v.state not in left_alone",
     ),
     one("unseen is gone", "a new volume may not show yet", FACTS, "VISIBLE_WITHIN_S = 60.0", "VISIBLE_WITHIN_S = 0.0"),
@@ -221,7 +224,7 @@ BUYING = (
     one(
         "the bill goes on",
         "a bill ends with its volume",
-        STATE,
+        CYCLE,
         "return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))",
         "return self",
     ),

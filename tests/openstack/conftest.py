@@ -1,4 +1,4 @@
-"""One guest of a real OpenStack for all tests, replaced only where a run has left it unfit."""
+"""One guest of a real OpenStack for all tests, replaced only after a failed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEED = 1
 
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Runner]:
-    """Starts the services that do not run; they are left running."""
+    """Starts missing services; they continue to run afterwards."""
     lab = open_lab(print)
     lab.up(print)
     with Runner(lab, build_guest_image(), SEED, print) as made:

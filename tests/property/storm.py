@@ -8,7 +8,7 @@ from random import Random
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Forecast, RequestKind, VolumeState, VolumeTag
 from elastio.core.policy import Policy
-from elastio.core.state import Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
@@ -22,6 +22,7 @@ from tests.crash.crashes import (
     HumanWatch,
     LimitWatch,
     has_bared,
+    has_fault,
     is_at_rest,
     is_held_back,
     is_left_to_a_human,
@@ -109,7 +110,7 @@ class Storm:
         assert not self.world.lost(), f"{len(self.world.lost())} blocks are lost: {self._where()}"
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self._where()}"
-        assert not self.sim.state.stopped, f"a decision broke a rule: {self._where()}"
+        assert not self.sim.state.is_stopped, f"a decision broke a rule: {self._where()}"
         assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
@@ -166,7 +167,7 @@ class Storm:
         """The cloud broke the volume that holds the only copy: it is kept, and the agent says so."""
         kept = self.world.provider.existing()
         broken = any(v.state is VolumeState.ERROR for v in kept) and not self.world.lost()
-        missing = broken and self.sim.phase is Phase.FAULTED and "missing" in self.sim.state.fault
+        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
         return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
     def _is_over(self) -> bool:

@@ -17,8 +17,8 @@ from elastio.agent.journal import read
 from elastio.agent.memory import Memory, recall
 from elastio.config.schema import Config, load, parse
 from elastio.control import protocol, status
+from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Serial, VolumeId, VolumeSpec
-from elastio.core.state import Cycle, Trigger
 from elastio.errors import ConfigError, ControlError, JournalError
 from tests.property.hostile import DEEP, JSON, altered, lines
 

@@ -1,1 +1,1 @@
-"""Power cuts that take from every disk what was not flushed, and what the disks hold after one."""
+"""Power cuts in which every disk loses unflushed writes, and the check of what the disks hold afterwards."""

@@ -1,4 +1,4 @@
-"""Cuts in every phase of the agent's cycle."""
+"""Power cuts in every phase of the agent's cycle."""
 
 from __future__ import annotations
 
@@ -7,42 +7,42 @@ from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB
-from elastio_testbed.cuts.cutter import Cutter, Taken, read_back
+from elastio_testbed.cuts.cut_result import CutResult
+from elastio_testbed.cuts.cutter import CutCopies, Cutter, read_back
 from elastio_testbed.cuts.plan import Phase, PlannedCut, of_phase
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import ADAPTIVE, Reader
-from elastio_testbed.cuts.story import Story
-from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestTimeout
 from elastio_testbed.image import GuestImage
 
 PHASE_S = 300.0
-ATTACHED = Moment("outcome", "AttachCacheSet")
-# Of the cache's size. The kernel lets 0.70 of its buckets be in use, and not every one is full.
+ATTACHED = Trigger("outcome", "AttachCacheSet")
+# The share of the cache that is dirty near the cutoff: 0.70 of the buckets, of which not all are full.
 NEAR = 0.55
-# In published GB: some 320 MB here, which a burst or two fill up to the cutoff.
+# In published GB: some 320 MB here, which one or two bursts fill up to the cutoff.
 CACHE_GB = 5.0
-# So much slower is the backing volume while there is something to cut: dirty data stays dirty for minutes.
+# The backing volume is slower by this factor during the cuts, so that dirty data stays dirty for minutes.
 SLOWER = 8
 
 Say = Callable[[str], None]
 
 
 class Adaptive:
-    """A guest with its agent on a power strip, cut again and again. Use `prepared`."""
+    """A guest and its agent on a power strip that is cut again and again."""
 
     def __init__(self, lab: Lab, cutter: Cutter, say: Say) -> None:
         self._lab, self._cutter, self._say = lab, cutter, say
 
-    def cycle(self, cuts: Sequence[PlannedCut], name: str) -> list[Taken]:
-        """One cycle of the agent, from rest to rest, with its cuts. Raises GuestError where a phase does not come."""
+    def cycle(self, cuts: Sequence[PlannedCut], name: str) -> list[CutCopies]:
+        """One cycle of the agent, from idle to idle, with its cuts. Raises GuestError if a phase is not reached."""
         lab, guest = self._lab, self._lab.guest
         guest.check(["elastio", "resume"], timeout_s=90)
         self._cutter.start_writer(name)
         seen = lab.arm(ATTACHED, kill=False)
         lab.burst()
-        if not lab.wait_for_moment(seen, PHASE_S):
+        if not lab.wait_for_trigger(seen, PHASE_S):
             raise GuestTimeout(f"no cache was attached within {PHASE_S:.0f} s; {guest.agent_log()}")
         taken = self._take(cuts, Phase.ATTACHED, name)
         guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
@@ -62,31 +62,31 @@ class Adaptive:
         lab.wait_for_rest()
         return taken
 
-    def _take(self, cuts: Sequence[PlannedCut], phase: Phase, name: str) -> list[Taken]:
+    def _take(self, cuts: Sequence[PlannedCut], phase: Phase, name: str) -> list[CutCopies]:
         wanted = of_phase(cuts, phase)
         for cut in wanted:
             self._say(str(cut))
         return [self._cutter.take(cut, name) for cut in wanted]
 
     def _load_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Keep the burst up until the agent's status is as wanted."""
+        """Keep writing until the condition holds for the agent's status."""
 
-        def is_so() -> bool:
+        def is_reached() -> bool:
             if not self._lab.burst_runs():
                 self._lab.burst()
             return condition(self._lab.guest.status())
 
-        self._lab.wait_until(is_so, PHASE_S, "as much dirty data as is wanted")
+        self._lab.wait_until(is_reached, PHASE_S, "the wanted amount of dirty data")
 
 
 def _dirty(status: dict[str, Any]) -> int:
     return int(status["backing"]["dirty_bytes"]) if status["backing"] else 0
 
 
-def stories(
+def results(
     image: GuestImage, cycles: Sequence[Sequence[PlannedCut]], seed: int, filesystem: str, folder: Path, say: Say
-) -> Iterator[Story]:
-    """The story of each cut, after each cycle. Raises HypervisorError."""
+) -> Iterator[CutResult]:
+    """Yield the result of each cut, cycle by cycle. Raises HypervisorError."""
     with (
         PowerStrip() as strip,
         Reader(image, folder / "reader") as reader,

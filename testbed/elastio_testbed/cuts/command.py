@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from elastio_testbed.hypervisor import HypervisorError
-from elastio_testbed.image import ImageError, build_guest_image
+from elastio_testbed.console import click_errors, progress
+from elastio_testbed.files import write_json
+from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import MAKE_FILESYSTEM
-from elastio_testbed.options import suite_option
+from elastio_testbed.options import json_option, seed_option, suite_option
 from elastio_testbed.scratch import scratch_folder
 
 
 @click.command()
-@click.option("--runs", type=click.IntRange(1, 10_000), default=24, show_default=True, help="Cuts, over all phases.")
 @click.option(
-    "--control", "control_runs", type=click.IntRange(1, 100), default=3, show_default=True, help="Cuts of it."
+    "--runs", type=click.IntRange(1, 10_000), default=24, show_default=True, help="Number of cuts over all phases."
 )
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of the plan.")
+@click.option(
+    "--control",
+    "control_runs",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Number of cuts of the negative control.",
+)
+@seed_option
 @suite_option
-@click.option("--filesystem", type=click.Choice(sorted(MAKE_FILESYSTEM)), default="ext4", show_default=True)
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every cut.")
+@click.option(
+    "--filesystem",
+    type=click.Choice(sorted(MAKE_FILESYSTEM)),
+    default="ext4",
+    show_default=True,
+    help="Filesystem on the adaptive device.",
+)
+@json_option
 def cuts(runs: int, control_runs: int, seed: int, suite: str | None, filesystem: str, json_path: Path | None) -> None:
     """Cut the power right after an acknowledged fsync, in every phase, and read the copies of the disks back.
 
-    Exit code 1 when an acknowledged record is lost, and when dm-writecache, cut in the same way, loses none.
+    Exit code 1 if an acknowledged record is lost, or if dm-writecache, cut in the same way, loses none.
     """
-    from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
-
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
 
     def keep(document: dict[str, Any]) -> None:
-        if json_path is not None:
-            write_text(json_path, json.dumps(document, indent=2) + "\n")
+        write_json(json_path, document)
 
-    try:
-        document = trial(runs, control_runs, seed, suite, filesystem, say, keep)
-    except (HypervisorError, ImageError) as error:
-        raise click.ClickException(str(error)) from error
+    with click_errors():
+        document = trial(runs, control_runs, seed, suite, filesystem, progress(), keep)
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
     if not document["sound"]:
         sys.exit(1)
@@ -61,16 +65,16 @@ def trial(
     say: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The control first, which takes less time; `keep` is given what is known after each cut.
+    """Run the control first, which takes less time; `keep` gets the document after each cut.
 
-    Raises HypervisorError, and ImageError when there is no guest to be booted.
+    Raises HypervisorError, and ImageError if there is no image to boot.
     """
     from elastio_testbed.cuts import adaptive, control, plan  # noqa: PLC0415  moto takes a second to load
-    from elastio_testbed.cuts.story import Story, summary  # noqa: PLC0415
+    from elastio_testbed.cuts.cut_result import CutResult, summary  # noqa: PLC0415
     from elastio_testbed.image.debian import chosen_suite  # noqa: PLC0415
 
     image, beside = build_guest_image(suite=suite), build_guest_image(suite=control.SUITE)
-    seen: dict[str, list[Story]] = {"control": [], "agent": []}
+    seen: dict[str, list[CutResult]] = {"control": [], "agent": []}
 
     def document() -> dict[str, Any]:
         conditions = {"suite": chosen_suite(suite).name, "filesystem": filesystem, "seed": seed}
@@ -79,13 +83,13 @@ def trial(
     with scratch_folder("elastio-cuts-") as name:
         folder = Path(name)
         every = {
-            "control": control.stories(beside, plan.control(control_runs, seed), seed, folder / "control", say),
-            "agent": adaptive.stories(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
+            "control": control.results(beside, plan.control(control_runs, seed), seed, folder / "control", say),
+            "agent": adaptive.results(image, plan.plan(runs, seed), seed, filesystem, folder / "agent", say),
         }
-        for kind, stories in every.items():
-            for story in stories:
-                failure = story.failure.partition("\n")[0]
-                say(f"{story.planned}: {len(story.lost)} of {story.acknowledged} lost {failure}")
-                seen[kind].append(story)
+        for kind, results in every.items():
+            for result in results:
+                failure = result.failure.partition("\n")[0]
+                say(f"{result.planned}: {len(result.lost)} of {result.acknowledged} lost {failure}")
+                seen[kind].append(result)
                 keep(document())
     return document()

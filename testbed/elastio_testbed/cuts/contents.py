@@ -1,4 +1,4 @@
-"""What a disk with a volatile write cache holds: what it shows, and what outlives a power cut."""
+"""The contents of a disk with a volatile write cache: what it shows, and what survives a power cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COPY_S = 300.0
 
 @dataclass(slots=True)
 class Write:
-    """One write; `is_done` once the guest was told so."""
+    """One write; `is_done` once it was acknowledged to the guest."""
 
     offset: int
     data: bytes
@@ -21,15 +21,15 @@ class Write:
 
 
 class Contents:
-    """A raw file as it is shown to the guest, and beside it what was flushed.
+    """A raw file as the guest sees it, and beside it a file with what was flushed.
 
-    A flush makes durable what had been answered before it was asked for, as the specifications of disks have it, and
-    nothing that was merely on its way. A cut keeps what is durable, and of the rest as much as a drawing of lots
-    leaves: a disk may have written any part of its cache, in any order.
+    As disk specifications define it, a flush makes every write durable that was acknowledged before the flush was
+    issued, and no write still in flight. A cut keeps what is durable, and a random part of the rest: a disk may have
+    written any part of its cache in any order.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the file as it is for durable. Raises OSError."""
+        """The file is considered durable as it is. Raises OSError."""
         self.path, self.durable_path = path, path.with_name(f"{path.name}.durable")
         copy(path, self.durable_path)
         self._shown = os.open(path, os.O_RDWR)
@@ -38,7 +38,7 @@ class Contents:
         self._volatile: list[Write] = []
 
     def close(self) -> None:
-        """Close both files, and remove the second."""
+        """Close both files and delete the second."""
         os.close(self._shown)
         os.close(self._durable)
         self.durable_path.unlink()
@@ -47,31 +47,26 @@ class Contents:
         return os.pread(self._shown, length, offset)
 
     def write(self, offset: int, data: bytes) -> Write:
-        """Show it from now on; the caller sets `is_done` when it answers."""
+        """Write data that is not durable yet. The caller sets `is_done` with the acknowledgement."""
         os.pwrite(self._shown, data, offset)
         made = Write(offset, data)
         self._volatile.append(made)
         return made
 
     def answered(self) -> list[Write]:
-        """What a flush that comes now has to make durable."""
+        """The writes that a flush issued now has to make durable."""
         return [write for write in self._volatile if write.is_done]
 
     def make_durable(self, writes: list[Write]) -> None:
-        """In the order in which they came."""
+        """Make these writes durable, in the order in which they were made."""
         gone = {id(write) for write in writes}
         for write in self._volatile:
             if id(write) in gone:
                 os.pwrite(self._durable, write.data, write.offset)
         self._volatile = [write for write in self._volatile if id(write) not in gone]
 
-    @property
-    def volatile_bytes(self) -> int:
-        """What a cut could take."""
-        return sum(len(write.data) for write in self._volatile)
-
-    def cut(self, target: Path, survival: float, lots: random.Random) -> int:
-        """Write to `target` what a power cut leaves, each write that was not flushed with the probability `survival`.
+    def cut(self, target: Path, survival: float, rng: random.Random) -> int:
+        """Write to `target` what a power cut leaves: every unflushed write with the probability `survival`.
 
         Returns the number of bytes that were lost. Raises OSError, or CalledProcessError.
         """
@@ -79,7 +74,7 @@ class Contents:
         lost = 0
         with target.open("r+b") as file:
             for write in self._volatile:
-                if lots.random() < survival:
+                if rng.random() < survival:
                     file.seek(write.offset)
                     file.write(write.data)
                 else:
@@ -88,6 +83,6 @@ class Contents:
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy as sparse as the source."""
+    """Copy a file and keep its holes."""
     argv = ["cp", "--sparse=always", "--reflink=auto", str(source), str(target)]
     subprocess.run(argv, check=True, timeout=_COPY_S, capture_output=True)

@@ -1,10 +1,10 @@
 """The negative control: dm-writecache, which loses records that one fsync had made durable.
 
 On an SSD it ignores FUA (writecache_map_write in drivers/md/dm-writecache.c): a filesystem's commit record, written
-with FUA after the flush, is on the cache volume, and that the cache has it is not. The next flush, or a second, cures
-it. Only a block that the cache does not hold yet is lost; hence `EMPTY`, or mkfs would have left the journal in it.
-It is seen with ext4 on Debian 12; with xfs on Debian 13 nothing was lost. The control is there to show that the harness
-sees a loss, so it is the same whatever is tried beside it.
+with FUA after the flush, is on the cache volume, but its metadata is not. The next flush, or one second, repairs that.
+Only a block that is not in the cache yet is lost; `EMPTY` removes the journal that mkfs left in the cache. The loss
+occurs with ext4 on Debian 12; with xfs on Debian 13 nothing was lost. The control proves that the harness detects a
+loss, so it does not depend on the options of the test.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elastio_testbed.cuts.adaptive import Say
+from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.cutter import Cutter, read_back
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import BOOT_S, Assembly, Reader
-from elastio_testbed.cuts.story import Story
 from elastio_testbed.cuts.writer import CALL_S, PORT
 from elastio_testbed.hypervisor import Disk, VirtualMachine
 from elastio_testbed.image import GuestImage
@@ -27,7 +27,7 @@ SLOW_BYTES, FAST_BYTES = 1 << 30, 1 << 28
 BLOCK = 4096
 NAME = "control"
 SUITE, FILESYSTEM = "bookworm", "ext4"
-# The same for its making and for finding it again: an empty cache volume gets its superblock, another one is read.
+# Creates and reassembles: an empty cache volume gets a superblock, an existing superblock is used.
 WRITECACHE = Assembly(
     make=f"""
 disk() {{ basename $(dirname $(grep -lx $1 /sys/block/*/serial)); }}
@@ -41,8 +41,8 @@ echo /dev/mapper/front
 EMPTY = ("dmsetup", "message", "front", "0", "flush")
 
 
-def stories(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[Story]:
-    """The story of each cut, in guests of an image of SUITE. Raises HypervisorError."""
+def results(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[CutResult]:
+    """Yield the result of each cut, in guests of an image of SUITE. Raises HypervisorError."""
     records = folder / "records.port"
     disks = [_disk(folder, "slow", SLOW_BYTES), _disk(folder, "fast", FAST_BYTES)]
     with (

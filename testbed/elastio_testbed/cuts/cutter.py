@@ -1,28 +1,28 @@
-"""Cuts the power of a machine's disks right after an acknowledgement, while the machine itself goes on."""
+"""Cuts the power of a machine's disks right after an acknowledgement; the machine itself keeps running."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from elastio_testbed.cuts import writer
+from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import Assembly, Reader
-from elastio_testbed.cuts.story import Story
 from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
+from elastio_testbed.polling import until
 
 ACK_S, POLL_S = 120.0, 0.002
-# Between two records: long enough for a cut to find the writer idle, and too little load for a boost.
+# Between two records: long enough for a cut while the writer is idle, and too little load for a boost.
 PAUSE_S = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The copies of one cut, by the serials of the disks that were there, and what had been acknowledged before."""
+class CutCopies:
+    """The copies of one cut by the serials of the disks, and the number of records acknowledged before."""
 
     planned: PlannedCut
     name: str
@@ -33,13 +33,13 @@ class Taken:
 
 
 class Cutter:
-    """`records` is the host's end of the writer's port; copies lie in `folder` until they are read."""
+    """`records` is the host's end of the writer's port; copies are in `folder` until they are read."""
 
     def __init__(self, vm: VirtualMachine, strip: PowerStrip, records: Path, folder: Path, seed: int) -> None:
         self._vm, self._strip, self._records, self._folder, self._seed = vm, strip, records, folder, seed
 
     def start_writer(self, name: str) -> None:
-        """Appends under a new name. Raises GuestTimeout when none is acknowledged."""
+        """Start appending under a new name. Raises GuestTimeout if nothing is acknowledged."""
         writer.install(self._vm.agent)
         writer.start(self._vm.agent, name, self._seed, PAUSE_S)
         self._next_ack(name)
@@ -47,8 +47,8 @@ class Cutter:
     def stop_writer(self) -> None:
         writer.stop(self._vm.agent)
 
-    def take(self, planned: PlannedCut, name: str) -> Taken:
-        """Cut after the next acknowledgement. Raises GuestTimeout when none comes."""
+    def take(self, planned: PlannedCut, name: str) -> CutCopies:
+        """Cut after the next acknowledgement. Raises GuestTimeout if there is none."""
         folder = self._folder / f"{planned.phase.name.lower()}{planned.number}"
         folder.mkdir(parents=True)
         known = self._next_ack(name)
@@ -56,24 +56,22 @@ class Cutter:
         images = {serial: folder / f"{serial}.img" for serial in files}
         targets = {files[serial]: image for serial, image in images.items()}
         taken_bytes = self._strip.cut(targets, planned.survival, planned.seed)
-        return Taken(planned, name, known, folder, images, taken_bytes)
+        return CutCopies(planned, name, known, folder, images, taken_bytes)
 
     def _next_ack(self, name: str) -> int:
-        before, deadline = writer.acknowledged(self._records, name), time.monotonic() + ACK_S
-        while (known := writer.acknowledged(self._records, name)) == before:
-            if time.monotonic() > deadline:
-                raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
-            time.sleep(POLL_S)
-        return known
+        before = writer.acknowledged(self._records, name)
+        if not until(lambda: writer.acknowledged(self._records, name) > before, ACK_S, POLL_S):
+            raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
+        return writer.acknowledged(self._records, name)
 
 
-def read_back(reader: Reader, taken: Taken, assembly: Assembly, seed: int) -> Story:
-    """What the copies hold; they go."""
+def read_back(reader: Reader, taken: CutCopies, assembly: Assembly, seed: int) -> CutResult:
+    """Read the copies back and delete them."""
     spec = {"name": taken.name, "seed": seed, "acknowledged": taken.acknowledged}
     found = reader.read(taken.images, assembly, spec)
     shutil.rmtree(taken.folder)
     failure = str(found.get("failure", ""))
-    return Story(
+    return CutResult(
         taken.planned,
         acknowledged=taken.acknowledged,
         lost=tuple(range(1, taken.acknowledged + 1)) if failure else tuple(found["lost"]),

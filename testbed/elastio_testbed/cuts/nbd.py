@@ -1,4 +1,4 @@
-"""The part of NBD's protocol that QEMU needs: fixed newstyle, one export per socket, read, write, flush.
+"""The part of the NBD protocol that QEMU uses: fixed newstyle, one export per socket, read, write, flush.
 
 https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md
 """
@@ -27,7 +27,7 @@ _EINVAL = 22
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`data` of a write, `length` of a read."""
+    """`data` is that of a write, `length` that of a read."""
 
     kind: int
     handle: int
@@ -37,9 +37,9 @@ class Request:
 
 
 async def negotiate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size_bytes: int) -> bool:
-    """Offer an export of that size, whatever name it is asked for by. False when the client wants none."""
+    """Offer an export of that size under any name. Returns False if the client aborts."""
     writer.write(_GREETING)
-    await reader.readexactly(4)  # the client's flags: it is of the fixed newstyle, as QEMU is
+    await reader.readexactly(4)  # the client's flags: QEMU uses fixed newstyle
     while True:
         _, option, length = _OPTION.unpack(await reader.readexactly(_OPTION.size))
         await reader.readexactly(length)
@@ -58,7 +58,7 @@ def _answer_option(writer: asyncio.StreamWriter, option: int, kind: int, data: b
 
 
 async def requests(reader: asyncio.StreamReader, take: Callable[[Request], Awaitable[None]]) -> None:
-    """Hand over each request as it comes, until the client takes its leave or is gone."""
+    """Pass each request to `take` until the client disconnects."""
     while True:
         try:
             magic, _, kind, handle, offset, length = _REQUEST.unpack(await reader.readexactly(_REQUEST.size))
@@ -70,12 +70,12 @@ async def requests(reader: asyncio.StreamReader, take: Callable[[Request], Await
         await take(Request(kind, handle, offset, length, data))
 
 
-def answer(writer: asyncio.StreamWriter, request: Request, data: bytes = b"", *, error: int = 0) -> None:
-    """Nothing happens when the client is gone."""
+def reply(writer: asyncio.StreamWriter, request: Request, data: bytes = b"", *, error: int = 0) -> None:
+    """Send a reply, unless the client is gone."""
     if not writer.is_closing():
         writer.write(_REPLY.pack(_REPLY_MAGIC, error, request.handle) + data)
 
 
 def refuse(writer: asyncio.StreamWriter, request: Request) -> None:
-    """A kind of request that was not offered."""
-    answer(writer, request, error=_EINVAL)
+    """Reject a kind of request that was not offered."""
+    reply(writer, request, error=_EINVAL)

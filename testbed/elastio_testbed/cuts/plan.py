@@ -1,4 +1,4 @@
-"""Which cuts are made: the same from the same seed."""
+"""Which cuts are made, determined by a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a cycle stands when the power goes, in their order. `ALONE`: dm-writecache, without an agent."""
+    """When in a cycle the power is cut, in order. `ALONE`: dm-writecache, without an agent."""
 
     ATTACHED = "just attached"
     BOOSTING = "boosting"
@@ -19,15 +19,15 @@ class Phase(StrEnum):
 
 
 PHASES = (Phase.ATTACHED, Phase.BOOSTING, Phase.CUTOFF, Phase.FLUSHING)
-# In each phase of one cycle.
+# Cuts in each phase of one cycle.
 PER_VISIT = 3
-# Of the writes that a disk had not flushed, the share that outlives the cut: none, any, all.
+# The share of unflushed writes that survive a cut: none, some, all.
 SURVIVALS = (0.0, 0.5, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCut:
-    """`survival` is the probability of each write that was not flushed; `seed` draws their lots."""
+    """`survival` is the probability of each unflushed write to survive; `seed` that of the draw."""
 
     number: int
     phase: Phase
@@ -35,19 +35,19 @@ class PlannedCut:
     seed: int
 
     def __str__(self) -> str:
-        return f"cut {self.number}: {self.phase}, {self.survival:.0%} of what was not flushed survives"
+        return f"cut {self.number}: {self.phase}, {self.survival:.0%} of unflushed writes survive"
 
 
 def plan(runs: int, seed: int) -> tuple[tuple[PlannedCut, ...], ...]:
-    """The cuts of each cycle, in the order of its phases; every phase gets its turn, and every survival in it."""
-    lots = random.Random(seed)
-    shift = lots.randrange(len(SURVIVALS))
+    """The cuts of each cycle in the order of its phases. Every phase is cut with every survival in turn."""
+    rng = random.Random(seed)
+    shift = rng.randrange(len(SURVIVALS))
     cuts = [
         PlannedCut(
             number + 1,
             PHASES[number % len(PHASES)],
             SURVIVALS[(number // len(PHASES) + shift) % len(SURVIVALS)],
-            lots.randrange(2**31),
+            rng.randrange(2**31),
         )
         for number in range(runs)
     ]
@@ -57,7 +57,7 @@ def plan(runs: int, seed: int) -> tuple[tuple[PlannedCut, ...], ...]:
 
 
 def control(runs: int, seed: int) -> tuple[PlannedCut, ...]:
-    """Cuts of what has to lose even where the disks lose nothing."""
+    """The cuts of the control, which has to lose a record although every write survives."""
     return tuple(PlannedCut(number + 1, Phase.ALONE, 1.0, seed) for number in range(runs))
 
 

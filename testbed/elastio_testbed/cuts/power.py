@@ -1,4 +1,4 @@
-"""Serves disks with volatile write caches to QEMU, and cuts their power, all of them in one instant."""
+"""Serves disks with volatile write caches to QEMU, and cuts the power of all of them in one instant."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from elastio_testbed.hypervisor.channel import in_background
 from elastio_testbed.hypervisor.errors import HypervisorError
 
 _CALL_S, _CUT_S = 60.0, 300.0
-# A write is answered no sooner: a flush that is asked for meanwhile must not find it done.
+# A write is acknowledged no sooner, so that a flush issued meanwhile does not cover it.
 _WRITE_S = 0.001
 
 
 @dataclass(slots=True)
 class Export:
-    """One disk that is being served."""
+    """One disk that is served."""
 
     contents: Contents
     socket: Path
@@ -30,11 +30,11 @@ class Export:
 
 
 class PowerStrip:
-    """All disks of one machine hang on it. Used as a context manager; no disk is in use any more at its end."""
+    """Serves all disks of one machine. A context manager; the disks must not be in use when it exits."""
 
     def __init__(self) -> None:
         self._sockets = tempfile.TemporaryDirectory(prefix="elastio-nbd-")
-        self._exports: dict[Path, Export] = {}  # of the background thread
+        self._exports: dict[Path, Export] = {}  # used by the background thread only
         self._made = 0
 
     def __enter__(self) -> PowerStrip:
@@ -45,7 +45,7 @@ class PowerStrip:
         self._sockets.cleanup()
 
     def plug(self, path: Path) -> Path:
-        """Serve the raw file at `path`, which is durable as it is, and return the socket; again: the same one.
+        """Serve the raw file at `path`, which is considered durable, and return the socket. Idempotent.
 
         Raises HypervisorError for a file that cannot be served.
         """
@@ -55,13 +55,13 @@ class PowerStrip:
             raise HypervisorError(f"{path} cannot be served: {error}") from error
 
     def unplug(self, path: Path) -> None:
-        """Serve it no more; nothing happens when it was not."""
+        """Stop serving a file; nothing happens if it is not served."""
         in_background(self._end(path), _CALL_S)
 
     def cut(self, targets: Mapping[Path, Path], survival: float, seed: int) -> int:
-        """Write what a power cut leaves of each file to its target; see `Contents.cut`. Returns the bytes lost.
+        """Write what a power cut leaves of each file to its target, see `Contents.cut`. Returns the bytes lost.
 
-        All disks stop for as long as that takes: no request is answered meanwhile. QEMU's own `stop` would flush.
+        Meanwhile no request of any disk is answered. QEMU's own `stop` would flush.
         Raises KeyError for a file that is not served.
         """
         return in_background(self._cut(targets, survival, random.Random(seed)), _CUT_S)
@@ -88,25 +88,25 @@ class PowerStrip:
                     export.server.close()
                 export.contents.close()
 
-    async def _cut(self, targets: Mapping[Path, Path], survival: float, lots: random.Random) -> int:
-        # Nothing else runs on this thread until it returns.
-        return sum(self._exports[path].contents.cut(target, survival, lots) for path, target in targets.items())
+    async def _cut(self, targets: Mapping[Path, Path], survival: float, rng: random.Random) -> int:
+        # Nothing else runs on this thread meanwhile.
+        return sum(self._exports[path].contents.cut(target, survival, rng) for path, target in targets.items())
 
 
 async def _take(contents: Contents, writer: asyncio.StreamWriter, request: nbd.Request) -> None:
     if request.kind == nbd.READ:
-        nbd.answer(writer, request, contents.read(request.offset, request.length))
+        nbd.reply(writer, request, contents.read(request.offset, request.length))
     elif request.kind == nbd.WRITE:
         write = contents.write(request.offset, request.data)
 
         def done() -> None:
             write.is_done = True
-            nbd.answer(writer, request)
+            nbd.reply(writer, request)
 
         asyncio.get_running_loop().call_later(_WRITE_S, done)
     elif request.kind == nbd.FLUSH:
         contents.make_durable(contents.answered())
-        nbd.answer(writer, request)
+        nbd.reply(writer, request)
     else:
         nbd.refuse(writer, request)
     await writer.drain()

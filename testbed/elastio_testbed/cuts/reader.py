@@ -1,4 +1,4 @@
-"""A second guest that puts the copies of a cut machine's disks together and reads every acknowledged record."""
+"""A second guest that assembles the copies of a cut machine's disks and reads every acknowledged record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from elastio_testbed.cuts.writer import RECORDS, install, run_argv, write_spec
@@ -16,19 +15,19 @@ from elastio_testbed.machine import DATA
 
 BOOT_S, CALL_S, VERIFY_S, UNPLUG_S = 300.0, 120.0, 300.0, 60.0
 MEMORY_MIB = 512
-# More than an emulated processor moves.
+# Faster than an emulated processor.
 UNCAPPED_BYTES_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Scripts: `make` puts the disks together and prints what it has to tell and, last, the device; `undo`."""
+    """Scripts: `make` assembles the disks and prints the state and, on the last line, the device; `undo` reverts it."""
 
     make: str
     undo: str
 
 
-# udev registers what it finds.
+# udev registers the disks.
 ADAPTIVE = Assembly(
     make="""
 for i in $(seq 120); do [ -e /sys/block/bcache0/bcache/state ] && break; sleep 0.5; done
@@ -45,7 +44,7 @@ exit 1
 
 
 class Reader:
-    """It has never seen the disks that it is given: they come and go, and it goes itself when one does not let go."""
+    """A guest whose disks are plugged for each reading, and which is restarted if one of them cannot be unplugged."""
 
     def __init__(self, image: GuestImage, folder: Path) -> None:
         self._vm = VirtualMachine(image, directory=folder, memory_mib=MEMORY_MIB)
@@ -53,15 +52,13 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._vm.close()
 
     def read(self, images: Mapping[str, Path], assembly: Assembly, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """What `appends verify` found, with the assembly's `state`, or the `failure` of a second boot as well.
+        """The result of `appends verify` with the assembly's `state`, or `failure` if two attempts failed.
 
-        `images` by serial; they are written to. Raises nothing for what cannot be read: a cut may have done that.
+        `images` by serial; they are written to. Copies that cannot be read raise nothing: that may be the cut's effect.
         """
         try:
             return self._read(images, assembly, spec)
@@ -86,11 +83,11 @@ class Reader:
         agent.check(["mount", device, DATA], timeout_s=CALL_S)
         write_spec(agent, {**spec, "directory": RECORDS})
         found: dict[str, Any] = json.loads(agent.check(run_argv("verify"), timeout_s=VERIFY_S))
-        self._let_go(assembly)
+        self._release(assembly)
         return {**found, "state": " ".join(state)}
 
-    def _let_go(self, assembly: Assembly) -> None:
-        """What was read stands, whatever becomes of the guest."""
+    def _release(self, assembly: Assembly) -> None:
+        """Disassemble and unplug, or discard the guest: the result is valid in either case."""
         try:
             self._vm.agent.check(["umount", DATA], timeout_s=CALL_S)
             self._vm.agent.check(["sh", "-c", assembly.undo], timeout_s=CALL_S)

@@ -1,4 +1,4 @@
-"""The writer of appends in a guest, seen from outside."""
+"""Control of the writer of appends in a guest."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CALL_S = 120.0
 
 
 def install(agent: GuestAgent) -> None:
-    """Put the program in place, and what it imports."""
+    """Install the program and what it imports."""
     for name in ("__init__", "records", "appends"):
         program = resources.files("elastio_testbed.guest").joinpath(f"{name}.py").read_bytes()
         agent.write_file(f"{PROGRAMS}/elastio_testbed/guest/{name}.py", program)
 
 
 def run_argv(word: str) -> list[str]:
-    """`write` or `verify`, with the spec that was written last."""
+    """The command to `write` or `verify` with the spec that was written last."""
     return ["env", f"PYTHONPATH={PROGRAMS}", "python3", "-m", "elastio_testbed.guest.appends", word, SPEC]
 
 
@@ -34,18 +34,18 @@ def write_spec(agent: GuestAgent, spec: Mapping[str, Any]) -> None:
 
 
 def start(agent: GuestAgent, name: str, seed: int, pause_s: float) -> None:
-    """Appends under a new name, until `stop`."""
+    """Append records under a new name until `stop`."""
     port = f"/dev/virtio-ports/{PORT}"
     write_spec(agent, {"directory": RECORDS, "name": name, "seed": seed, "port": port, "pause_s": pause_s})
     agent.check(["systemd-run", "--collect", f"--unit={UNIT}", *run_argv("write")], timeout_s=CALL_S)
 
 
 def stop(agent: GuestAgent) -> None:
-    """And make room for the next."""
+    """Stop the writer and delete its records."""
     agent.run(["systemctl", "stop", UNIT], timeout_s=CALL_S)
     agent.run(["rm", "-rf", RECORDS], timeout_s=CALL_S)
 
 
 def acknowledged(path: Path, name: str) -> int:
-    """The highest number that the host has heard of, in the file of its port."""
+    """The highest acknowledged number of a writer, from the file of its port."""
     return acks.read(path).get(name, 0)

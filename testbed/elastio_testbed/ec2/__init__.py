@@ -1,4 +1,4 @@
-"""An EC2-compatible endpoint with an honest EBS life cycle, for guests of the laboratory."""
+"""An EC2-compatible endpoint with the life cycle of EBS volumes, for guests of the laboratory."""
 
 from elastio_testbed.ec2.bridge import DiskBridge, Scale, serial_of
 from elastio_testbed.ec2.client import open_client

@@ -1,10 +1,9 @@
-"""The EC2 actions with an honest life cycle, over moto's for all the others."""
+"""The EC2 actions of volumes with EBS's life cycle; moto answers all others."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
 
 from moto.core.request import Request
 from moto.core.responses import ActionResult, EmptyResult
@@ -23,7 +22,7 @@ _PAGE_MIN, _PAGE_MAX = 5, 1_000
 
 
 class LabResponse(EC2Response):
-    """Answers one request. Every public method is an action, found by its name; hold the world's lock."""
+    """Answers one request. Every public method is an action, found by its name. Call with the world's lock held."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -31,11 +30,11 @@ class LabResponse(EC2Response):
 
     @property
     def ec2_backend(self) -> LabBackend:
-        """The objects of this endpoint, not moto's global ones: two endpoints never see each other."""
+        """The objects of this endpoint, not moto's global ones: endpoints do not share volumes."""
         return self._world.backend
 
     def answer(self, request: Request) -> tuple[int, dict[str, str], str | bytes]:
-        """Status, headers and body. Raises NotImplementedError for an action that moto does not have."""
+        """Status, headers and body. Raises NotImplementedError for an action that moto does not support."""
         self.setup_class(request)
         status, headers, body = self.call_action()
         return int(status), {name: str(value) for name, value in headers.items()}, body
@@ -44,14 +43,15 @@ class LabResponse(EC2Response):
         """CreateVolume."""
         self._only_in_region()
         if self._get_param("SnapshotId"):
-            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots to make volumes from.")
+            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots.")
+        if self._get_param("VolumeType") != "gp3":
+            raise ApiError("UnsupportedOperation", "The laboratory has gp3 volumes only.")
         encrypted = bool(self._get_param("Encrypted", False)) or self._world.encrypts
         wanted = volumes.NewVolume(
             size_gib=int(self._need("Size")),
             zone=self._need("AvailabilityZone"),
-            volume_type=self._get_param("VolumeType") or "gp2",
-            iops=self._get_param("Iops"),
-            throughput_mib_s=self._get_param("Throughput"),
+            iops=int(self._get_param("Iops", volumes.GP3_IOPS)),
+            throughput_mib_s=int(self._get_param("Throughput", volumes.GP3_MIB_S)),
             encrypted=encrypted,
             tags=self._parse_tag_specification().get("volume", {}),
             kms_key_id=(self._get_param("KmsKeyId") or self._world.default_key) if encrypted else None,
@@ -71,7 +71,7 @@ class LabResponse(EC2Response):
         return ActionResult({"EbsEncryptionByDefault": self._world.encrypts})
 
     def get_ebs_default_kms_key_id(self) -> ActionResult:
-        """GetEbsDefaultKmsKeyId, which moto does not have."""
+        """GetEbsDefaultKmsKeyId, which moto does not support."""
         self._only_in_region()
         self.error_on_dryrun()
         return ActionResult({"KmsKeyId": self._world.default_key})
@@ -102,7 +102,7 @@ class LabResponse(EC2Response):
         return ActionResult(api_attachment(attachments.attach(self._world, volume, instance, device)))
 
     def detach_volume(self) -> ActionResult:
-        """DetachVolume. `Force` is one more try: the laboratory never pulls a disk from a living guest."""
+        """DetachVolume. `Force` is an ordinary attempt: the laboratory does not take a disk from a running guest."""
         self._only_in_region()
         volume = volumes.find(self._world, self._need("VolumeId"))
         volumes.authorize_taking(self._world, volume)
@@ -119,52 +119,8 @@ class LabResponse(EC2Response):
         volumes.delete(self._world, volume)
         return EmptyResult()
 
-    def modify_volume(self) -> ActionResult:
-        """ModifyVolume, of gp3 volumes."""
-        self._only_in_region()
-        volume = volumes.find(self._world, self._need("VolumeId"))
-        self.error_on_dryrun()
-        before = (int(volume.size), int(volume.iops or 0), int(volume.throughput or 0))
-        names = ("Size", "Iops", "Throughput")
-        size, iops, throughput = (int(self._get_param(name) or old) for name, old in zip(names, before, strict=True))
-        volumes.modify(self._world, volume, size, iops, throughput)
-        row: dict[str, Any] = {"VolumeId": volume.id, "ModificationState": "modifying", "Progress": 0}
-        for name, old, new in zip(names, before, (size, iops, throughput), strict=True):
-            row |= {f"Original{name}": old, f"Target{name}": new}
-        return ActionResult({"VolumeModification": row})
-
-    def describe_volumes_modifications(self) -> ActionResult:
-        """DescribeVolumesModifications: the state of the last modification of each volume asked for."""
-        self._only_in_region()
-        rows = []
-        for volume_id in self._get_param("VolumeIds", []):
-            volume = volumes.find(self._world, volume_id)
-            if volume.modified_at:
-                state = "modifying" if volume.modifying else "completed"
-                rows.append({"VolumeId": volume.id, "ModificationState": state})
-        return ActionResult({"VolumesModifications": rows})
-
-    def terminate_instances(self) -> ActionResult:
-        """TerminateInstances: the volumes are let go, and deleted where DeleteOnTermination says so."""
-        self._only_in_region()
-        ids = self._get_param("InstanceIds", [])
-        for instance_id in ids:
-            self._instance(instance_id)
-        self.error_on_dryrun()
-        for instance_id in ids:
-            attachments.end_instance(self._world, instance_id)
-        rows = [
-            {
-                "InstanceId": instance.id,
-                "CurrentState": {"Code": 32, "Name": "shutting-down"},
-                "PreviousState": {"Code": before.code, "Name": before.name},
-            }
-            for instance, before in self.ec2_backend.terminate_instances(ids)
-        ]
-        return ActionResult({"TerminatingInstances": rows})
-
     def error_on_dryrun(self) -> None:
-        """Stop here when the caller only asks whether it could. Raises DryRunClientError."""
+        """Raises DryRunClientError for a request with DryRun; call it after all checks and before any change."""
         if self._get_param("DryRun", False):
             raise DryRunClientError()
 

@@ -1,4 +1,4 @@
-"""The life of an attachment: attach, detach, and the end of an instance."""
+"""The life cycle of an attachment: attach and detach."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from functools import partial
 
 from moto.ec2.models.instances import Instance
 
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import FaultKind
-from elastio_testbed.ec2.limits import max_attachments, refuse_device, volume_mib_s
-from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, Phase
-from elastio_testbed.ec2.volumes import delete, raise_if, slowness_s
+from elastio_testbed.ec2.limits import max_attachments, refuse_device
+from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, VolumeState
+from elastio_testbed.ec2.volumes import extra_delay_s, raise_refusal
 from elastio_testbed.ec2.world import ApiError, World
 
 
 def attach(world: World, volume: LabVolume, instance: Instance, device: str) -> LabAttachment:
-    """Start an attachment. Raises ApiError where EC2 refuses."""
+    """Start attaching. Raises ApiError where EC2 refuses."""
     _check_attach(world, volume, instance, device)
     attachment = world.backend.attach_volume(volume.id, instance.id, device)
     world.set_attachment(volume, attachment, AttachmentState.ATTACHING)
-    delay_s = world.latency.draw("attach") + slowness_s(world, "AttachVolume")
+    delay_s = world.latency.draw("attach") + extra_delay_s(world, "AttachVolume")
     stuck = world.faults.take("AttachVolume", {FaultKind.STUCK_ATTACHING})
     if stuck is None:
-        world.steps.later(delay_s, "attach", partial(finish_attach, world, volume, attachment))
+        world.timers.after(delay_s, "attach", partial(_finish_attach, world, volume, attachment))
     elif stuck.seconds:
-        # Not counted: a stuck step is not one that is under way.
-        finish = partial(finish_attach, world, volume, attachment)
-        world.steps.later(stuck.seconds, "attach", finish, counted=False)
+        # Not counted: `settle` does not wait for a stuck transition.
+        finish = partial(_finish_attach, world, volume, attachment)
+        world.timers.after(stuck.seconds, "attach", finish, counted=False)
     return attachment
 
 
 def _check_attach(world: World, volume: LabVolume, instance: Instance, device: str) -> None:
-    raise_if(refuse_device(device))
+    raise_refusal(refuse_device(device))
     if volume.attachment is not None:
         raise ApiError("VolumeInUse", f"{volume.id} is already attached to an instance")
-    if volume.phase is not Phase.AVAILABLE:
+    if volume.lab_state is not VolumeState.AVAILABLE:
         raise ApiError("IncorrectState", f"Volume '{volume.id}' is not 'available'.")
     if instance.state not in ("running", "stopped"):
         raise ApiError("IncorrectState", f"Instance '{instance.id}' is not 'running'.")
@@ -50,14 +51,14 @@ def _check_attach(world: World, volume: LabVolume, instance: Instance, device: s
         raise ApiError("AttachmentLimitExceeded", text)
 
 
-def finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """Plug the disk and say `attached`. A bridge that fails leaves `attaching`, to be detached, as on EC2."""
+def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """Plug the disk; then the state is `attached`. After a bridge failure it stays `attaching`, as on EC2."""
     with volume.bridge_lock:
         with world.lock:
             if volume.attachment is not attachment or attachment.state is not AttachmentState.ATTACHING:
                 return
             bridge = world.bridges.get(attachment.instance.id)
-            bytes_per_second = world.scale.bytes_per_second(volume_mib_s(volume))
+            bytes_per_second = world.scale.bytes_per_second(volume.throughput_mib_s)
             attachment.plug_tried = bridge is not None
         if bridge is not None:
             path = world.backing_path(volume)
@@ -65,12 +66,12 @@ def finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) ->
             world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="plug")
         with world.lock:
             attachment.plugged = bridge is not None
-            if attachment.state is AttachmentState.ATTACHING:  # nobody has asked for a detach meanwhile
+            if attachment.state is AttachmentState.ATTACHING:  # no detach was requested meanwhile
                 world.set_attachment(volume, attachment, AttachmentState.ATTACHED)
 
 
 def detach(world: World, volume: LabVolume, instance_id: str | None, device: str | None) -> LabAttachment:
-    """Start the end of an attachment; of a `busy` one, try again. Raises ApiError where EC2 refuses."""
+    """Start detaching; retry where the attachment is `busy`. Raises ApiError where EC2 refuses."""
     attachment = volume.lab_attachment
     if attachment is None or attachment.state is AttachmentState.DETACHING:
         state = volume.status if attachment is None else attachment.state
@@ -79,16 +80,16 @@ def detach(world: World, volume: LabVolume, instance_id: str | None, device: str
         text = f"The volume '{volume.id}' is not attached to instance '{instance_id}' as device '{device}'."
         raise ApiError("InvalidAttachment.NotFound", text)
     world.set_attachment(volume, attachment, AttachmentState.DETACHING)
-    delay_s = world.latency.draw("detach") + slowness_s(world, "DetachVolume")
+    delay_s = world.latency.draw("detach") + extra_delay_s(world, "DetachVolume")
     stuck = world.faults.take("DetachVolume", {FaultKind.STUCK_DETACHING})
     if stuck is None:
-        world.steps.later(delay_s, "detach", partial(_finish_detach, world, volume, attachment))
+        world.timers.after(delay_s, "detach", partial(_finish_detach, world, volume, attachment))
     else:
-        world.steps.later(delay_s, "detach", partial(_get_busy, world, volume, attachment, stuck.seconds))
+        world.timers.after(delay_s, "detach", partial(_become_busy, world, volume, attachment, stuck.seconds))
     return attachment
 
 
-def _get_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_s: float) -> None:
+def _become_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_s: float) -> None:
     with world.lock:
         if volume.attachment is not attachment:
             return
@@ -101,7 +102,7 @@ def _get_busy(world: World, volume: LabVolume, attachment: LabAttachment, retry_
         attachment.retrying = False
         _finish_detach(world, volume, attachment)
 
-    world.steps.later(retry_s, "detach", retry, counted=False)
+    world.timers.after(retry_s, "detach", retry, counted=False)
 
 
 def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
@@ -109,38 +110,38 @@ def _finish_detach(world: World, volume: LabVolume, attachment: LabAttachment) -
         if volume.attachment is not attachment:
             return
         try:
-            unplug(world, volume, attachment)
+            _unplug(world, volume, attachment)
         except Exception as error:
-            # Whatever a bridge raises, it means that the guest still has the disk.
-            world.log.add("step_failed", step="detach", volume=volume.id, error=repr(error))
-            _get_busy(world, volume, attachment, world.busy_retry_s)
+            # Whatever the bridge raised: the guest still has the disk.
+            world.log.add("transition_failed", transition="detach", volume=volume.id, error=repr(error))
+            _become_busy(world, volume, attachment, world.busy_retry_s)
             return
-        release(world, volume, attachment)
+        _release(world, volume, attachment)
 
 
 def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> None:
-    """What no caller of the API asked for: the volume is gone from its machine from one request to the next.
+    """Remove an attached volume from its machine without a request, between two I/O requests.
 
-    `pull` takes the disk with that serial away. While the machine keeps the dead device the attachment is `busy`.
+    `pull` removes the disk with that serial. While the machine keeps the dead device the attachment is `busy`.
     """
     with volume.bridge_lock:
         attachment = volume.lab_attachment
         if attachment is None or attachment.state is not AttachmentState.ATTACHED:
-            raise ValueError(f"{volume.id} is not attached")
+            raise SettingError(f"{volume.id} is not attached")
         world.set_attachment(volume, attachment, AttachmentState.DETACHING)
         try:
             pull(volume.serial)
         except Exception as error:
-            # The disk is dead all the same; the way to the end is that of every detach that a guest holds up.
-            world.log.add("step_failed", step="tear_off", volume=volume.id, error=repr(error))
-            _get_busy(world, volume, attachment, world.busy_retry_s)
+            # The disk is dead nevertheless; continue as with any detach that the guest delays.
+            world.log.add("transition_failed", transition="tear_off", volume=volume.id, error=repr(error))
+            _become_busy(world, volume, attachment, world.busy_retry_s)
             return
         world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="tear off")
-        release(world, volume, attachment)
+        _release(world, volume, attachment)
 
 
-def unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """Take the disk out of the guest, if it may be there. Raises what the bridge raises."""
+def _unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """Unplug the disk, if it may be plugged. Raises what the bridge raises."""
     bridge = world.bridges.get(attachment.instance.id)
     if bridge is None or not attachment.plug_tried:
         return
@@ -154,41 +155,8 @@ def unplug(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
     world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="unplug")
 
 
-def release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
-    """The attachment is no more."""
+def _release(world: World, volume: LabVolume, attachment: LabAttachment) -> None:
+    """End the attachment; the volume is available again."""
     with world.changing(volume):
         attachment.instance.block_device_mapping.pop(attachment.device, None)
         volume.attachment = None
-
-
-def end_instance(world: World, instance_id: str) -> None:
-    """Let go of all volumes of an instance that ends, and delete those that DeleteOnTermination names.
-
-    The machine is gone or going: a bridge that fails is noted in the log and does not hold the volume.
-    """
-    for volume in world.backend.lab_volumes():
-        attachment = volume.lab_attachment
-        if attachment is None or attachment.instance.id != instance_id:
-            continue
-        doomed = attachment.delete_on_termination
-        world.set_attachment(volume, attachment, AttachmentState.DETACHING)
-        # moto ends what is mapped; these end here, and in their own time.
-        attachment.instance.block_device_mapping.pop(attachment.device)
-        _schedule_end(world, volume, attachment, doomed)
-
-
-def _schedule_end(world: World, volume: LabVolume, attachment: LabAttachment, doomed: bool) -> None:
-    def finish() -> None:
-        with volume.bridge_lock:
-            if volume.attachment is not attachment:
-                return
-            try:
-                unplug(world, volume, attachment)
-            except Exception as error:
-                world.log.add("step_failed", step="terminate", volume=volume.id, error=repr(error))
-            with world.lock:
-                release(world, volume, attachment)
-                if doomed:
-                    delete(world, volume)
-
-    world.steps.later(world.latency.draw("detach"), "terminate", finish)

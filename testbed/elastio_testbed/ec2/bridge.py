@@ -1,4 +1,4 @@
-"""From a volume of the API to a disk of a virtual machine."""
+"""The interface between a volume of the API and a disk of a virtual machine."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-# File systems and QEMU want whole blocks; every GiB of a scaled world must be some.
+from elastio_testbed.ec2.errors import SettingError
+
+# File systems and QEMU need whole blocks; a GiB of a scaled endpoint must be a multiple of them.
 _BLOCK_BYTES = 4096
 
 
 class DiskBridge(Protocol):
-    """The hot-plug side of a hypervisor, one per virtual machine. Every method raises when it failed."""
+    """Hot-plug of a hypervisor, one object per virtual machine. Every method raises when it fails."""
 
     def plug(self, serial: str, path: Path, *, bytes_per_second: int, iops: int | None) -> None:
-        """Show the raw file at `path` to the guest as a disk with that serial and those limits."""
+        """Plug the raw file at `path` as a disk with that serial and those limits."""
 
     def unplug(self, serial: str, timeout_s: float) -> None:
-        """Take the disk away. Raises when the guest did not let go of it in time: the disk is still there."""
-
-    def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Change the limits of a plugged disk; None lifts one."""
+        """Unplug the disk. Raises when the guest has not released it in time: the disk is still plugged."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much smaller the disks of the laboratory are than the API says.
+    """The ratio between sizes of the API and of the laboratory's disks.
 
-    `gib_bytes` real bytes stand behind one GiB of the API, `mib_s_bytes` real bytes/s behind one MiB/s. The
-    API's answers and limits stay those of EC2. Raises ValueError when a GiB would not be whole 4 KiB blocks.
+    One GiB of the API is `gib_bytes` real bytes, one MiB/s is `mib_s_bytes` real bytes/s. Responses and limits of
+    the API remain those of EC2. Raises SettingError when a GiB is not a multiple of 4 KiB.
     """
 
     gib_bytes: int = 2**30
@@ -36,19 +35,19 @@ class Scale:
 
     def __post_init__(self) -> None:
         if self.gib_bytes <= 0 or self.gib_bytes % _BLOCK_BYTES:
-            raise ValueError(f"gib_bytes must be a multiple of {_BLOCK_BYTES}, got {self.gib_bytes}")
+            raise SettingError(f"gib_bytes must be a multiple of {_BLOCK_BYTES}, got {self.gib_bytes}")
         if self.mib_s_bytes <= 0:
-            raise ValueError(f"mib_s_bytes must be positive, got {self.mib_s_bytes}")
+            raise SettingError(f"mib_s_bytes must be positive, got {self.mib_s_bytes}")
 
     def size_bytes(self, size_gib: int) -> int:
-        """Real bytes behind a volume of `size_gib`."""
+        """Real bytes of a volume of `size_gib`."""
         return size_gib * self.gib_bytes
 
     def bytes_per_second(self, throughput_mib_s: int) -> int:
-        """Real bytes per second behind `throughput_mib_s`."""
+        """Real bytes per second of `throughput_mib_s`."""
         return throughput_mib_s * self.mib_s_bytes
 
 
 def serial_of(volume_id: str) -> str:
-    """The disk serial of a volume: its id without the hyphen, 20 characters, as EBS's NVMe disks have it."""
+    """The serial of a volume's disk: its id without the hyphen, 20 characters, as on EBS's NVMe disks."""
     return volume_id.replace("-", "")

@@ -1,4 +1,4 @@
-"""The token buckets in front of the API: EC2 allows so many calls of each action, per account and region."""
+"""Request throttling: a token bucket for each action, per account and region, as EC2 has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Bucket:
-    """Room for `capacity` calls at once, refilled with `refill_per_s`."""
+    """A bucket of `capacity` tokens, refilled with `refill_per_s`."""
 
     capacity: float
     refill_per_s: float
@@ -28,46 +28,38 @@ _OWN_BUCKETS = {
 _MUTATING = Bucket(50, 5)
 _READING = Bucket(100, 20)
 _READING_UNFILTERED = Bucket(50, 10)
-# The reading calls that are dearer when they ask for everything at once.
-_DEAR_WHEN_UNFILTERED = frozenset({"DescribeInstances", "DescribeSnapshots", "DescribeVolumes"})
+# Unfiltered, these have a smaller bucket.
+_LIMITED_WHEN_UNFILTERED = frozenset({"DescribeInstances", "DescribeSnapshots", "DescribeVolumes"})
 _READS = ("Describe", "Get", "List", "Search")
 
 
 class RateBuckets:
-    """One token bucket per action; every action has its own, as EC2 documents it."""
+    """The token buckets of all actions."""
 
     def __init__(self, *, enabled: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self.enabled = enabled
         self._clock = clock
         self._lock = threading.Lock()
-        self._overrides: dict[str, Bucket] = {}
         self._levels: dict[tuple[str, bool], tuple[float, float]] = {}
 
-    def set(self, action: str, capacity: float, refill_per_s: float) -> None:
-        """Give one action a bucket of its own size, full at once."""
-        with self._lock:
-            self._overrides[action] = Bucket(capacity, refill_per_s)
-            self._levels = {key: level for key, level in self._levels.items() if key[0] != action}
-
     def take(self, action: str, *, narrowed: bool = True) -> bool:
-        """Take one token; False when there is none. `narrowed`: the call has a filter, an id or paging."""
+        """Take one token and return whether there was one. `narrowed`: the call has a filter, an id or paging."""
         if not self.enabled:
             return True
-        dear = action in _DEAR_WHEN_UNFILTERED and not narrowed
+        unfiltered = action in _LIMITED_WHEN_UNFILTERED and not narrowed
         with self._lock:
-            bucket = self._bucket(action, dear)
+            bucket = _bucket(action, unfiltered)
             now = self._clock()
-            level, filled_at = self._levels.get((action, dear), (bucket.capacity, now))
+            level, filled_at = self._levels.get((action, unfiltered), (bucket.capacity, now))
             level = min(bucket.capacity, level + (now - filled_at) * bucket.refill_per_s)
             allowed = level >= 1
-            self._levels[action, dear] = (level - 1 if allowed else level, now)
+            self._levels[action, unfiltered] = (level - 1 if allowed else level, now)
         return allowed
 
-    def _bucket(self, action: str, dear: bool) -> Bucket:
-        if action in self._overrides:
-            return self._overrides[action]
-        if dear:
-            return _READING_UNFILTERED
-        if action.startswith(_READS):
-            return _READING
-        return _OWN_BUCKETS.get(action, _MUTATING)
+
+def _bucket(action: str, unfiltered: bool) -> Bucket:
+    if unfiltered:
+        return _READING_UNFILTERED
+    if action.startswith(_READS):
+        return _READING
+    return _OWN_BUCKETS.get(action, _MUTATING)

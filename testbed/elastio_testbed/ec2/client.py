@@ -1,4 +1,4 @@
-"""A boto3 client for an endpoint."""
+"""A boto3 client of the endpoint."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from elastio_testbed.ec2.endpoint import Ec2Endpoint
 def open_client(
     endpoint: Ec2Endpoint, *, attempts: int = 1, read_timeout_s: float = 10.0, region: str | None = None
 ) -> Any:
-    """An EC2 client of the endpoint; `attempts` 1 is without retries, so that a test sees each answer; `region` None
-    is the endpoint's own."""
+    """An EC2 client of the endpoint. `attempts` 1: no retries, so that a test sees each response. `region` None: the
+    endpoint's own."""
     config = Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
         connect_timeout=5,
@@ -26,5 +26,5 @@ def open_client(
 
 @cache
 def _session() -> Any:
-    # One for all: a session parses the EC2 model, which takes most of a second.
+    # Shared: creating one parses the EC2 model, which takes most of a second.
     return boto3.Session(aws_access_key_id="laboratory", aws_secret_access_key="laboratory")

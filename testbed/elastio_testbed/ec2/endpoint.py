@@ -1,4 +1,4 @@
-"""The endpoint as Python code uses it."""
+"""The endpoint's interface for Python code."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Self
 from moto.ec2.models.instances import Instance
 
 from elastio_testbed.ec2 import attachments, volumes
+from elastio_testbed.ec2.application import Application
 from elastio_testbed.ec2.bridge import DiskBridge, Scale
 from elastio_testbed.ec2.buckets import RateBuckets
-from elastio_testbed.ec2.control import Control
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import Faults
-from elastio_testbed.ec2.front import Front
 from elastio_testbed.ec2.imds import Imds, scheduled_event, spot_notice
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
 from elastio_testbed.ec2.rows import VolumeRow, lab_row
-from elastio_testbed.ec2.server import HOST, FrontServer
-from elastio_testbed.ec2.store import AttachmentState, LabBackend, LabVolume, Phase
+from elastio_testbed.ec2.server import HOST, HttpServer
+from elastio_testbed.ec2.store import AttachmentState, LabBackend, LabVolume, VolumeState
 from elastio_testbed.ec2.world import World
 
 # The account that moto answers for.
@@ -32,17 +32,16 @@ _STOP_TIMEOUT_S = 30.0
 class Ec2Endpoint:
     """An EC2-compatible API on 127.0.0.1 whose volumes become disks of virtual machines.
 
-    `folder`: where the sparse files of the volumes go (made if missing; files of volumes that still exist are
-    left there). `port` 0 takes a free one. `latency_scale` multiplies every life-cycle delay. `rate_limits`:
-    whether EC2's token buckets are in force. Settable while it runs: `faults`, `latency`, `buckets`, `quota`,
-    `unplug_timeout_s`, `busy_retry_s`, `guards_dirty`.
+    `folder`: directory for the sparse files of the volumes (created if missing; files of existing volumes are kept
+    at the end). `latency_scale`: factor for every delay of the life cycle. `rate_limits`: whether calls are throttled
+    as on EC2. Can be changed at run time: `faults`, `latency`, `buckets`, `quota`, `guards_dirty`, and the times in
+    `world`.
     """
 
     def __init__(
         self,
         folder: Path,
         *,
-        port: int = 0,
         region: str = "us-east-1",
         scale: Scale | None = None,
         latency_scale: float = 1.0,
@@ -50,13 +49,12 @@ class Ec2Endpoint:
         seed: int = 1,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._wanted_port = port
-        self._server: FrontServer | None = None
+        self._server: HttpServer | None = None
         self.log = EventLog()
         self.faults = Faults(seed)
         self.latency = Latency(seed, latency_scale)
         self.buckets = RateBuckets(enabled=rate_limits)
-        self._world = World(
+        self.world = World(
             region=region,
             folder=folder,
             scale=scale or Scale(),
@@ -66,8 +64,8 @@ class Ec2Endpoint:
             backend=LabBackend(region, _ACCOUNT_ID),
             quota=Quota(),
         )
-        imds = Imds(self._world, _ACCOUNT_ID)
-        self._front = Front(self._world, self.buckets, imds.answer, Control(self).answer)
+        imds = Imds(self.world, _ACCOUNT_ID)
+        self._application = Application(self.world, self.buckets, imds.answer)
 
     def __enter__(self) -> Self:
         self.start()
@@ -79,25 +77,25 @@ class Ec2Endpoint:
         self.stop()
 
     def start(self) -> None:
-        """Begin to answer. Raises OSError when the port is taken, RuntimeError when started before."""
-        if self._server is not None or self._front.closing.is_set():
-            raise RuntimeError("an endpoint is started once; make a new one")
-        self._server = FrontServer(self._front, self._wanted_port)
+        """Start serving on a free port. Raises RuntimeError for an endpoint that was started before."""
+        if self._server is not None or self._application.closing.is_set():
+            raise RuntimeError("an endpoint can be started only once; create a new one")
+        self._server = HttpServer(self._application)
 
     def stop(self) -> None:
-        """Cut all connections and begin no step any more; harmless when repeated.
+        """Close all connections and start no more transitions. May be repeated.
 
-        Raises TimeoutError when a bridge call does not come back within 30 s.
+        Raises TimeoutError when a bridge call does not return within 30 s.
         """
         server, self._server = self._server, None
         if server is not None:
             server.stop(_STOP_TIMEOUT_S)
-        self._front.closing.set()
-        self._world.steps.close(_STOP_TIMEOUT_S)
+        self._application.closing.set()
+        self.world.timers.close(_STOP_TIMEOUT_S)
 
     @property
     def port(self) -> int:
-        """The port it listens on. Raises RuntimeError when it is not started."""
+        """The listening port. Raises RuntimeError before `start`."""
         if self._server is None:
             raise RuntimeError("the endpoint is not started")
         return self._server.port
@@ -108,84 +106,64 @@ class Ec2Endpoint:
         return self.url_from(HOST)
 
     def url_from(self, host: str) -> str:
-        """The endpoint URL for a guest that reaches this machine's loopback as `host` (QEMU: 10.0.2.2)."""
+        """The endpoint URL for a guest that reaches the host as `host` (QEMU: 10.0.2.2)."""
         return f"http://{host}:{self.port}"
 
     def imds_url(self, instance_id: str, host: str = HOST) -> str:
-        """AWS_EC2_METADATA_SERVICE_ENDPOINT for that instance, seen from `host` as in `url_from`."""
+        """AWS_EC2_METADATA_SERVICE_ENDPOINT of that instance; `host` as in `url_from`."""
         return f"{self.url_from(host)}/imds/{instance_id}"
 
     @property
     def region(self) -> str:
-        """The one region it serves."""
-        return self._world.region
+        """The only region served."""
+        return self.world.region
 
     @property
     def scale(self) -> Scale:
-        """How much smaller the disks are than the API says."""
-        return self._world.scale
+        """The ratio between sizes of the API and of the disks."""
+        return self.world.scale
 
     @property
     def quota(self) -> Quota:
         """The account's quota."""
-        return self._world.quota
+        return self.world.quota
 
     @quota.setter
     def quota(self, quota: Quota) -> None:
-        self._world.quota = quota
-
-    @property
-    def unplug_timeout_s(self) -> float:
-        """How long a guest may take to let go of a disk before the attachment becomes `busy`."""
-        return self._world.unplug_timeout_s
-
-    @unplug_timeout_s.setter
-    def unplug_timeout_s(self, seconds: float) -> None:
-        self._world.unplug_timeout_s = seconds
+        self.world.quota = quota
 
     @property
     def guards_dirty(self) -> bool:
-        """Whether detach and delete of what is marked dirty are not authorized, as by the `Deny` of the shipped policy.
+        """Whether DetachVolume and DeleteVolume are denied for volumes tagged dirty, as by the shipped IAM policy.
 
-        It is all of IAM that there is here, and holds for every caller.
+        This is the only part of IAM here. It applies to every caller.
         """
-        return self._world.guards_dirty
+        return self.world.guards_dirty
 
     @guards_dirty.setter
     def guards_dirty(self, guards: bool) -> None:
-        self._world.guards_dirty = guards
-
-    @property
-    def busy_retry_s(self) -> float:
-        """How often a guest that has not let go of a disk is asked again."""
-        return self._world.busy_retry_s
-
-    @busy_retry_s.setter
-    def busy_retry_s(self, seconds: float) -> None:
-        if seconds <= 0:
-            raise ValueError(f"busy_retry_s must be positive, got {seconds}")
-        self._world.busy_retry_s = seconds
+        self.world.guards_dirty = guards
 
     def settle(self, timeout_s: float, only: str | None = None) -> None:
-        """Wait until no life-cycle step is under way (stuck and busy ones are not), or none named `only`.
+        """Wait until no transition is pending (create, visible, attach, detach, delete), or none named `only`.
 
-        The steps: create, visible, attach, detach, delete, modify, terminate. Raises TimeoutError.
+        Stuck and busy attachments do not count. Raises TimeoutError.
         """
-        self._world.steps.settle(timeout_s, only)
+        self.world.timers.settle(timeout_s, only)
 
     def add_instance(self, bridge: DiskBridge | None, instance_type: str = "m5.large", zone: str | None = None) -> str:
-        """Register a running machine, without a root volume, and give its instance id.
+        """Register a running machine without a root volume, and return its instance id.
 
-        `bridge` None: no disks, API only. `zone` None: the region's first. Raises ValueError for a zone or an
-        instance type that the region does not have.
+        `bridge` None: attachments exist in the API only. `zone` None: the region's first. Raises SettingError for an
+        unknown zone or instance type.
         """
         zone = zone or f"{self.region}a"
-        with self._world.lock:
-            backend = self._world.backend
+        with self.world.lock:
+            backend = self.world.backend
             if backend.get_zone_by_name(zone) is None:
-                raise ValueError(f"no zone {zone!r} in {self.region}")
+                raise SettingError(f"no zone {zone!r} in {self.region}")
             if not backend.describe_instance_types(filters={"instance-type": [instance_type]}):
-                raise ValueError(f"no instance type {instance_type!r}")
+                raise SettingError(f"no instance type {instance_type!r}")
             reservation = backend.run_instances(
                 "ami-00000000",
                 1,
@@ -199,43 +177,36 @@ class Ec2Endpoint:
             )
             instance_id = str(reservation.instances[0].id)
             if bridge is not None:
-                self._world.bridges[instance_id] = bridge
+                self.world.bridges[instance_id] = bridge
         return instance_id
 
-    def terminate_instance(self, instance_id: str) -> None:
-        """End an instance, as when its host dies: its volumes are let go, or deleted if so asked."""
-        with self._world.lock:
-            self._instance(instance_id)
-            attachments.end_instance(self._world, instance_id)
-            self._world.backend.terminate_instances([instance_id])
-
     def tear_off(self, volume_id: str, pull: Callable[[str], None]) -> None:
-        """Take an attached volume from its machine by surprise; `pull` takes the disk with that serial away.
+        """Remove an attached volume from its machine by surprise; `pull` removes the disk with that serial.
 
-        Raises KeyError when there never was such a volume, ValueError when it is not attached.
+        Raises KeyError for an unknown volume, SettingError for one that is not attached.
         """
-        with self._world.lock:
-            volume = self._world.backend.ever(volume_id)
-        attachments.tear_off(self._world, volume, pull)
+        with self.world.lock:
+            volume = self.world.backend.known_volume(volume_id)
+        attachments.tear_off(self.world, volume, pull)
 
     def interrupt_spot(self, instance_id: str, action: str = "terminate", *, in_s: float = 120.0) -> None:
-        """Show a spot notice in the metadata of the instance. Raises ValueError for an unknown one."""
-        with self._world.lock:
+        """Show a spot notice in the metadata of the instance. Raises SettingError for an unknown instance."""
+        with self.world.lock:
             self._instance(instance_id)
-            self._world.spot_notices[instance_id] = spot_notice(action, in_s)
+            self.world.spot_notices[instance_id] = spot_notice(action, in_s)
 
     def schedule_maintenance(self, instance_id: str, code: str, *, in_s: float) -> None:
-        """Show a scheduled event (`instance-stop`, ...) in the metadata. Raises ValueError for an unknown instance."""
-        with self._world.lock:
+        """Show a scheduled event, such as `instance-stop`, in the metadata. Raises SettingError as `interrupt_spot`."""
+        with self.world.lock:
             self._instance(instance_id)
-            self._world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
+            self.world.maintenance.setdefault(instance_id, []).append(scheduled_event(code, in_s))
 
     def encrypt_by_default(self, key_id: str, *, usable: bool = True) -> None:
-        """The account encrypts every new volume in the region with this key; one that is not usable makes it vanish."""
-        with self._world.lock:
+        """Encrypt every new volume of the account with this key. With an unusable key, new volumes disappear."""
+        with self.world.lock:
             if not usable:
-                self._world.unusable_keys.add(key_id)
-            self._world.encrypts, self._world.default_key = True, key_id
+                self.world.unusable_keys.add(key_id)
+            self.world.encrypts, self.world.default_key = True, key_id
 
     def add_volume(
         self,
@@ -246,64 +217,58 @@ class Ec2Endpoint:
         iops: int = 3_000,
         throughput_mib_s: int = 125,
         tags: Mapping[str, str] | None = None,
-        plug: bool = False,
     ) -> VolumeRow:
-        """A gp3 volume attached since boot: no delay, no faults. Its file exists when this returns.
+        """A gp3 volume attached since boot, without delays and faults. Its file exists when this returns.
 
-        With `plug` the bridge is called now; without, the machine is started with the file at `path` as a
-        disk with `serial`, and a later detach unplugs it. Raises ValueError for an unknown instance, ApiError
-        for a volume that EC2 would refuse, OSError for the file, or what the bridge raises.
+        The caller starts the machine with the file at `path` as a disk with `serial`; a later detach unplugs it.
+        Raises SettingError for an unknown instance, ApiError for a volume that EC2 refuses, OSError for the file.
         """
-        world = self._world
+        world = self.world
         with world.lock:
             zone = self._instance(instance_id).availability_zone or ""
-            wanted = volumes.NewVolume(size_gib, zone, "gp3", iops, throughput_mib_s, False, tags or {})
+            wanted = volumes.NewVolume(size_gib, zone, iops, throughput_mib_s, False, tags or {})
             volumes.check_new(world, wanted)
             volume = volumes.make(world, wanted)
             volumes.make_backing(world, volume)
             attachment = world.backend.attach_volume(volume.id, instance_id, device)
             attachment.plug_tried = attachment.plugged = instance_id in world.bridges
-            state = AttachmentState.ATTACHING if plug else AttachmentState.ATTACHED
-            world.set_attachment(volume, attachment, state)
-        if plug:
-            attachments.finish_attach(world, volume, attachment)
+            world.set_attachment(volume, attachment, AttachmentState.ATTACHED)
         return self._row(volume)
 
     def volumes(self) -> list[VolumeRow]:
-        """Every volume there ever was, in the order of their making; `state` "deleted" when gone."""
-        with self._world.lock:
-            backend = self._world.backend
-            known = [*backend.graveyard.values(), *backend.lab_volumes()]
+        """All volumes in the order of their creation; deleted ones have `state` "deleted"."""
+        with self.world.lock:
+            backend = self.world.backend
+            known = [*backend.deleted_volumes.values(), *backend.lab_volumes()]
             return [self._row(volume) for volume in sorted(known, key=lambda volume: volume.number)]
 
     def live_volumes(self) -> list[VolumeRow]:
-        """The volumes that are not gone: what an account would pay for."""
-        return [row for row in self.volumes() if row.state != Phase.DELETED]
+        """The volumes that are not deleted: those that an account is billed for."""
+        return [row for row in self.volumes() if row.state != VolumeState.DELETED]
 
     def volume(self, volume_id: str) -> VolumeRow:
-        """One volume, gone or not. Raises KeyError when there never was one."""
-        with self._world.lock:
-            return self._row(self._world.backend.ever(volume_id))
+        """One volume, deleted or not. Raises KeyError for an unknown volume."""
+        with self.world.lock:
+            return self._row(self.world.backend.known_volume(volume_id))
 
     def wait_for(self, volume_id: str, state: str, timeout_s: float) -> VolumeRow:
         """Wait until a volume is in a state, named as in `history` ("available", "in-use/busy", "deleted").
 
-        Raises TimeoutError, with the history, after `timeout_s`, and KeyError when there never was one.
+        Raises TimeoutError after `timeout_s`, KeyError for an unknown volume.
         """
-        with self._world.changed:
-            volume = self._world.backend.ever(volume_id)
-            if not self._world.changed.wait_for(lambda: volume.full_status == state, timeout_s):
+        with self.world.changed:
+            volume = self.world.backend.known_volume(volume_id)
+            if not self.world.changed.wait_for(lambda: volume.full_status == state, timeout_s):
                 seen = " ".join(each for _, each in volume.history)
                 raise TimeoutError(f"{volume_id} was not {state} within {timeout_s} s: {seen}")
             return self._row(volume)
 
     def _row(self, volume: LabVolume) -> VolumeRow:
-        with self._world.lock:
-            return lab_row(volume, self._world.backing_path(volume))
+        with self.world.lock:
+            return lab_row(volume, self.world.backing_path(volume))
 
     def _instance(self, instance_id: str) -> Instance:
-        for reservation in self._world.backend.reservations.values():
-            for instance in reservation.instances:
-                if instance.id == instance_id:
-                    return instance
-        raise ValueError(f"no instance {instance_id!r}")
+        instance = self.world.instance(instance_id)
+        if instance is None:
+            raise SettingError(f"no instance {instance_id!r}")
+        return instance

@@ -1,4 +1,4 @@
-"""Faults: what goes wrong on purpose, how often, and at which API action."""
+"""Faults that are injected into calls of the API and into the life cycle."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 
-# The metadata service is no API action, but faults may name it: "*" does not include it.
+from elastio_testbed.ec2.errors import SettingError
+
+# The metadata service is not an API action, but a fault may name it; "*" does not include it.
 IMDS = "Imds"
 
 
 class FaultKind(StrEnum):
-    """What happens to the call, or to the life cycle that it starts."""
+    """The effect on the call, or on the life cycle that it starts."""
 
     LATENCY = "latency"
-    """Answered, and done, `seconds` later."""
+    """Carried out and answered `seconds` later."""
     THROTTLE = "throttle"
-    """503 RequestLimitExceeded; nothing done."""
+    """503 RequestLimitExceeded; not carried out."""
     ERROR = "error"
-    """The error `code`; nothing done."""
+    """The error `code`; not carried out."""
     HTTP = "http"
-    """HTTP `status` with an HTML page, as a proxy would send it; nothing done."""
+    """HTTP `status` with an HTML page, as a proxy sends it; not carried out."""
     DROP_BEFORE = "drop_before"
-    """The connection is cut; nothing done."""
+    """The connection is closed; not carried out."""
     DROP_AFTER = "drop_after"
-    """Done, but the connection is cut instead of an answer."""
+    """Carried out, and the connection closed without a response."""
     STALL_AFTER = "stall_after"
-    """Done at once, answered `seconds` later."""
+    """Carried out at once and answered `seconds` later."""
     STUCK_ATTACHING = "stuck_attaching"
     """The attachment stays `attaching` for `seconds`, or until it is detached when `seconds` is 0."""
     STUCK_DETACHING = "stuck_detaching"
@@ -36,7 +38,7 @@ class FaultKind(StrEnum):
     CREATE_ERROR = "create_error"
     """The volume goes from `creating` to `error`."""
     SLOW = "slow"
-    """The life-cycle step takes `seconds` longer."""
+    """The transition takes `seconds` longer."""
 
 
 CALL_KINDS = frozenset(
@@ -61,8 +63,8 @@ _ONLY_AT = {
 class Fault:
     """One fault. `action` is an API action, "Imds", or "*" for every API action.
 
-    `times`: how many calls it hits, None for all; `probability`: of hitting a call that it could hit.
-    Raises ValueError when the numbers make no sense or the kind lacks what it needs.
+    `times`: the number of calls that are hit, None for all. `probability`: the chance of hitting a matching call.
+    Raises SettingError for numbers out of range and for a missing field.
     """
 
     kind: FaultKind
@@ -74,34 +76,33 @@ class Fault:
     status: int = 502
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", FaultKind(self.kind))
         if self.times is not None and self.times < 1:
-            raise ValueError(f"times must be 1 or more, or None, got {self.times}")
+            raise SettingError(f"times must be 1 or more, or None, got {self.times}")
         if not 0 < self.probability <= 1:
-            raise ValueError(f"probability must be in (0, 1], got {self.probability}")
+            raise SettingError(f"probability must be in (0, 1], got {self.probability}")
         if self.seconds < 0:
-            raise ValueError(f"seconds must be 0 or more, got {self.seconds}")
+            raise SettingError(f"seconds must be 0 or more, got {self.seconds}")
         if self.kind is FaultKind.ERROR and not self.code:
-            raise ValueError("a fault of kind 'error' needs a code")
+            raise SettingError("a fault of kind 'error' needs a code")
         if not 400 <= self.status <= 599:
-            raise ValueError(f"status must be 400 to 599, got {self.status}")
+            raise SettingError(f"status must be 400 to 599, got {self.status}")
         only = _ONLY_AT.get(self.kind)
         if only is not None and self.action not in ("*", only):
-            raise ValueError(f"{self.kind} happens at {only}, not at {self.action}")
+            raise SettingError(f"{self.kind} happens at {only}, not at {self.action}")
 
     @classmethod
     def from_json(cls, value: object) -> Fault:
-        """A fault from decoded JSON with the names of the fields. Raises ValueError for anything else."""
+        """A fault from decoded JSON with the names of the fields. Raises SettingError."""
         known = {field.name for field in fields(cls)}
         if not isinstance(value, Mapping) or not set(value) <= known or "kind" not in value:
-            raise ValueError(f"a fault is an object with 'kind' and any of {sorted(known)}, got {value!r}")
+            raise SettingError(f"a fault is an object with 'kind' and any of {sorted(known)}, got {value!r}")
         try:
-            return cls(**value)
-        except TypeError as error:
-            raise ValueError(f"bad fault {value!r}: {error}") from error
+            return cls(**{**value, "kind": FaultKind(value["kind"])})
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"bad fault {value!r}: {error}") from error
 
     def hits(self, action: str) -> bool:
-        """Whether the fault is meant for that action."""
+        """Whether the fault applies to that action."""
         return self.action == action or (self.action == "*" and action != IMDS)
 
 
@@ -112,7 +113,7 @@ class _Armed:
 
 
 class Faults:
-    """The faults in force; settable at run time from any thread, drawn with a seeded generator."""
+    """The active faults. They may be changed at run time from any thread; chance comes from a seeded generator."""
 
     def __init__(self, seed: int = 1) -> None:
         self._lock = threading.Lock()
@@ -120,31 +121,31 @@ class Faults:
         self._armed: list[_Armed] = []
 
     def add(self, *faults: Fault) -> None:
-        """Put faults behind those in force; the first that hits wins."""
+        """Append faults to the active ones; the first match is used."""
         with self._lock:
             self._armed += [_Armed(fault, fault.times) for fault in faults]
 
     def replace(self, faults: Iterable[Fault]) -> None:
-        """Exactly these faults from now on."""
+        """Replace all active faults."""
         armed = [_Armed(fault, fault.times) for fault in faults]
         with self._lock:
             self._armed = armed
 
     def clear(self) -> None:
-        """No faults any more. What a fault has made stuck stays stuck."""
+        """Remove all faults. What a fault has made stuck stays stuck."""
         self.replace(())
 
     def revoke_credentials(self, code: str = "AuthFailure") -> None:
-        """Refuse every API call with `code` (or `UnauthorizedOperation`) until faults are cleared."""
+        """Refuse every API call with `code` until faults are cleared."""
         self.add(Fault(FaultKind.ERROR, code=code, times=None))
 
     def pending(self) -> list[dict[str, object]]:
-        """The faults in force as plain data, `times` being what is left."""
+        """The active faults as plain data, with the remaining `times`."""
         with self._lock:
             return [{**asdict(armed.fault), "times": armed.left} for armed in self._armed]
 
     def take(self, action: str, kinds: Collection[FaultKind]) -> Fault | None:
-        """The fault of one of those kinds that hits this call of `action`, counted, or None."""
+        """The fault of one of these kinds that hits this call of `action`, or None. A hit is counted."""
         with self._lock:
             for armed in self._armed:
                 fault = armed.fault

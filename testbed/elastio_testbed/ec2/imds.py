@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from moto.ec2.models.instances import Instance
 from werkzeug.wrappers import Request, Response
 
+from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.world import World
 
 ROLE = "elastio-testbed"
@@ -30,7 +31,7 @@ class _Session:
 
 
 class Imds:
-    """Answers `/imds/<instance-id>/latest/...`: tokens by PUT, the rest by GET with a token, 401 without."""
+    """Answers `/imds/<instance-id>/latest/...`: PUT for a token, GET with a token for the rest, 401 without one."""
 
     def __init__(self, world: World, account_id: str) -> None:
         self._world = world
@@ -39,11 +40,11 @@ class Imds:
         self._sessions: dict[str, _Session] = {}
 
     def answer(self, request: Request) -> Response:
-        """The answer to one request; 404 for an unknown instance or path."""
+        """The response to one request; 404 for an unknown instance or path."""
         _, _, instance_id, *rest = request.path.split("/", 3)
         path = "/".join(rest).strip("/")
         with self._world.lock:
-            instance = _running(self._world, instance_id)
+            instance = self._world.instance(instance_id)
             if instance is None:
                 return Response("", 404)
             if path == "latest/api/token":
@@ -100,9 +101,9 @@ class Imds:
 
 
 def spot_notice(action: str, in_s: float) -> dict[str, str]:
-    """A notice as IMDS shows it: what happens (terminate, stop, hibernate), and when."""
+    """A spot instance action as IMDS shows it: terminate, stop or hibernate, and its time. Raises SettingError."""
     if action not in ("terminate", "stop", "hibernate"):
-        raise ValueError(f"a spot action is terminate, stop or hibernate, got {action!r}")
+        raise SettingError(f"a spot action is terminate, stop or hibernate, got {action!r}")
     return {"action": action, "time": _iso(in_s)}
 
 
@@ -117,20 +118,12 @@ def scheduled_event(code: str, in_s: float) -> dict[str, str]:
     }
 
 
-def _running(world: World, instance_id: str) -> Instance | None:
-    for reservation in world.backend.reservations.values():
-        for instance in reservation.instances:
-            if instance.id == instance_id and instance.state == "running":
-                return instance
-    return None
-
-
 def _credentials(instance_id: str) -> dict[str, str]:
     return {
         "Code": "Success",
         "LastUpdated": _iso(0),
         "Type": "AWS-HMAC",
-        # Twenty capital letters and digits, as temporary keys have; nothing checks the signature here.
+        # Twenty capital letters and digits, as in temporary keys; the endpoint does not check signatures.
         "AccessKeyId": "ASIA" + instance_id.removeprefix("i-")[-16:].upper().rjust(16, "0"),
         "SecretAccessKey": "of-the-laboratory",
         "Token": instance_id,

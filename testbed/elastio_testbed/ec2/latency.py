@@ -1,4 +1,4 @@
-"""How long each life-cycle step takes."""
+"""The durations of the transitions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from elastio_testbed.ec2.errors import SettingError
 
 # The 99th percentile of a standard normal distribution.
 _Z_P99 = 2.326
@@ -21,7 +23,7 @@ class Delay:
 
     def __post_init__(self) -> None:
         if not 0 < self.median_s <= self.p99_s < math.inf:
-            raise ValueError(f"a delay needs 0 < median <= p99, got {self.median_s} and {self.p99_s} s")
+            raise SettingError(f"a delay needs 0 < median <= p99, got {self.median_s} and {self.p99_s} s")
 
     def mean_s(self) -> float:
         """The expected duration in seconds."""
@@ -34,20 +36,19 @@ class Delay:
         return self.median_s * spread
 
 
-# Create and attach: what the authors of the EBS CSI driver measured and wrote into its cloud.go. Detach,
-# delete, modify and the eventual consistency after a create ("visible") are not published: chosen alike.
+# Create and attach: measured by the authors of the EBS CSI driver, documented in its cloud.go. Detach,
+# delete and the eventual consistency after a create ("visible") are not published; similar values were chosen.
 DEFAULT_DELAYS: Mapping[str, Delay] = {
     "create": Delay(1.5, 4),
     "attach": Delay(2, 4),
     "detach": Delay(2, 4),
     "delete": Delay(1, 5),
-    "modify": Delay(2, 10),
     "visible": Delay(0.1, 1),
 }
 
 
 class Latency:
-    """Delays by step, all multiplied by `scale`; settable at run time from any thread."""
+    """Delays by transition, all multiplied by `scale`. They may be changed at run time from any thread."""
 
     def __init__(self, seed: int = 1, scale: float = 1.0) -> None:
         self._lock = threading.Lock()
@@ -58,50 +59,23 @@ class Latency:
 
     @property
     def scale(self) -> float:
-        """The factor on every delay; 0 makes each step take no time (it is still a step of its own)."""
+        """The factor for every delay; 0 makes each transition immediate, but still asynchronous."""
         return self._scale
 
     @scale.setter
     def scale(self, factor: float) -> None:
         if not 0 <= factor < math.inf:
-            raise ValueError(f"latency_scale must be 0 or more, got {factor}")
+            raise SettingError(f"latency_scale must be 0 or more, got {factor}")
         self._scale = float(factor)
 
-    def set(self, step: str, median_s: float, p99_s: float) -> None:
-        """Change one step. Raises ValueError for an unknown step or impossible numbers."""
-        self.update({step: [median_s, p99_s]})
-
-    def update(self, wanted: Mapping[str, object]) -> None:
-        """Apply `{"latency_scale": x, "<step>": [median_s, p99_s], ...}`; nothing of it on ValueError."""
-        delays: dict[str, Delay] = {}
-        scale: float | None = None
-        for name, value in wanted.items():
-            if name == "latency_scale":
-                scale = _number(name, value)
-            elif name not in DEFAULT_DELAYS:
-                raise ValueError(f"no step {name!r}; the steps are {', '.join(DEFAULT_DELAYS)}")
-            elif not isinstance(value, list | tuple) or len(value) != 2:
-                raise ValueError(f"{name} takes [median_s, p99_s], got {value!r}")
-            else:
-                delays[name] = Delay(_number(name, value[0]), _number(name, value[1]))
-        if scale is not None:
-            self.scale = scale
+    def set(self, transition: str, median_s: float, p99_s: float) -> None:
+        """Change the delay of one transition. Raises SettingError for an unknown transition and for invalid numbers."""
+        if transition not in DEFAULT_DELAYS:
+            raise SettingError(f"no transition {transition!r}; the transitions are {', '.join(DEFAULT_DELAYS)}")
         with self._lock:
-            self._delays.update(delays)
+            self._delays[transition] = Delay(median_s, p99_s)
 
-    def draw(self, step: str) -> float:
-        """Seconds that the next `step` takes."""
+    def draw(self, transition: str) -> float:
+        """The duration of the next `transition` in seconds."""
         with self._lock:
-            return self._delays[step].draw(self._rng) * self._scale
-
-    def as_dict(self) -> dict[str, object]:
-        """The settings in the form that `update` takes."""
-        with self._lock:
-            delays = {name: [delay.median_s, delay.p99_s] for name, delay in self._delays.items()}
-        return {"latency_scale": self._scale, **delays}
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} takes numbers, got {value!r}")
-    return float(value)
+            return self._delays[transition].draw(self._rng) * self._scale

@@ -1,4 +1,4 @@
-"""What EC2 refuses: gp3's limits, device names, the account's quota."""
+"""EC2's limits: the gp3 volume type, device names, the account's quota."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from elastio_testbed.ec2.store import LabVolume
 _GP3_RANGES = {"Size": (1, 65_536), "Iops": (3_000, 80_000), "Throughput": (125, 2_000)}
 _GP3_IOPS_PER_GIB = 500
 _GP3_IOPS_PER_MIB_S = 4  # 0.25 MiB/s per IOPS
-# HVM instances, EC2 user guide, "Device names for volumes on Amazon EC2 instances"; nothing that is not listed there.
+# HVM instances, EC2 user guide, "Device names for volumes on Amazon EC2 instances": only the names listed there.
 _DEVICE_NAME = re.compile(r"/dev/(sd[a-z]|sda1|xvda|xvd[a-d][a-x]|xvd[e-z])")
-# EbsInfo.MaximumEbsAttachments where the instance type is not known.
+# EbsInfo.MaximumEbsAttachments of an unknown instance type.
 _DEFAULT_ATTACHMENTS = 27
-# MiB/s that a volume without a Throughput of its own gives at most (EBS user guide, volume types).
-_TYPE_MIB_S = {"gp2": 250, "io1": 1_000, "io2": 4_000, "st1": 500, "sc1": 250}
-_MAGNETIC_MIB_S = 90
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Per account and region: how many volumes, and how much gp3 storage. The default GiB is EBS's 50 TiB."""
+    """The limits of an account in one region: number of volumes, and gp3 storage (by default EBS's 50 TiB)."""
 
     max_volumes: int = 5_000
     max_gib: int = 51_200
@@ -31,14 +28,14 @@ class Quota:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request is refused: an EC2 error code and its message."""
+    """An EC2 error code and its message."""
 
     code: str
     message: str
 
 
 def refuse_gp3(size_gib: int, iops: int, throughput_mib_s: int) -> Refusal | None:
-    """What is wrong with a gp3 volume of that shape, or None."""
+    """The error for a gp3 volume of these parameters, or None."""
     for name, value in (("Size", size_gib), ("Iops", iops), ("Throughput", throughput_mib_s)):
         low, high = _GP3_RANGES[name]
         if not low <= value <= high:
@@ -55,7 +52,7 @@ def refuse_gp3(size_gib: int, iops: int, throughput_mib_s: int) -> Refusal | Non
 
 
 def refuse_quota(quota: Quota, volumes: Iterable[LabVolume], size_gib: int) -> Refusal | None:
-    """What the account's quota says to one more volume, or None."""
+    """The error for one more volume of this size, or None within the quota."""
     sizes = [int(volume.size) for volume in volumes]
     if len(sizes) >= quota.max_volumes:
         return Refusal("VolumeLimitExceeded", f"The maximum of {quota.max_volumes} volumes is reached.")
@@ -66,7 +63,7 @@ def refuse_quota(quota: Quota, volumes: Iterable[LabVolume], size_gib: int) -> R
 
 
 def refuse_device(device: str) -> Refusal | None:
-    """What is wrong with a device name, or None."""
+    """The error for a device name, or None."""
     if _DEVICE_NAME.fullmatch(device):
         return None
     text = f"Value ({device}) for parameter device is invalid. {device} is not a valid EBS device name."
@@ -74,14 +71,9 @@ def refuse_device(device: str) -> Refusal | None:
 
 
 def max_attachments(instance_types: Iterable[Mapping[str, object]]) -> int:
-    """How many volumes an instance takes, from the answer of DescribeInstanceTypes for its type."""
+    """The maximum number of volumes of an instance, from the response of DescribeInstanceTypes for its type."""
     for instance_type in instance_types:
         info = instance_type.get("EbsInfo")
         if isinstance(info, Mapping) and isinstance(limit := info.get("MaximumEbsAttachments"), int):
             return limit
     return _DEFAULT_ATTACHMENTS
-
-
-def volume_mib_s(volume: LabVolume) -> int:
-    """The MiB/s of a volume."""
-    return int(volume.throughput or _TYPE_MIB_S.get(volume.volume_type, _MAGNETIC_MIB_S))

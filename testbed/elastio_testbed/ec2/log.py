@@ -1,4 +1,4 @@
-"""What was called and what happened, with times."""
+"""The endpoint's event log."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-# Enough for hours of a small fleet's polling; older entries fall out.
+# Enough for hours of a small fleet's polling; older entries are dropped.
 _KEEP = 100_000
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One event: `at` in seconds of the Unix epoch, its kind, and what belongs to the kind."""
+    """One event: `at` in seconds of the Unix epoch, its kind, and the details of the kind."""
 
     at: float
     event: str
@@ -30,7 +30,7 @@ class EventLog:
     """An append-only log of the last 100,000 events.
 
     Events: `call` (action, status, code, fault, elapsed_s), `volume` (volume, state), `attachment` (volume,
-    instance, state), `bridge` (volume, instance, did), `step_failed` (step, error), `handler_failed`.
+    instance, state), `bridge` (volume, instance, did), `transition_failed` (transition, error), `handler_failed`.
     """
 
     def __init__(self) -> None:
@@ -38,13 +38,13 @@ class EventLog:
         self._entries: deque[LogEntry] = deque(maxlen=_KEEP)
 
     def add(self, event: str, **detail: object) -> None:
-        """Append one event, stamped with the wall clock."""
+        """Append one event with the present wall-clock time."""
         entry = LogEntry(time.time(), event, MappingProxyType(detail))
         with self._lock:
             self._entries.append(entry)
 
     def entries(self, event: str | None = None, **detail: object) -> list[LogEntry]:
-        """The entries of that kind (all when None) whose details equal the given ones, oldest first."""
+        """The entries of this kind (None: all) with these details, oldest first."""
         with self._lock:
             found = list(self._entries)
         return [
@@ -54,5 +54,5 @@ class EventLog:
         ]
 
     def calls(self, action: str | None = None) -> list[LogEntry]:
-        """The API calls, or those of one action."""
+        """All API calls, or those of one action."""
         return self.entries("call") if action is None else self.entries("call", action=action)

@@ -1,11 +1,11 @@
-"""A machine without a machine: a bridge that only remembers its disks."""
+"""A bridge without a virtual machine, for tests."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 _GATE_TIMEOUT_S = 30.0
@@ -13,7 +13,7 @@ _GATE_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class MemoryDisk:
-    """A plugged disk: its size when it was plugged, and its limits of now."""
+    """A plugged disk: its size when it was plugged, and its limits."""
 
     path: Path
     size_bytes: int
@@ -22,15 +22,15 @@ class MemoryDisk:
 
 
 class MemoryBridge:
-    """A DiskBridge for tests and for the API alone.
+    """A DiskBridge that records its disks.
 
-    `disks` by serial. `gate`: while it is not set, calls wait (30 s at most). `holds_on`: the guest does not
-    let go of its disks. `broken`: plug fails. Two calls at a time for one serial raise RuntimeError.
+    `disks` by serial. `gate`: while it is not set, calls wait (30 s at most). `keeps_disks`: the guest does not
+    release its disks. `broken`: plug fails. Concurrent calls for one serial raise RuntimeError.
     """
 
     def __init__(self) -> None:
         self.disks: dict[str, MemoryDisk] = {}
-        self.holds_on = False
+        self.keeps_disks = False
         self.broken = False
         self.gate = threading.Event()
         self.gate.set()
@@ -40,37 +40,32 @@ class MemoryBridge:
         self._busy: set[str] = set()
 
     def plug(self, serial: str, path: Path, *, bytes_per_second: int, iops: int | None) -> None:
-        """Remember the disk. Raises OSError when broken or without the file, ValueError when plugged."""
+        """Record the disk. Raises OSError when `broken` or without the file, ValueError when already plugged."""
         with self._one_call(serial):
             if self.broken:
                 raise OSError(f"no free slot for {serial}")
             if serial in self.disks:
-                raise ValueError(f"{serial} is plugged already")
+                raise ValueError(f"{serial} is already plugged")
             self.disks[serial] = MemoryDisk(path, path.stat().st_size, bytes_per_second, iops)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
-        """Forget the disk. Raises TimeoutError when the guest holds on, KeyError when it is not plugged."""
+        """Remove the disk. Raises TimeoutError while `keeps_disks`, KeyError when it is not plugged."""
         with self._one_call(serial):
             self.unplug_timeouts_s.append(timeout_s)
-            if self.holds_on:
-                raise TimeoutError(f"the guest did not let go of {serial}")
+            if self.keeps_disks:
+                raise TimeoutError(f"the guest has not released {serial}")
             del self.disks[serial]
-
-    def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Change the limits. Raises KeyError when it is not plugged."""
-        with self._one_call(serial):
-            self.disks[serial] = replace(self.disks[serial], bytes_per_second=bytes_per_second, iops=iops)
 
     @contextmanager
     def _one_call(self, serial: str) -> Iterator[None]:
         with self._lock:
             if serial in self._busy:
-                raise RuntimeError(f"two calls at a time for {serial}")
+                raise RuntimeError(f"concurrent calls for {serial}")
             self._busy.add(serial)
         try:
             self.entered.set()
             if not self.gate.wait(_GATE_TIMEOUT_S):
-                raise TimeoutError("the gate stayed shut")
+                raise TimeoutError("the gate was not opened")
             yield
         finally:
             with self._lock:

@@ -1,4 +1,4 @@
-"""A volume as others see it: in an answer of the API, and as a frozen row of the laboratory."""
+"""A volume as a record of the laboratory, and as a response of the API."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elastio_testbed.ec2.limits import volume_mib_s
-from elastio_testbed.ec2.store import LabAttachment, LabVolume, Phase
+from elastio_testbed.ec2.store import LabAttachment, LabVolume, VolumeState
 
 
 @dataclass(frozen=True)
 class VolumeRow:
-    """One volume at one moment; times in seconds of the Unix epoch.
+    """One volume at one time; times in seconds of the Unix epoch.
 
     `state` is creating, available, in-use, deleting, error or deleted; `attachment_state` is attaching,
-    attached, detaching, busy or None. `history` holds (when, state), with "/<attachment state>" while
-    attached, from the first state to the last. `path` is the sparse file behind it.
+    attached, detaching, busy or None. `history` holds (time, state), oldest first, with "/<attachment state>"
+    appended while attached. `path` is the volume's sparse file.
     """
 
     id: str
@@ -26,7 +25,6 @@ class VolumeRow:
     size_gib: int
     iops: int | None
     throughput_mib_s: int
-    volume_type: str
     zone: str
     tags: Mapping[str, str]
     attachment_state: str | None
@@ -37,22 +35,22 @@ class VolumeRow:
 
     @property
     def created_at(self) -> float:
-        """When CreateVolume was accepted."""
+        """The time at which CreateVolume was accepted."""
         return self.history[0][0]
 
     @property
     def deleted_at(self) -> float | None:
-        """When it was gone, or None while it is there."""
-        return self.history[-1][0] if self.state == Phase.DELETED else None
+        """The time of the deletion, or None before it."""
+        return self.history[-1][0] if self.state == VolumeState.DELETED else None
 
     def as_dict(self) -> dict[str, object]:
-        """The row as plain data."""
+        """The record as plain data."""
         times = {"created_at": self.created_at, "deleted_at": self.deleted_at}
         return {**asdict(self), "path": str(self.path), **times}
 
 
 def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
-    """The row of a volume as it is now; hold the lock of its world."""
+    """The present record of a volume. Call with the lock of its world held."""
     attachment = volume.lab_attachment
     return VolumeRow(
         id=volume.id,
@@ -60,8 +58,7 @@ def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
         state=volume.status,
         size_gib=int(volume.size),
         iops=volume.iops,
-        throughput_mib_s=volume_mib_s(volume),
-        volume_type=volume.volume_type,
+        throughput_mib_s=volume.throughput_mib_s,
         zone=volume.availability_zone or "",
         tags=volume.tag_map,
         attachment_state=attachment.state.value if attachment else None,
@@ -73,19 +70,19 @@ def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
 
 
 def api_attachment(attachment: LabAttachment) -> dict[str, Any]:
-    """An attachment as AttachVolume, DetachVolume and DescribeVolumes answer it."""
+    """An attachment in the responses of AttachVolume, DetachVolume and DescribeVolumes."""
     return {
         "VolumeId": attachment.volume.id,
         "InstanceId": attachment.instance.id,
         "Device": attachment.device,
         "State": attachment.state.value,
         "AttachTime": attachment.attach_time,
-        "DeleteOnTermination": attachment.delete_on_termination,
+        "DeleteOnTermination": False,
     }
 
 
 def api_volume(volume: LabVolume) -> dict[str, Any]:
-    """A volume as CreateVolume and DescribeVolumes answer it."""
+    """A volume in the responses of CreateVolume and DescribeVolumes."""
     attachment = volume.lab_attachment
     row = {
         "VolumeId": volume.id,

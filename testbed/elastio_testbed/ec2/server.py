@@ -8,27 +8,25 @@ from typing import Any
 
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
-from elastio_testbed.ec2.front import Front
+from elastio_testbed.ec2.application import Application
 
 HOST = "127.0.0.1"
-# How often the accepting thread looks whether it shall end.
+# The interval at which the accepting thread checks for its end.
 _POLL_S = 0.02
 
 
 class _QuietHandler(WSGIRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Print nothing: the endpoint has a log of its own."""
+        """Print nothing: the endpoint keeps its own log."""
 
 
 class _Server(ThreadedWSGIServer):
-    """Remembers its connections: kept alive, they would outlive the endpoint."""
+    """Tracks its connections: idle ones would outlive the endpoint."""
 
-    def __init__(self, port: int, front: Front) -> None:
+    def __init__(self, application: Application) -> None:
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        # Bound here: werkzeug would end the process when the port is taken.
-        with socket.create_server((HOST, port)) as listener:
-            super().__init__(HOST, port, front, handler=_QuietHandler, fd=listener.fileno())
+        super().__init__(HOST, 0, application, handler=_QuietHandler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._open_lock:
@@ -40,23 +38,23 @@ class _Server(ThreadedWSGIServer):
             self._open.discard(request)
         super().shutdown_request(request)
 
-    def cut_all(self) -> None:
-        """Wake every thread that waits for a next request of its connection."""
+    def close_all(self) -> None:
+        """Wake every thread that waits for another request on its connection."""
         with self._open_lock:
             for connection in self._open:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    continue  # the other side has closed it already
+                    continue  # closed by the client
 
 
-class FrontServer:
-    """Serves a front from `start` to `stop`."""
+class HttpServer:
+    """Serves an application until `stop`."""
 
-    def __init__(self, front: Front, port: int) -> None:
-        """Bind the port, a free one for 0. Raises OSError when it is taken."""
-        self._front = front
-        self._server = _Server(port, front)
+    def __init__(self, application: Application) -> None:
+        """Bind a free port and start serving."""
+        self._application = application
+        self._server = _Server(application)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="ec2-http", daemon=True
         )
@@ -64,14 +62,14 @@ class FrontServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The listening port."""
         return int(self._server.server_address[1])
 
     def stop(self, timeout_s: float) -> None:
-        """Answer nobody any more. Raises TimeoutError when the thread that accepts does not end."""
-        self._front.closing.set()
+        """Close the port and all connections. Raises TimeoutError when the accepting thread does not end."""
+        self._application.closing.set()
         self._server.shutdown()
-        self._server.cut_all()
+        self._server.close_all()
         self._server.server_close()
         self._thread.join(timeout_s)
         if self._thread.is_alive():

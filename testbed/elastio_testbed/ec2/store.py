@@ -1,4 +1,4 @@
-"""moto's EC2 objects with what an honest life cycle needs on top. No global of moto is changed."""
+"""moto's EC2 objects, extended with EBS's life cycle. No global of moto is changed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 from elastio_testbed.ec2.bridge import serial_of
 
 
-class Phase(StrEnum):
-    """Where a volume is in its life; `in-use` is not a phase but an attachment."""
+class VolumeState(StrEnum):
+    """The state of a volume without regard to its attachment, which the API shows as `in-use`."""
 
     CREATING = "creating"
     AVAILABLE = "available"
@@ -33,7 +33,7 @@ class AttachmentState(StrEnum):
 
 
 class LabAttachment(VolumeAttachment):
-    """An attachment that knows what the bridge has done for it."""
+    """An attachment with the state of its disk."""
 
     def __init__(self, volume: LabVolume, instance: Any, device: str, status: AttachmentState) -> None:
         super().__init__(volume, instance, device, status)
@@ -43,43 +43,40 @@ class LabAttachment(VolumeAttachment):
 
     @property
     def state(self) -> AttachmentState:
-        """The state now."""
+        """The present state."""
         return AttachmentState(self.status)
-
-    @property
-    def delete_on_termination(self) -> bool:
-        """Whether the volume goes with the instance; ModifyInstanceAttribute changes it."""
-        mapped = self.instance.block_device_mapping.get(self.device)
-        return mapped is not None and bool(mapped.delete_on_termination)
 
 
 class LabVolume(Volume):
-    """A volume whose state takes time to change.
+    """A volume with a state and a history of states, as (epoch seconds, state).
 
-    `number` counts the volumes of the endpoint (the paging order), `history` holds (epoch seconds, state).
+    `number` counts the volumes of the endpoint; it is the order of paging.
     """
 
     def __init__(self, *args: Any, number: int, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.number = number
-        self.phase = Phase.AVAILABLE
+        self.lab_state = VolumeState.AVAILABLE
         self.visible = True
         self.history: list[tuple[float, str]] = []
-        self.modified_at: list[float] = []
-        self.modifying = False
         self.last_tags: dict[str, str] = {}
-        # Two bridge calls for one serial never run at the same time.
+        # Bridge calls for one serial are not concurrent.
         self.bridge_lock = threading.Lock()
 
     @property
     def tag_map(self) -> dict[str, str]:
-        """Its tags; when it is gone, those it had. (moto's get_tags looks through the tags of everything.)"""
+        """Its tags; of a deleted volume, its last ones. (moto's get_tags searches the tags of all resources.)"""
         return dict(self.ec2_backend.tags.get(self.id, self.last_tags))
 
     @property
     def serial(self) -> str:
-        """The serial of the disk that the guest sees."""
+        """The serial of its disk in the guest."""
         return serial_of(self.id)
+
+    @property
+    def throughput_mib_s(self) -> int:
+        """The throughput in MiB/s."""
+        return int(self.throughput or 0)
 
     @property
     def lab_attachment(self) -> LabAttachment | None:
@@ -89,37 +86,37 @@ class LabVolume(Volume):
 
     @property
     def status(self) -> str:
-        """The state that the API shows: `in-use` from the first moment of an attachment."""
-        return "in-use" if self.attachment else self.phase.value
+        """The state that the API shows: `in-use` as soon as there is an attachment."""
+        return "in-use" if self.attachment else self.lab_state.value
 
     @property
     def full_status(self) -> str:
-        """The state, with the attachment's behind a slash if there is one."""
+        """The state, with the attachment's state after a slash if there is one."""
         attachment = self.lab_attachment
         return self.status if attachment is None else f"{self.status}/{attachment.state}"
 
-    def remember(self) -> None:
-        """Put the state of now into the history, if it is a new one."""
+    def record_state(self) -> None:
+        """Append the present state to the history, if it has changed."""
         state = self.full_status
         if not self.history or self.history[-1][1] != state:
             self.history.append((time.time(), state))
 
 
 class LabBackend(EC2Backend):
-    """moto's EC2 backend making volumes and attachments of our kind, also for RunInstances.
+    """moto's EC2 backend with LabVolume and LabAttachment, also for RunInstances.
 
-    `graveyard` keeps the volumes that are gone: for idempotency tokens, and to be able to count leaks.
+    `deleted_volumes` serves idempotency tokens and the list of all volumes.
     """
 
     def __init__(self, region_name: str, account_id: str) -> None:
-        self.graveyard: dict[str, LabVolume] = {}
+        self.deleted_volumes: dict[str, LabVolume] = {}
         super().__init__(region_name, account_id)
 
     def _load_amis(self) -> None:
-        """Load none: 1,300 images would cost a second and 100 MB, and nobody boots from them here."""
+        """Load none: 1,300 images would take a second and 100 MB, and no machine boots from them."""
 
     def create_volume(self, *args: Any, **kwargs: Any) -> LabVolume:
-        """A volume that is available at once; the caller makes it an honest one."""
+        """A volume that is available at once; the caller starts its life cycle."""
         made = super().create_volume(*args, **kwargs)
         volume = LabVolume(  # type: ignore[abstract]  # moto's own are as abstract: CloudFormation's
             self,
@@ -132,16 +129,16 @@ class LabBackend(EC2Backend):
             volume_type=made.volume_type,
             iops=made.iops,
             throughput=made.throughput,
-            number=len(self.volumes) + len(self.graveyard),
+            number=len(self.volumes) + len(self.deleted_volumes),
         )
         self.volumes[made.id] = volume
-        volume.remember()
+        volume.record_state()
         return volume
 
     def attach_volume(
         self, volume_id: str, instance_id: str, device_path: str, delete_on_termination: bool = False
     ) -> LabAttachment:
-        """An attachment that is attached at once; the caller makes it an honest one."""
+        """An attachment in state attached; the caller starts its life cycle."""
         super().attach_volume(volume_id, instance_id, device_path, delete_on_termination)
         volume = self.volumes[volume_id]
         assert isinstance(volume, LabVolume)
@@ -153,19 +150,19 @@ class LabBackend(EC2Backend):
         return attachment
 
     def lab_volumes(self) -> list[LabVolume]:
-        """The volumes that are not gone, in the order they were made."""
+        """The volumes that are not deleted, in the order of their creation."""
         return [volume for volume in self.volumes.values() if isinstance(volume, LabVolume)]
 
-    def ever(self, volume_id: str) -> LabVolume:
-        """A volume, gone or not. Raises KeyError when there never was one."""
-        volume = self.volumes.get(volume_id) or self.graveyard[volume_id]
+    def known_volume(self, volume_id: str) -> LabVolume:
+        """A volume, deleted or not. Raises KeyError."""
+        volume = self.volumes.get(volume_id) or self.deleted_volumes[volume_id]
         assert isinstance(volume, LabVolume)
         return volume
 
-    def bury(self, volume: LabVolume) -> None:
-        """The volume is gone: the API knows it no more."""
-        volume.phase = Phase.DELETED
-        volume.remember()
+    def mark_deleted(self, volume: LabVolume) -> None:
+        """Remove the volume from the API."""
+        volume.lab_state = VolumeState.DELETED
+        volume.record_state()
         volume.last_tags = self.tags.pop(volume.id, {})
-        self.graveyard[volume.id] = volume
+        self.deleted_volumes[volume.id] = volume
         self.volumes.pop(volume.id, None)

@@ -1,50 +1,45 @@
-"""The life of a volume: create, delete, modify."""
+"""The life cycle of a volume: create and delete."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from elastio_testbed.ec2.faults import Fault, FaultKind
-from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota, volume_mib_s
-from elastio_testbed.ec2.store import LabVolume, Phase
+from elastio_testbed.ec2.limits import Refusal, refuse_gp3, refuse_quota
+from elastio_testbed.ec2.store import LabVolume, VolumeState
 from elastio_testbed.ec2.world import ApiError, World
 
 _VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,17}")
-_GP3_IOPS = 3_000
-_GP3_MIB_S = 125
-# ModifyVolume, EC2 API reference of 2026: four in any 24 hours.
-_MODIFICATIONS = 4
-_MODIFICATION_WINDOW_S = 86_400
+# The values of a gp3 volume whose request omits them.
+GP3_IOPS, GP3_MIB_S = 3_000, 125
 
 
 @dataclass(frozen=True)
 class NewVolume:
-    """What CreateVolume asks for; IOPS and MiB/s None where the request leaves them out."""
+    """The parameters of CreateVolume for a gp3 volume."""
 
     size_gib: int
     zone: str
-    volume_type: str
-    iops: int | None
-    throughput_mib_s: int | None
+    iops: int
+    throughput_mib_s: int
     encrypted: bool
     tags: Mapping[str, str]
     kms_key_id: str | None = None
 
 
-def raise_if(refusal: Refusal | None) -> None:
-    """Answer with the refusal, if there is one."""
+def raise_refusal(refusal: Refusal | None) -> None:
+    """Raise the refusal as ApiError, if there is one."""
     if refusal is not None:
         raise ApiError(refusal.code, refusal.message)
 
 
 def find(world: World, volume_id: str) -> LabVolume:
-    """The volume with that id. Raises ApiError InvalidVolume.NotFound, also while it is not visible yet."""
+    """The volume with that id. Raises ApiError InvalidVolume.NotFound, also for a volume that is not yet visible."""
     if not _VOLUME_ID.fullmatch(volume_id):
         text = f"Value ({volume_id}) for parameter volumeId is invalid. Expected: 'vol-...'."
         raise ApiError("InvalidParameterValue", text)
@@ -55,53 +50,48 @@ def find(world: World, volume_id: str) -> LabVolume:
 
 
 def digest_of(parameters: Mapping[str, object]) -> str:
-    """What must be equal for a client token to be used again: all parameters but the token and DryRun."""
+    """The parameters that must not change for one client token: all but the token and DryRun."""
     kept = {name: value for name, value in parameters.items() if name not in ("ClientToken", "DryRun")}
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_new(world: World, wanted: NewVolume) -> None:
-    """Refuse what EC2 refuses before it makes a volume. Raises ApiError."""
+    """Check the parameters as EC2 does before it creates a volume. Raises ApiError."""
     if world.backend.get_zone_by_name(wanted.zone) is None:
         raise ApiError("InvalidZone.NotFound", f"The zone '{wanted.zone}' does not exist.")
-    if wanted.volume_type == "gp3":
-        iops, throughput = wanted.iops or _GP3_IOPS, wanted.throughput_mib_s
-        raise_if(refuse_gp3(wanted.size_gib, iops, _GP3_MIB_S if throughput is None else throughput))
-    # The quota comes before the token: a caller that repeats a create at the limit is refused, as on EC2.
-    raise_if(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
+    raise_refusal(refuse_gp3(wanted.size_gib, wanted.iops, wanted.throughput_mib_s))
+    # The quota is checked before the token: a repeated create at the limit is refused, as on EC2.
+    raise_refusal(refuse_quota(world.quota, world.backend.lab_volumes(), wanted.size_gib))
 
 
 def create(world: World, wanted: NewVolume, token: str | None, digest: str) -> LabVolume:
-    """Start a volume, or find the one that this token has made. Raises ApiError."""
+    """Start creating a volume, or return the one already created with this token. Raises ApiError."""
     if token is not None and token in world.tokens:
         return _made_before(world, token, digest)
     volume = make(world, wanted)
-    volume.phase, volume.visible = Phase.CREATING, False
+    volume.lab_state, volume.visible = VolumeState.CREATING, False
     volume.history.clear()
     with world.changing(volume):
         if token is not None:
             world.tokens[token] = (digest, volume.id)
     failing = world.faults.take("CreateVolume", {FaultKind.CREATE_ERROR}) is not None
-    # EC2 looks into the key after it has answered, and gives no reason.
-    vanishing = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
-    world.steps.later(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
-    delay_s = world.latency.draw("create") + slowness_s(world, "CreateVolume")
-    finish = _finish_delete if vanishing else partial(_finish_create, failing=failing)
-    world.steps.later(delay_s, "create", lambda: finish(world, volume))
+    # EC2 checks the key after it has answered, and reports no reason.
+    is_key_unusable = wanted.encrypted and wanted.kms_key_id in world.unusable_keys
+    world.timers.after(world.latency.draw("visible"), "visible", lambda: _show(world, volume))
+    delay_s = world.latency.draw("create") + extra_delay_s(world, "CreateVolume")
+    finish = _finish_delete if is_key_unusable else partial(_finish_create, failing=failing)
+    world.timers.after(delay_s, "create", lambda: finish(world, volume))
     return volume
 
 
 def make(world: World, wanted: NewVolume) -> LabVolume:
-    """A volume that is available now, its file not yet there."""
-    throughput = wanted.throughput_mib_s
-    if wanted.volume_type == "gp3" and throughput is None:
-        throughput = _GP3_MIB_S
+    """A volume in state available, without its file."""
     volume = world.backend.create_volume(
         size=wanted.size_gib,
         zone_name=wanted.zone,
-        volume_type=wanted.volume_type,
+        volume_type="gp3",
         iops=wanted.iops,
-        throughput=throughput,
+        throughput=wanted.throughput_mib_s,
         encrypted=wanted.encrypted,
         kms_key_id=wanted.kms_key_id,
     )
@@ -110,13 +100,13 @@ def make(world: World, wanted: NewVolume) -> LabVolume:
 
 
 def make_backing(world: World, volume: LabVolume) -> None:
-    """The sparse file behind a volume, at its size of now. Raises OSError."""
+    """Create the volume's sparse file. Raises OSError."""
     with world.backing_path(volume).open("ab") as backing:
         backing.truncate(world.scale.size_bytes(int(volume.size)))
 
 
-def slowness_s(world: World, action: str) -> float:
-    """What the faults add to a life-cycle step of `action`, in seconds."""
+def extra_delay_s(world: World, action: str) -> float:
+    """The seconds that faults add to the transition started by `action`."""
     fault: Fault | None = world.faults.take(action, {FaultKind.SLOW})
     return fault.seconds if fault else 0.0
 
@@ -126,7 +116,7 @@ def _made_before(world: World, token: str, digest: str) -> LabVolume:
     if known_digest != digest:
         text = "The client token you have provided was used with other parameters."
         raise ApiError("IdempotentParameterMismatch", text)
-    return world.backend.ever(volume_id)
+    return world.backend.known_volume(volume_id)
 
 
 def _show(world: World, volume: LabVolume) -> None:
@@ -143,67 +133,29 @@ def _finish_create(world: World, volume: LabVolume, failing: bool) -> None:
         raise
     finally:
         with world.changing(volume):
-            volume.phase = Phase.ERROR if failing else Phase.AVAILABLE
+            volume.lab_state = VolumeState.ERROR if failing else VolumeState.AVAILABLE
 
 
 def authorize_taking(world: World, volume: LabVolume) -> None:
-    """Raises ApiError where the shipped policy denies to detach or delete this volume."""
+    """Raises ApiError where the shipped policy denies detaching and deleting this volume."""
     if world.guards_dirty and volume.tag_map.get("elastio:state") == "dirty":
         raise ApiError("UnauthorizedOperation", "You are not authorized to perform this operation: explicit deny.")
 
 
 def delete(world: World, volume: LabVolume) -> None:
-    """Start the end of a volume. Raises ApiError when its state forbids it."""
+    """Start deleting a volume. Raises ApiError when its state does not allow it."""
     if volume.attachment is not None:
         text = f"Volume {volume.id} is currently attached to {volume.attachment.instance.id}"
         raise ApiError("VolumeInUse", text)
-    if volume.phase not in (Phase.AVAILABLE, Phase.ERROR):
+    if volume.lab_state not in (VolumeState.AVAILABLE, VolumeState.ERROR):
         raise ApiError("IncorrectState", f"The volume '{volume.id}' is '{volume.status}'.")
     with world.changing(volume):
-        volume.phase = Phase.DELETING
-    delay_s = world.latency.draw("delete") + slowness_s(world, "DeleteVolume")
-    world.steps.later(delay_s, "delete", lambda: _finish_delete(world, volume))
+        volume.lab_state = VolumeState.DELETING
+    delay_s = world.latency.draw("delete") + extra_delay_s(world, "DeleteVolume")
+    world.timers.after(delay_s, "delete", lambda: _finish_delete(world, volume))
 
 
 def _finish_delete(world: World, volume: LabVolume) -> None:
     world.backing_path(volume).unlink(missing_ok=True)
     with world.changing(volume):
-        world.backend.bury(volume)
-
-
-def modify(world: World, volume: LabVolume, size_gib: int, iops: int, throughput_mib_s: int) -> None:
-    """Change a gp3 volume, live. The file grows, a disk already plugged keeps its size. Raises ApiError."""
-    now = time.time()
-    if volume.phase is not Phase.AVAILABLE or volume.modifying or volume.volume_type != "gp3":
-        raise ApiError("IncorrectModificationState", f"Volume '{volume.id}' can not be modified now.")
-    volume.modified_at = [at for at in volume.modified_at if at > now - _MODIFICATION_WINDOW_S]
-    if len(volume.modified_at) >= _MODIFICATIONS:
-        text = f"You have reached the maximum modification rate per volume limit for {volume.id}."
-        raise ApiError("VolumeModificationRateExceeded", text)
-    if size_gib < volume.size:
-        raise ApiError("InvalidParameterValue", f"New size cannot be smaller than {volume.size} GiB.")
-    raise_if(refuse_gp3(size_gib, iops, throughput_mib_s))
-    volume.modified_at.append(now)
-    volume.modifying = True
-
-    def finish() -> None:
-        with world.lock:
-            volume.modifying = False
-            if volume.phase is not Phase.AVAILABLE:
-                return
-            volume.size, volume.iops, volume.throughput = size_gib, iops, throughput_mib_s
-            make_backing(world, volume)
-        _set_limit(world, volume)
-
-    world.steps.later(world.latency.draw("modify"), "modify", finish)
-
-
-def _set_limit(world: World, volume: LabVolume) -> None:
-    with volume.bridge_lock:
-        attachment = volume.lab_attachment
-        bridge = world.bridges.get(attachment.instance.id) if attachment else None
-        if attachment is None or bridge is None or not attachment.plugged:
-            return
-        bytes_per_second = world.scale.bytes_per_second(volume_mib_s(volume))
-        bridge.set_limit(volume.serial, bytes_per_second, volume.iops)
-        world.log.add("bridge", volume=volume.id, instance=attachment.instance.id, did="set_limit")
+        world.backend.mark_deleted(volume)

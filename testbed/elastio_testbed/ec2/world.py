@@ -1,4 +1,4 @@
-"""Everything an endpoint knows, and the errors it answers with."""
+"""The state of an endpoint, and its error responses."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models.instances import Instance
 
 from elastio_testbed.ec2.bridge import DiskBridge, Scale
 from elastio_testbed.ec2.faults import Faults
 from elastio_testbed.ec2.latency import Latency
 from elastio_testbed.ec2.limits import Quota
 from elastio_testbed.ec2.log import EventLog
-from elastio_testbed.ec2.steps import Steps
 from elastio_testbed.ec2.store import LabAttachment, LabBackend, LabVolume
+from elastio_testbed.ec2.timers import StateTimers
 
 
 class ApiError(EC2ClientError):
-    """An answer with an EC2 error code."""
+    """A response with an EC2 error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -28,7 +29,7 @@ class ApiError(EC2ClientError):
 
 @dataclass
 class World:
-    """The state of one endpoint. `lock` guards all of it; no delay and no bridge call happens under it."""
+    """The state of one endpoint, guarded by `lock`; delays and bridge calls happen without the lock."""
 
     region: str
     folder: Path
@@ -38,20 +39,20 @@ class World:
     log: EventLog
     backend: LabBackend
     quota: Quota
-    steps: Steps = field(init=False)
+    timers: StateTimers = field(init=False)
     changed: threading.Condition = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock)
     bridges: dict[str, DiskBridge] = field(default_factory=dict)
     unplug_timeout_s: float = 10.0
-    # EC2 completes a busy detach when the guest unmounts: the bridge is asked again this often.
+    # EC2 completes a busy detach when the guest unmounts: the interval between the bridge's attempts.
     busy_retry_s: float = 2.0
     # Client token -> (digest of the parameters, volume id).
     tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # Whether the one `Deny` of the shipped policy holds, for everybody: what is marked dirty is not taken away.
+    # Whether the `Deny` of the shipped policy applies, to every caller: volumes tagged dirty stay.
     guards_dirty: bool = False
-    # Whether the account encrypts by default: moto keeps this for all endpoints of the process together.
+    # Whether the account encrypts by default: moto keeps one value for all endpoints of the process.
     encrypts: bool = False
-    # The key of volumes that name none: AWS's own, unless the account has chosen another.
+    # The key of volumes that name none: AWS's own, unless the account has another.
     default_key: str = "alias/aws/ebs"
     unusable_keys: set[str] = field(default_factory=set)
     maintenance: dict[str, list[dict[str, str]]] = field(default_factory=dict)
@@ -59,25 +60,33 @@ class World:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
-        self.steps = Steps(lambda name, error: self.log.add("step_failed", step=name, error=repr(error)))
+        self.timers = StateTimers(self._note_failure)
+
+    def _note_failure(self, transition: str, error: Exception) -> None:
+        self.log.add("transition_failed", transition=transition, error=repr(error))
 
     def backing_path(self, volume: LabVolume) -> Path:
-        """The sparse file behind a volume."""
+        """The volume's sparse file."""
         return self.folder / f"{volume.id}.raw"
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """The instance with this id, or None."""
+        instances = (each for reservation in self.backend.reservations.values() for each in reservation.instances)
+        return next((each for each in instances if each.id == instance_id), None)
 
     @contextmanager
     def changing(self, volume: LabVolume) -> Iterator[None]:
-        """Change the state of a volume: under the lock, with history and log kept."""
+        """Change the state of a volume under the lock; history and log are updated."""
         with self.lock:
             before = len(volume.history)
             yield
-            volume.remember()
+            volume.record_state()
             if len(volume.history) > before:
                 self.log.add("volume", volume=volume.id, state=volume.history[-1][1])
                 self.changed.notify_all()
 
     def set_attachment(self, volume: LabVolume, attachment: LabAttachment, state: str) -> None:
-        """Move an attachment on, in DescribeVolumes and DescribeInstances alike."""
+        """Change the state of an attachment, in DescribeVolumes and DescribeInstances."""
         with self.changing(volume):
             attachment.status = state
             mapped = attachment.instance.block_device_mapping.get(attachment.device)

@@ -1,1 +1,1 @@
-"""The fault campaign: what goes wrong on purpose in a real guest, and the count of what was lost. See `plan`."""
+"""The fault campaign: faults injected into a real guest and its cloud, and the count of what was lost. See `plan`."""

@@ -1,4 +1,4 @@
-"""A campaign: planned runs, shared out among guests that each have a cloud of their own."""
+"""A campaign: planned runs, distributed over guests that have a cloud of their own each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from threading import Lock
 
 from elastio_testbed.faults.plan import PlannedRun
+from elastio_testbed.faults.run_result import RunResult
 from elastio_testbed.faults.runner import Runner, Say
-from elastio_testbed.faults.story import Story
 from elastio_testbed.image import build_guest_image
 
 
@@ -20,26 +20,26 @@ def carry_out(
     say: Say,
     *,
     guests: int = 1,
-    keep: Callable[[Sequence[Story]], None] = lambda _: None,
+    keep: Callable[[Sequence[RunResult]], None] = lambda _: None,
     suite: str | None = None,
-) -> Sequence[Story]:
-    """The stories of all runs in the order of their numbers; `keep` is given those known so far after each run.
+) -> Sequence[RunResult]:
+    """The results of all runs in the order of their numbers; `keep` gets those known so far after each run.
 
-    Each of the guests has every so-many-th run. Raises HypervisorError when no guest can be made at all, and
-    ImageError when there is none to be booted.
+    Runs are dealt to the guests in turn. Raises HypervisorError if no guest can be started, and ImageError if there is
+    no image to boot.
     """
-    stories: list[Story] = []
+    results: list[RunResult] = []
     image, adding = build_guest_image(suite=suite), Lock()
 
     def take(runs: Sequence[PlannedRun]) -> None:
         with Runner(image, seed, evidence, say) as runner:
-            for story in runner.carry_out(runs):
+            for result in runner.carry_out(runs):
                 with adding:
-                    stories.append(story)
-                    stories.sort(key=lambda each: each.planned.number)
-                    keep(tuple(stories))
+                    results.append(result)
+                    results.sort(key=lambda each: each.planned.number)
+                    keep(tuple(results))
 
     with ThreadPoolExecutor(guests) as pool:
         for taken in [pool.submit(take, wanted[first::guests]) for first in range(guests)]:
             taken.result()
-    return tuple(stories)
+    return tuple(results)

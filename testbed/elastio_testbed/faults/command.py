@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from elastio_testbed.console import click_errors, progress
 from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
-from elastio_testbed.faults.story import Story, summary
-from elastio_testbed.hypervisor import HypervisorError
-from elastio_testbed.image import ImageError
+from elastio_testbed.faults.run_result import RunResult, summary
+from elastio_testbed.files import write_json
 from elastio_testbed.image.debian import chosen_suite
-from elastio_testbed.options import suite_option
+from elastio_testbed.options import json_option, seed_option, suite_option
 
 
 @click.command()
-@click.option("--runs", type=click.IntRange(1, 10_000), default=60, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of the plan.")
-@click.option("--kind", "kinds", type=click.Choice(sorted(KINDS)), multiple=True, help="Only these; else all.")
+@click.option("--runs", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Number of runs.")
+@seed_option
+@click.option(
+    "--kind", "kinds", type=click.Choice(sorted(KINDS)), multiple=True, help="Kind of fault; may be repeated."
+)
 @click.option("--selection", is_flag=True, help=f"The short selection of {len(SELECTION)} kinds, one run each.")
-@click.option("--only", type=click.IntRange(1), help="Of the plan only the run with this number: play it again.")
-@click.option("--guests", type=click.IntRange(1, 8), default=1, show_default=True, help="So many runs at a time.")
+@click.option("--only", type=click.IntRange(1), help="Number of the one run of the plan to be repeated.")
+@click.option("--guests", type=click.IntRange(1, 8), default=1, show_default=True, help="Number of parallel guests.")
 @click.option("--list", "is_list", is_flag=True, help="Print the plan and run nothing.")
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every run.")
+@json_option
 @suite_option
-@click.option("--evidence", type=click.Path(path_type=Path), help="Keep what is known of failed runs here.")
+@click.option("--evidence", type=click.Path(path_type=Path), help="Folder for the records of failed runs.")
 def faults(
     seed: int,
     guests: int,
@@ -40,17 +41,15 @@ def faults(
     evidence: Path | None,
     **options: Any,
 ) -> None:
-    """Break a guest in every way there is, and count what was lost. Exit code 1 when anything was."""
+    """Inject faults into a guest and its cloud, and count what was lost. Exit code 1 if anything was."""
     wanted = chosen(seed=seed, **options)
     if is_list:
         for run in wanted:
             click.echo(str(run))
         return
     folder = evidence or (json_path or Path("out/faults/result.json")).with_suffix(".evidence")
-    try:
+    with click_errors():
         document = campaign(wanted, seed, folder, json_path, guests, suite)
-    except (HypervisorError, ImageError) as error:
-        raise click.ClickException(str(error)) from error
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
     if not document["sound"]:
         sys.exit(1)
@@ -59,11 +58,11 @@ def faults(
 def chosen(
     runs: int, seed: int, kinds: tuple[str, ...], *, selection: bool, only: int | None
 ) -> tuple[PlannedRun, ...]:
-    """The runs that are asked for. Raises ClickException when the plan has none of that number."""
+    """The selected runs. Raises ClickException where the plan has no run of that number."""
     planned = plan(len(SELECTION) if selection else runs, seed, SELECTION if selection else kinds or tuple(KINDS))
     wanted = tuple(run for run in planned if only in (None, run.number))
     if not wanted:
-        raise click.ClickException(f"the plan has {len(planned)} runs and none with the number {only}")
+        raise click.ClickException(f"the plan has {len(planned)} runs, but no run {only}")
     return wanted
 
 
@@ -75,20 +74,13 @@ def campaign(
     guests: int = 1,
     suite: str | None = None,
 ) -> dict[str, object]:
-    """Carry the runs out and return the document. What is done is on the disk before the next run begins."""
-    from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
+    """Carry the runs out and return the document, which is written after each run."""
     from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
 
-    began = time.monotonic()
+    def document(results: Sequence[RunResult]) -> dict[str, object]:
+        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
 
-    def say(text: str) -> None:
-        click.echo(f"[{time.monotonic() - began:7.1f} s] {text}", err=True)
+    def keep(results: Sequence[RunResult]) -> None:
+        write_json(json_path, document(results))
 
-    def document(stories: Sequence[Story]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite).name, **summary(seed, stories)}
-
-    def keep(stories: Sequence[Story]) -> None:
-        if json_path is not None:
-            write_text(json_path, json.dumps(document(stories), indent=2) + "\n")
-
-    return document(carry_out(wanted, seed, evidence, say, guests=guests, keep=keep, suite=suite))
+    return document(carry_out(wanted, seed, evidence, progress(), guests=guests, keep=keep, suite=suite))

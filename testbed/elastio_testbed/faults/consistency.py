@@ -1,4 +1,4 @@
-"""Drives the agent through its phases while the checker reads and writes, and shows that it can see a fault."""
+"""Drive the agent through its phases while the checker reads and writes, and prove that the checker detects a fault."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from elastio_testbed.faults.checker import Checker, dwell
+from elastio_testbed.faults.checker import Checker, wait_for_reads
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import GuestImage
 from elastio_testbed.scratch import scratch_folder
 
 PHASE_S, READS, READS_S = 300.0, 1500, 240.0
-RETURNED = 0.1  # utilization that is more than the checker makes at its slow pace
+RETURNED = 0.1  # utilization above what the checker causes at its slow speed
 SLOWER, TRIES = 8, 3
-# What the agent has to have gone through, from one phase to the next.
+# Every change of phase that a complete run has to contain.
 TRANSITIONS = frozenset(
     {
         ("idle", "attaching"),
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """What was seen. `wrong` reads were older than a write completed before them, or newer, or of another place."""
+    """What was found. `wrong` reads returned older data than a completed write, newer data, or another block."""
 
     reads: int
     writes: int
@@ -50,7 +50,7 @@ class Consistency:
 
     @property
     def is_complete(self) -> bool:
-        """Every transition was gone through, a second volume was attached, and fio has verified something."""
+        """Every transition took place, a second volume was attached, and fio has completed a pass."""
         return set(self.transitions) >= TRANSITIONS and self.boosts >= 2 and self.fio_passes > 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,76 +68,76 @@ def checked_guest(image: GuestImage, seed: int) -> Iterator[tuple[Lab, Checker]]
 
 
 def through_all_phases(lab: Lab, checker: Checker, say: Say) -> Consistency:
-    """Boost, flush, boost again on the same volume, flush and detach under load, attach anew. Raises GuestError."""
+    """Boost, flush, boost again on the same volume, flush and detach under load, attach another. Raises GuestError."""
     guest = lab.guest
     say("boosting")
     checker.burst()
-    checker.pace("full")
+    checker.set_speed("full")
     _wait(lab, "boosting")
-    dwell(checker, READS, READS_S)
+    wait_for_reads(checker, READS, READS_S)
     for _ in range(TRIES):
         if _reverse(lab, checker, say):
             break
-    dwell(checker, READS, READS_S)
+    wait_for_reads(checker, READS, READS_S)
     say("flushing and detaching under load")
-    _let_go(lab, checker)
-    say("attaching anew")
+    _release(lab, checker)
+    say("attaching another volume")
     guest.check(["elastio", "resume"], timeout_s=90)
     checker.burst()
-    checker.pace("full")
+    checker.set_speed("full")
     _wait(lab, "boosting")
-    dwell(checker, READS, READS_S)
-    _let_go(lab, checker)
+    wait_for_reads(checker, READS, READS_S)
+    _release(lab, checker)
     return _found(lab, checker.stop())
 
 
 def _reverse(lab: Lab, checker: Checker, say: Say) -> bool:
-    """Let a flush begin, and the load return before its end. Whether it did; a cache is attached in either case."""
+    """Let the load return during a flush. Returns whether it did in time; a cache is attached in either case."""
     guest = lab.guest
     say("flushing, slowly")
     checker.burst()
     _wait(lab, "boosting")
-    # At its full speed the volume would have taken everything before the load has come back.
+    # At full speed the volume would have taken everything before the load returns.
     guest.vm.set_limit(guest.serial, guest.cap_bytes_s // SLOWER)
-    checker.pace("slow")
+    checker.set_speed("slow")
     lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
-    guest.wait_for(lambda status: status["phase"] != "boosting", PHASE_S, "the end of phase 1")
+    guest.wait_for(lambda status: status["phase"] != "boosting", PHASE_S, "the end of boosting")
     say("boosting again")
     checker.burst()
     guest.wait_for(_has_load_or_rest, PHASE_S, "the load to return")
     guest.vm.set_limit(guest.serial, guest.cap_bytes_s)
-    checker.pace("full")
+    checker.set_speed("full")
     _wait(lab, "boosting")
     return ("flushing", "boosting") in _steps(lab)
 
 
 def by_hand(lab: Lab, checker: Checker, mode: str, say: Say, *, over_dirty: bool = False) -> int:
-    """Wrong reads with the cache in `mode`, which is set while the agent is stopped; then all goes on.
+    """Set the cache to `mode` while the agent is stopped, and return the number of wrong reads.
 
-    `none` over a clean cache is what the agent uses. `writearound`, and `none` over dirty data, it must not use: those
-    are what a checker has to see.
+    The agent uses `none` on a clean cache only. `writearound`, and `none` on dirty data, return stale data: the checker
+    has to detect that.
     """
     guest = lab.guest
     checker.burst()
-    checker.pace("full")
+    checker.set_speed("full")
     _wait(lab, "boosting")
     guest.check(["systemctl", "stop", "elastiod"], timeout_s=120)
     directory = f"/sys/block/{lab.device()}/bcache"
     lab.wait_until(lambda: not lab.burst_runs(), PHASE_S, "the burst to end")
     guest.check(["sh", "-c", f"echo {int(not over_dirty)} > {directory}/writeback_running"])
     if over_dirty:
-        dwell(checker, READS, READS_S)
+        wait_for_reads(checker, READS, READS_S)
     else:
-        checker.pace("slow")
+        checker.set_speed("slow")
         clean = ["grep", "-q", "clean", f"{directory}/state"]
-        lab.wait_until(lambda: lab.succeeds(*clean), PHASE_S, "the cache to be clean")
+        lab.wait_until(lambda: lab.succeeds(*clean), PHASE_S, "the cache to become clean")
     before = checker.counts()["wrong"]
     guest.check(["sh", "-c", f"echo {mode} > {directory}/cache_mode"])
-    checker.pace("full")
-    say(f"{mode} by hand{', over dirty data' if over_dirty else ''}")
-    dwell(checker, 2 * READS, 2 * READS_S)
+    checker.set_speed("full")
+    say(f"{mode} by hand{', on dirty data' if over_dirty else ''}")
+    wait_for_reads(checker, 2 * READS, 2 * READS_S)
     wrong = checker.counts()["wrong"] - before
-    checker.pace("slow")
+    checker.set_speed("slow")
     guest.check(["systemctl", "start", "elastiod"], timeout_s=120)
     guest.check(["elastio", "pause"], timeout_s=90)
     lab.wait_for_rest()
@@ -154,17 +154,19 @@ def _wait(lab: Lab, phase: str) -> None:
     lab.guest.wait_for(lambda status: status["phase"] == phase, PHASE_S, f"phase {phase}")
 
 
-def _let_go(lab: Lab, checker: Checker) -> None:
-    """Under the checker's full load for as long as a few hundred reads take, then without: a detach wants an instant
-    without a request, and a load that leaves none would keep the volume."""
+def _release(lab: Lab, checker: Checker) -> None:
+    """Pause the agent under the checker's full load, and reduce the load after some hundred reads.
+
+    Detaching needs an instant without a request, which a full load may not leave.
+    """
     lab.guest.check(["elastio", "pause"], timeout_s=90)
-    dwell(checker, READS // 2, READS_S)
-    checker.pace("slow")
+    wait_for_reads(checker, READS // 2, READS_S)
+    checker.set_speed("slow")
     lab.wait_for_rest()
 
 
 def _steps(lab: Lab) -> tuple[tuple[str, str], ...]:
-    """The changes of phase so far."""
+    """The changes of phase so far, as (from, to)."""
     return tuple((row["from"], row["to"]) for row in lab.guest.decisions() if row["from"] != row["to"])
 
 

@@ -1,6 +1,6 @@
-"""What campaigns have met: of each kind how many runs, at how many of its steps, and what they lost. Pure.
+"""The coverage of campaigns: for each kind of fault its runs, the steps at which it struck, and the records lost. Pure.
 
-Works on the documents of campaigns as they come from their files, those of older formats too.
+The input are the documents of campaigns in any format.
 """
 
 from __future__ import annotations
@@ -11,35 +11,42 @@ from typing import Any
 from elastio_testbed.faults.kinds import KINDS
 from elastio_testbed.tables import Table
 
-Stories = Sequence[Mapping[str, Any]]
+Results = Sequence[Mapping[str, Any]]
+# The actions that have another name in older files.
+RENAMED = {"MarkVolume": "TagVolume"}
 
 
-def steps_met(stories: Stories) -> dict[str, set[str]]:
-    """By kind the moments at which it struck, or the calls that it hit. One that was missed met nothing."""
+def steps_met(results: Results) -> dict[str, set[str]]:
+    """For each kind the triggers at which it struck, or the calls that it hit. A missed trigger does not count."""
     met: dict[str, set[str]] = {}
-    for story in stories:
-        planned = story["planned"]
+    for result in results:
+        planned = result["planned"]
         steps = met.setdefault(planned["kind"], set())
         calls = {each["call"] for each in planned["cloud"] if each["kind"] == planned["kind"]}
-        if not story["missed"]:
-            steps |= calls or {f"{planned['moment']['kind']} {planned['moment']['what']}"}
+        if not result["missed"]:
+            trigger = planned["moment"]
+            steps |= calls or {f"{trigger['kind']} {RENAMED.get(trigger['what'], trigger['what'])}"}
     return dict(sorted(met.items()))
 
 
 def steps_of(kind: str) -> int:
-    """How many steps a kind may meet."""
-    return len(KINDS[kind].calls or KINDS[kind].moments)
+    """The number of steps at which a kind can strike."""
+    return len(KINDS[kind].calls or KINDS[kind].triggers)
 
 
 def campaigns(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each file, and one for all of them."""
+    """One row per file, and one for all of them."""
     rows = [(f"seed {each['seed']}, format {_format(each)}", *_counts([each])) for each in documents]
-    heads = ("campaign", "kernel", "runs", "records", "lost", "of it the kernel's", "volumes left", "stuck", "back s")
-    note = (
-        "The kernel's: with both witnesses; formats 1 and 2 did not ask for them, and had nothing to excuse. Stuck: "
-        "runs that had to be given up. Back: until the device took a durable write again, the longest."
+    heads = (
+        *("campaign", "kernel", "runs", "records", "lost", "lost by the kernel", "volumes left", "stuck"),
+        "recovery s",
     )
-    return Table("Campaigns that are kept", heads, (*rows, ("all", *_counts(documents))), note)
+    note = (
+        "Lost by the kernel: proved by the kernel's log and by the writer; formats 1 and 2 did not record that, and "
+        "lost nothing. Stuck: runs that were given up. Recovery: the longest time until the device took a durable "
+        "write again."
+    )
+    return Table("Stored campaigns", heads, (*rows, ("all", *_counts(documents))), note)
 
 
 def _format(document: Mapping[str, Any]) -> int:
@@ -57,22 +64,22 @@ def _counts(documents: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def steps(documents: Sequence[Mapping[str, Any]]) -> Table:
-    """Of each kind the runs of all files together, and how many of its steps they met."""
-    stories = [story for each in documents for story in each["stories"]]
-    met = steps_met(stories)
+    """For each kind the runs of all files, and the number of steps at which it struck."""
+    results = [result for each in documents for result in each["stories"]]
+    met = steps_met(results)
     rows = tuple(
         (
             kind,
-            str(sum(story["planned"]["kind"] == kind for story in stories)),
+            str(sum(result["planned"]["kind"] == kind for result in results)),
             str(len(met.get(kind, ()))),
             str(steps_of(kind)),
-            str(sum(story["lost_records"] for story in stories if story["planned"]["kind"] == kind)),
+            str(sum(result["lost_records"] for result in results if result["planned"]["kind"] == kind)),
         )
         for kind in KINDS
     )
     note = (
-        "A step is where the fault strikes: a record of the agent's journal (the intent or the outcome of one of the "
-        "ten actions of a cycle, or the decision for a phase), or, for a fault of the cloud, a call. Steps that are "
-        "not met here are met in the simulator only."
+        "A step is the point at which the fault strikes: a record of the agent's journal (the intent or the outcome of "
+        "one of the ten actions of a cycle, or the decision for a phase) or, for a fault of the cloud, a call. Steps "
+        "not covered here are covered by the simulator only."
     )
-    return Table("Steps that were met, by kind", ("kind", "runs", "steps met", "of", "records lost"), rows, note)
+    return Table("Steps covered, by kind", ("kind", "runs", "steps covered", "of", "records lost"), rows, note)

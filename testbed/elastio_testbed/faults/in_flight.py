@@ -1,8 +1,8 @@
-"""How many writes a bcache device had in flight when its cache was attached or bypassed, told by the guest's kernel.
+"""The number of writes in flight when a cache was attached or bypassed, from kprobes in the guest's kernel.
 
-Probes on the functions by which bcache has its requests counted, and on the one that takes what is written to the
-attributes of a backing device. Polling from outside would see neither instant. Nothing else in the guest has its
-requests counted that way: no other driver there takes whole requests (bios).
+The probes are on the functions with which bcache accounts its requests, and on the one that stores the attributes of a
+backing device. Polling would miss these instants. No other driver of the guest uses these functions: bcache is the only
+bio-based one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError
 
-# Enough for some minutes of requests, of which only the writes are kept.
+# Enough for some minutes of writes.
 BUFFER_KB = 8192
 # A bio begins with two pointers and then the operation, odd if it writes; an attribute begins with its name.
 _START = f"""
@@ -42,7 +42,7 @@ _LOST = "LOST"
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What was written to which attribute, with so many writes in flight."""
+    """A write to an attribute in sysfs, and the number of requests that were in flight: `writes`."""
 
     attribute: str
     value: str
@@ -50,38 +50,38 @@ class Store:
 
     @property
     def is_switch(self) -> bool:
-        """Whether requests go another way from then on: a cache is attached, or is bypassed."""
+        """Whether the path of requests changes: a cache is attached or bypassed."""
         return self.attribute == "attach" or (self.attribute, self.value) == ("cache_mode", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """Everything written to the attributes, in its order, and the most writes that ever were in flight."""
+class Trace:
+    """Everything written to the attributes, in order, and the highest number of writes in flight."""
 
     stores: tuple[Store, ...]
     most_writes: int
 
 
 def start(lab: Lab) -> None:
-    """From now on, with no write in flight. Raises GuestError."""
+    """Start the trace. No write may be in flight. Raises GuestError."""
     lab.guest.check(["sh", "-ec", _START], timeout_s=_CALL_S)
 
 
-def stop(lab: Lab) -> Seen:
-    """What was seen since `start`. Raises GuestError when the kernel could not keep it all."""
-    return seen(lab.guest.check(["sh", "-ec", _STOP], timeout_s=_CALL_S))
+def stop(lab: Lab) -> Trace:
+    """The trace since `start`. Raises GuestError if the kernel's buffer overflowed."""
+    return parse(lab.guest.check(["sh", "-ec", _STOP], timeout_s=_CALL_S))
 
 
-def seen(trace: str) -> Seen:
-    """Read off the kernel's text. Raises GuestError for one with a gap."""
+def parse(trace: str) -> Trace:
+    """Parse the kernel's text. Raises GuestError for one with a gap."""
     writes = most = 0
     stores = []
     for line in trace.splitlines():
         if line.startswith("CPU:") and _LOST in line:
-            raise GuestError(f"the kernel's trace is not whole: {line}")
+            raise GuestError(f"the kernel's trace has a gap: {line}")
         if event := _COUNTED.search(line):
             writes += 1 if event[1] == "begun" else -1
             most = max(most, writes)
-        elif told := _STORE.search(line):
-            stores.append(Store(told[1], told[2], writes))
-    return Seen(tuple(stores), most)
+        elif found := _STORE.search(line):
+            stores.append(Store(found[1], found[2], writes))
+    return Trace(tuple(stores), most)

@@ -1,4 +1,4 @@
-"""The table of faults: every kind, at which moments of a cycle it may strike, and what the cloud does wrong in it."""
+"""The table of faults: for each kind the triggers at which it may strike, and the calls that it affects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from elastio_testbed.ec2 import Fault, FaultKind
 
-# The effects of one cycle in their order. Looks are left out: they change nothing.
+# The effects of one cycle in order, without polls and scans.
 ACTIONS = (
     "CreateVolume",
     "AttachVolume",
@@ -25,7 +25,7 @@ CALLS = ("CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Trigger:
     """A record of the agent's journal: the intent or the outcome of an action, or the decision for a phase."""
 
     kind: str
@@ -35,19 +35,19 @@ class Moment:
         return f"{self.kind} {self.what}"
 
 
-STEPS = tuple(Moment(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
-PHASES = tuple(Moment("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
+STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
+PHASES = tuple(Trigger("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
-# No record of the journal: the instant in which the kernel holds applications back.
-HELD_BACK = Moment("limit", "io.max")
+# Not a record of the journal: the instant in which the agent throttles applications.
+THROTTLED = Trigger("limit", "io.max")
 
 
-class Deed(StrEnum):
-    """What is done to the guest at the moment."""
+class FaultAction(StrEnum):
+    """What is done to the guest at the trigger."""
 
-    NOTHING = "nothing"  # the cloud alone misbehaves
+    NOTHING = "nothing"  # the fault is the cloud's alone
     KILL_DAEMON = "kill daemon"
-    KILL_HOLDING = "kill daemon, spoil its configuration"
+    KILL_THROTTLING = "kill daemon, corrupt its configuration"
     FILL_DISK = "fill the state disk"
     CUT_POWER = "cut power"
     STOP_SERVICE = "stop service"
@@ -56,33 +56,33 @@ class Deed(StrEnum):
     PULL_DIRTY = "pull dirty"
     PULL_CLEAN = "pull clean"
     REVOKE = "revoke credentials"
-    FORBID = "forbid volumes"  # the account's quota is used up
+    FORBID = "use up quota"
 
 
-# Deeds of which an application notices nothing but its speed.
-UNFELT = (
-    *(Deed.NOTHING, Deed.KILL_DAEMON, Deed.KILL_HOLDING, Deed.FILL_DISK),
-    *(Deed.STOP_SERVICE, Deed.REVOKE, Deed.FORBID),
+# Actions that change nothing for applications but their throughput.
+TRANSPARENT = (
+    *(FaultAction.NOTHING, FaultAction.KILL_DAEMON, FaultAction.KILL_THROTTLING, FaultAction.FILL_DISK),
+    *(FaultAction.STOP_SERVICE, FaultAction.REVOKE, FaultAction.FORBID),
 )
-PULLS = (Deed.PULL_DIRTY, Deed.PULL_CLEAN)
+PULLS = (FaultAction.PULL_DIRTY, FaultAction.PULL_CLEAN)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One row of the table.
 
-    `moments`: where it may strike; `random`: up to so many seconds later. `calls`: the calls that `faults` may hit.
+    It strikes at one of `triggers`, up to `random_s` later; a fault of the cloud hits one of `calls`.
     """
 
     name: str
-    deed: Deed = Deed.NOTHING
-    moments: tuple[Moment, ...] = (BEGIN,)
+    action: FaultAction = FaultAction.NOTHING
+    triggers: tuple[Trigger, ...] = (BEGIN,)
     random_s: float = 0.0
     calls: tuple[str, ...] = ()
     fault: Mapping[str, object] | None = None
 
     def cloud_fault(self, call: str) -> Fault | None:
-        """What the endpoint is told, for one of `calls`."""
+        """The fault of the endpoint for one of `calls`."""
         return None if self.fault is None else Fault.from_json({"action": call, **self.fault})
 
 
@@ -90,23 +90,23 @@ def _api(name: str, kind: FaultKind, calls: tuple[str, ...] = CALLS, **fields: o
     return Kind(f"api-{name}", calls=calls, fault={"kind": kind.value, **fields})
 
 
-# Longer than the agent waits for an answer (10 s), and than a lane waits for a call (60 s).
+# Longer than the agent's timeout for a response (10 s) and than a worker's for a call (60 s).
 LATE_S, STALL_S = 15.0, 75.0
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("daemon-kill", Deed.KILL_DAEMON, STEPS),
-        Kind("daemon-kill-random", Deed.KILL_DAEMON, PHASES[:4], random_s=6.0),
-        Kind("daemon-kill-holding", Deed.KILL_HOLDING, (HELD_BACK,)),
-        Kind("state-disk-full", Deed.FILL_DISK, PHASES[:4], random_s=2.0),
-        Kind("power-cut", Deed.CUT_POWER, STEPS),
-        Kind("power-cut-random", Deed.CUT_POWER, PHASES[:4], random_s=6.0),
-        Kind("service-stop", Deed.STOP_SERVICE, PHASES[:4], random_s=2.0),
-        Kind("reboot", Deed.REBOOT, PHASES, random_s=2.0),
-        Kind("poweroff", Deed.POWER_OFF, PHASES, random_s=2.0),
-        Kind("cache-pulled-dirty", Deed.PULL_DIRTY, (BOOSTING,), random_s=3.0),
-        Kind("cache-pulled-clean", Deed.PULL_CLEAN, (BOOSTING,)),
+        Kind("daemon-kill", FaultAction.KILL_DAEMON, STEPS),
+        Kind("daemon-kill-random", FaultAction.KILL_DAEMON, PHASES[:4], random_s=6.0),
+        Kind("daemon-kill-holding", FaultAction.KILL_THROTTLING, (THROTTLED,)),
+        Kind("state-disk-full", FaultAction.FILL_DISK, PHASES[:4], random_s=2.0),
+        Kind("power-cut", FaultAction.CUT_POWER, STEPS),
+        Kind("power-cut-random", FaultAction.CUT_POWER, PHASES[:4], random_s=6.0),
+        Kind("service-stop", FaultAction.STOP_SERVICE, PHASES[:4], random_s=2.0),
+        Kind("reboot", FaultAction.REBOOT, PHASES, random_s=2.0),
+        Kind("poweroff", FaultAction.POWER_OFF, PHASES, random_s=2.0),
+        Kind("cache-pulled-dirty", FaultAction.PULL_DIRTY, (BOOSTING,), random_s=3.0),
+        Kind("cache-pulled-clean", FaultAction.PULL_CLEAN, (BOOSTING,)),
         _api("lost-answer", FaultKind.DROP_AFTER, times=1),
         _api("lost-request", FaultKind.DROP_BEFORE, times=2),
         _api("throttled", FaultKind.THROTTLE, (*CALLS, "DescribeVolumes", "*"), times=8),
@@ -121,12 +121,12 @@ KINDS: Mapping[str, Kind] = {
         _api("late-detached", FaultKind.STUCK_DETACHING, ("DetachVolume",), seconds=20.0, times=1),
         _api("volume-in-error", FaultKind.CREATE_ERROR, ("CreateVolume",), times=1),
         _api("no-capacity", FaultKind.ERROR, ("CreateVolume",), code="InsufficientVolumeCapacity", times=2),
-        Kind("api-quota", Deed.FORBID),
-        Kind("api-expired-credentials", Deed.REVOKE, PHASES[:4]),
+        Kind("api-quota", FaultAction.FORBID),
+        Kind("api-expired-credentials", FaultAction.REVOKE, PHASES[:4]),
     )
 }
 
-# Of every group, what a test suite has the time for: each boots the guest at most once.
+# One of every group, for the test suite; each boots the guest at most once.
 SELECTION = (
     "daemon-kill",
     "api-lost-answer",

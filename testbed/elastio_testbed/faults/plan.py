@@ -1,4 +1,4 @@
-"""Which fault strikes in which run: drawn from a seed, so that a number and a seed are the whole story of a run."""
+"""Which fault strikes in which run: drawn from a seed, so that seed and number identify a run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from elastio_testbed.faults.kinds import CALLS, KINDS, Deed, Kind, Moment
+from elastio_testbed.errors import PlanError
+from elastio_testbed.faults.kinds import CALLS, KINDS, FaultAction, Kind, Trigger
 
 T = TypeVar("T")
 
-# How often the cloud misbehaves in a run whose fault is the guest's.
-BOTH = 0.25
-# One lost or refused answer at the side: what a crash meets when the cloud has a bad day, too.
-BESIDE = ("api-lost-answer", "api-lost-request", "api-throttled", "api-server-error", "api-slow-step")
-# Deeds whose recovery needs the cloud's help itself, or that make the cloud refuse everything.
-ALONE = (Deed.NOTHING, Deed.PULL_CLEAN, Deed.REVOKE, Deed.FORBID)
+# The share of runs with a fault of the guest in which the cloud fails as well.
+SIDE_FAULT_SHARE = 0.25
+# The additional fault of the cloud in these runs.
+SIDE_FAULTS = ("api-lost-answer", "api-lost-request", "api-throttled", "api-server-error", "api-slow-step")
+# Actions whose recovery depends on the cloud, or that make the cloud refuse everything.
+WITHOUT_SIDE_FAULT = (FaultAction.NOTHING, FaultAction.PULL_CLEAN, FaultAction.REVOKE, FaultAction.FORBID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,36 +30,38 @@ class CloudFault:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """One run: `kind` strikes `delay_s` after `moment`; the cloud's faults are in force from the begin of the run."""
+    """One run: `kind` strikes `delay_s` after `trigger`; faults of the cloud are active from the start of the run."""
 
     number: int
     kind: str
-    moment: Moment
+    trigger: Trigger
     delay_s: float
     cloud: tuple[CloudFault, ...]
     seed: int
 
     @property
-    def deed(self) -> Deed:
-        return KINDS[self.kind].deed
+    def action(self) -> FaultAction:
+        return KINDS[self.kind].action
 
     def __str__(self) -> str:
         later = f" + {self.delay_s:.1f} s" if self.delay_s else ""
         cloud = "".join(f", {each.kind} at {each.call}" for each in self.cloud)
-        return f"run {self.number}: {self.kind} at {self.moment}{later}{cloud}"
+        return f"run {self.number}: {self.kind} at {self.trigger}{later}{cloud}"
 
 
 def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[PlannedRun, ...]:
-    """Every kind before any comes again, and each kind's moments before any of those does.
+    """Every kind comes once before any is repeated, and so do the triggers of each kind.
 
-    Raises ValueError for a kind that is not in the table.
+    Raises PlanError for a kind that is not in the table.
     """
     unknown = [name for name in kinds if name not in KINDS]
     if unknown or not kinds:
-        raise ValueError(f"no such fault: {', '.join(unknown) or 'none given'}; known are {', '.join(KINDS)}")
+        raise PlanError(
+            f"no such fault: {', '.join(unknown) or 'none given'}; known are {', '.join(KINDS)}", code="kind"
+        )
     rng = random.Random(seed)
     names = _rounds(rng, kinds)
-    moments = {name: _rounds(rng, KINDS[name].moments) for name in kinds}
+    triggers = {name: _rounds(rng, KINDS[name].triggers) for name in kinds}
     calls = {name: _rounds(rng, KINDS[name].calls) for name in kinds if KINDS[name].calls}
     planned = []
     for number in range(1, runs + 1):
@@ -68,7 +71,7 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
             PlannedRun(
                 number=number,
                 kind=kind.name,
-                moment=next(moments[kind.name]),
+                trigger=next(triggers[kind.name]),
                 delay_s=round(rng.uniform(0, kind.random_s), 2),
                 cloud=own + _beside(rng, kind),
                 seed=rng.randrange(2**31),
@@ -78,12 +81,12 @@ def plan(runs: int, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> tuple[Pla
 
 
 def _beside(rng: random.Random, kind: Kind) -> tuple[CloudFault, ...]:
-    # Drawn in every case: whether a run has a fault beside its own must not move those after it.
-    wanted, name, call = rng.random() < BOTH, rng.choice(BESIDE), rng.choice(CALLS)
-    return (CloudFault(name, call),) if wanted and kind.deed not in ALONE else ()
+    # Always drawn, so that a fault beside a run's own does not change the runs after it.
+    wanted, name, call = rng.random() < SIDE_FAULT_SHARE, rng.choice(SIDE_FAULTS), rng.choice(CALLS)
+    return (CloudFault(name, call),) if wanted and kind.action not in WITHOUT_SIDE_FAULT else ()
 
 
 def _rounds(rng: random.Random, items: Sequence[T]) -> Iterator[T]:
-    """All of them in random order, again and again."""
+    """All items in random order, endlessly."""
     while True:
         yield from rng.sample(items, len(items))

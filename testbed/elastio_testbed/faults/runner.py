@@ -1,4 +1,4 @@
-"""Carries planned runs out, one after the other, on one guest for as long as it is fit for the next."""
+"""Carries out planned runs one after the other, on one guest as long as it is in order."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from pathlib import Path
 
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.deeds import DEEDS, READY, bring_cache_back, nothing
 from elastio_testbed.faults.evidence import folder_of, keep
-from elastio_testbed.faults.kinds import KINDS, PULLS, UNFELT, Deed
+from elastio_testbed.faults.fault_actions import FAULT_ACTIONS, PREPARATIONS, nothing, recover_cache
+from elastio_testbed.faults.kinds import KINDS, PULLS, TRANSPARENT, FaultAction
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.plan import PlannedRun
-from elastio_testbed.faults.story import Story
+from elastio_testbed.faults.run_result import RunResult
 from elastio_testbed.faults.tears import Tear, tear, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import CONFIG
+from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
-# For a moment of the cycle to come; after that the fault strikes where the run stands.
-MOMENT_S = 240.0
-# For the writer's error after a tear: a device with nothing dirty goes on, and a kernel that hangs never answers.
-WITNESS_S = 15.0
-# Tries to have a guest ready, before the campaign is given up.
+# Timeout of the trigger; the fault strikes afterwards in any case.
+TRIGGER_S = 240.0
+# Timeout of the writer's error once its cache is removed: a clean device continues, a hung kernel never responds.
+EVIDENCE_S = 15.0
+# Attempts to boot a guest before the campaign is given up.
 BOOTS = 3
-# What can go wrong with a guest, its cloud and its files: the run is given up, the campaign is not.
+# Errors of a guest, its cloud and its files: the run is given up, the campaign continues.
 FAILURES = (HypervisorError, TimeoutError, OSError, ValueError, KeyError)
 
 Say = Callable[[str], None]
@@ -37,7 +38,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Writers:
-    """The lives of the writer in one run: a fault that takes the device ends one, and the next has a new name."""
+    """The writers of one run: a fault that removes the device stops one, and the next has another name."""
 
     run: PlannedRun
     names: list[str] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Writers:
 
 
 class Runner:
-    """Use as a context manager: guest and cloud end with it. Evidence of what went wrong is kept in `evidence`."""
+    """A context manager that ends with guest and cloud. Evidence of failed runs is stored in `evidence`."""
 
     def __init__(self, image: GuestImage, seed: int, evidence: Path, say: Say) -> None:
         self._image, self._seed, self.evidence, self._say = image, seed, evidence, say
@@ -65,15 +66,15 @@ class Runner:
         self._discard()
         self._scratch.cleanup()
 
-    def carry_out(self, runs: Sequence[PlannedRun]) -> Iterator[Story]:
-        """The story of each run as soon as it is known. Raises HypervisorError when no guest can be made at all."""
+    def carry_out(self, runs: Sequence[PlannedRun]) -> Iterator[RunResult]:
+        """Yield the result of each run as soon as it is known. Raises HypervisorError if no guest can be started."""
         for run in runs:
             self._say(str(run))
-            story = self._story(run, self._fit_lab())
-            self._say(f"run {run.number}:{_told(story)}")
-            if not story.is_sound:
+            result = self._result(run, self._fit_lab())
+            self._say(f"run {run.number}: {_line(result)}")
+            if not result.is_sound:
                 self._discard()
-            yield story
+            yield result
 
     def _fit_lab(self) -> Lab:
         for left in reversed(range(BOOTS)):
@@ -106,54 +107,54 @@ class Runner:
 
     # --- one run -------------------------------------------------------------------------------------------------
 
-    def _story(self, run: PlannedRun, lab: Lab) -> Story:
+    def _result(self, run: PlannedRun, lab: Lab) -> RunResult:
         writers = Writers(run)
-        story = Story(run)
+        result = RunResult(run)
         try:
-            story = strike(run, lab, writers)
-            story = replace(story, leaked_volumes=lab.leaked(), kernel=lab.guest.check(["uname", "-r"]))
-            story = with_records(story, lab, writers)
+            result = strike(run, lab, writers)
+            result = replace(result, leaked_volumes=lab.leaked(), kernel=lab.guest.check(["uname", "-r"]))
+            result = with_verification(result, lab, writers)
         except FAILURES as error:
-            story = self._kept(
-                replace(story, stuck=f"{type(error).__name__}: {error}", tears=tuple(writers.tears)), lab
+            result = self._with_evidence(
+                replace(result, stuck=f"{type(error).__name__}: {error}", tears=tuple(writers.tears)), lab
             )
-            return salvage(story, lab, writers)
-        # One that the kernel lost is excused, and kept as well: nothing else can show that it was the kernel.
-        return story if story.is_sound and not story.lost_records else self._kept(story, lab)
+            return verify_after_reboot(result, lab, writers)
+        # The evidence that the kernel lost a record is kept, too.
+        return result if result.is_sound and not result.lost_records else self._with_evidence(result, lab)
 
-    def _kept(self, story: Story, lab: Lab) -> Story:
-        name = folder_of(story, self._seed)
-        keep(self.evidence / name, lab, story)
-        return replace(story, evidence=name)
+    def _with_evidence(self, result: RunResult, lab: Lab) -> RunResult:
+        name = folder_of(result, self._seed)
+        keep(self.evidence / name, lab, result)
+        return replace(result, evidence=name)
 
 
-def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
-    """From the first record to the rest after the fault."""
-    seen = before(run, lab, writers)
-    missed = not lab.wait_for_moment(seen, MOMENT_S)
+def strike(run: PlannedRun, lab: Lab, writers: Writers) -> RunResult:
+    """From the first record until the agent is idle after the fault."""
+    seen = set_up(run, lab, writers)
+    missed = not lab.wait_for_trigger(seen, TRIGGER_S)
     if not missed:
         time.sleep(run.delay_s)
     is_left = not is_done(run, missed=missed)
     if is_left:
-        READY.get(run.deed, nothing)(lab)
-    has_writer = is_left and run.deed in PULLS and lab.writer_runs()
+        PREPARATIONS.get(run.action, nothing)(lab)
+    has_writer = is_left and run.action in PULLS and lab.writer_runs()
     began_s = lab.uptime_s() if has_writer else 0.0
     at = time.monotonic()
     if is_left:
-        DEEDS[run.deed](lab)
+        FAULT_ACTIONS[run.action](lab)
     if has_writer:
-        writers.tears.append(witnessed(lab, writers.names[-1], began_s))
-    is_reset = is_left and run.deed in PULLS and bring_cache_back(lab)
-    rebooted = bring_back(lab) or is_reset
+        writers.tears.append(observed_tear(lab, writers.names[-1], began_s))
+    is_reset = is_left and run.action in PULLS and recover_cache(lab)
+    rebooted = recover(lab) or is_reset
     recovered_s = time.monotonic() - at
-    interrupted = run.deed in UNFELT and (rebooted or not lab.writer_runs())
+    interrupted = run.action in TRANSPARENT and (rebooted or not lab.writer_runs())
     if not lab.writer_runs():
         writers.start(lab)
     lab.wait_for_rest()
     rest_s = time.monotonic() - at
-    missed = missed or (run.deed is Deed.NOTHING and not has_struck(lab.cloud.faults.pending(), run))
-    make_whole(lab)
-    return Story(
+    missed = missed or (run.action is FaultAction.NOTHING and not has_struck(lab.cloud.faults.pending(), run))
+    clear_faults(lab)
+    return RunResult(
         run,
         recovery_s=round(recovered_s, 1),
         rest_s=round(rest_s, 1),
@@ -163,23 +164,21 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> Story:
     )
 
 
-def witnessed(lab: Lab, name: str, began_s: float) -> Tear:
-    """Asked before anything is done to bring the cache back: a new boot would forget it."""
-    end = time.monotonic() + WITNESS_S
-    while name not in acks.failures(acks.text_of(lab.records)) and time.monotonic() < end:
-        time.sleep(0.2)
+def observed_tear(lab: Lab, name: str, began_s: float) -> Tear:
+    """Read the evidence of port and kernel log before the recovery: a reboot would delete it."""
+    until(lambda: name in acks.failures(acks.text_of(lab.records)), EVIDENCE_S, 0.2)
     return tear(name, began_s, acks.text_of(lab.records), lab.kernel_log())
 
 
 def is_done(run: PlannedRun, *, missed: bool) -> bool:
-    """The guest's own watch has killed the daemon; or there is no cache to be pulled, or nobody to be freed."""
-    if run.deed is Deed.KILL_DAEMON:
+    """Whether nothing is left to be done: the guest killed the daemon itself, or the trigger was missed."""
+    if run.action is FaultAction.KILL_DAEMON:
         return not run.delay_s and not missed
-    return missed and run.deed in (*PULLS, Deed.KILL_HOLDING)
+    return missed and run.action in (*PULLS, FaultAction.KILL_THROTTLING)
 
 
-def bring_back(lab: Lab) -> bool:
-    """Wait until agent and device are of use again; whether that took a power cycle."""
+def recover(lab: Lab) -> bool:
+    """Wait until agent and device work again. Returns whether that took a power cycle."""
     lab.wait_for_agent()
     if lab.takes_writes():
         return False
@@ -187,26 +186,26 @@ def bring_back(lab: Lab) -> bool:
     lab.boot()
     lab.wait_for_agent()
     if not lab.takes_writes():
-        raise GuestError(f"the device takes no writes after a new boot\n{lab.guest.vm.console_tail()}")
+        raise GuestError(f"the device takes no writes after a reboot\n{lab.guest.vm.console_tail()}")
     return True
 
 
-def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
-    """Writer, watch, the cloud's faults, load: in this order, or the moment may come before anybody looks."""
+def set_up(run: PlannedRun, lab: Lab, writers: Writers) -> int:
+    """Start watching, the faults of the cloud, the writer and the load, in this order: no trigger may be missed."""
     lab.guest.check(["elastio", "resume"], timeout_s=90)
     lab.forget_records()
-    holding = run.deed is Deed.KILL_HOLDING
-    kill = run.deed is Deed.KILL_DAEMON and not run.delay_s
-    seen = lab.arm(run.moment, kill=kill, spoil=CONFIG if holding else "")
+    throttling = run.action is FaultAction.KILL_THROTTLING
+    kill = run.action is FaultAction.KILL_DAEMON and not run.delay_s
+    seen = lab.arm(run.trigger, kill=kill, corrupt=CONFIG if throttling else "")
     for each in run.cloud:
         fault = KINDS[each.kind].cloud_fault(each.call)
         if fault is not None:
             lab.cloud.faults.add(fault)
-    if run.deed is Deed.FORBID:
+    if run.action is FaultAction.FORBID:
         lab.cloud.quota = Quota(max_volumes=0)
     writers.start(lab)
-    if run.deed is Deed.PULL_CLEAN:
-        # No writer and no burst: nothing is dirty when the cache goes.
+    if run.action is FaultAction.PULL_CLEAN:
+        # Without writer and burst nothing is dirty when the cache is removed.
         lab.stop_writer()
         lab.guest.check(["sync"], timeout_s=120)
         lab.guest.check(["elastio", "boost"], timeout_s=90)
@@ -216,25 +215,25 @@ def before(run: PlannedRun, lab: Lab, writers: Writers) -> int:
 
 
 def has_struck(pending: Sequence[Mapping[str, object]], run: PlannedRun) -> bool:
-    """Whether each of the cloud's faults has hit a call: those in force have fewer hits left than they came with."""
+    """Whether each fault of the cloud has hit a call: active faults then have fewer hits left than planned."""
     planned = [KINDS[each.kind].cloud_fault(each.call) for each in run.cloud]
     return not any(fault is not None and asdict(fault) in pending for fault in planned)
 
 
-def make_whole(lab: Lab) -> None:
-    """Nothing goes wrong any more. Not before the rest: a fault of DeleteVolume waits for the end of the cycle."""
+def clear_faults(lab: Lab) -> None:
+    """Remove the faults of the cloud, once the agent is idle: one of DeleteVolume strikes at the end of the cycle."""
     lab.cloud.faults.clear()
     lab.cloud.quota = Quota()
 
 
-def with_records(story: Story, lab: Lab, writers: Writers) -> Story:
-    """Read back every record that the host knows to be acknowledged, whichever life of the writer it was of."""
+def with_verification(result: RunResult, lab: Lab, writers: Writers) -> RunResult:
+    """Read back every record of every writer that the host knows to be acknowledged."""
     lab.stop_writer()
     lab.guest.check(["elastio", "pause"], timeout_s=90)
     known = acks.read(lab.records)
-    found = {name: lab.verify(name, story.planned.seed, known.get(name, 0)) for name in writers.names}
+    found = {name: lab.verify(name, result.planned.seed, known.get(name, 0)) for name in writers.names}
     return replace(
-        story,
+        result,
         acknowledged_records=sum(each["checked"] for each in found.values()),
         lost_records=sum(each["lost"] for each in found.values()),
         torn_records=sum(torn(found[each.name], each) for each in writers.tears),
@@ -243,25 +242,25 @@ def with_records(story: Story, lab: Lab, writers: Writers) -> Story:
     )
 
 
-def salvage(story: Story, lab: Lab, writers: Writers) -> Story:
-    """A run that is stuck has acknowledged records all the same: a new boot is the last try to read them."""
+def verify_after_reboot(result: RunResult, lab: Lab, writers: Writers) -> RunResult:
+    """Read the acknowledged records of a stuck run after a reboot, as the last attempt."""
     known = acks.read(lab.records)
     count = sum(known.get(name, 0) for name in writers.names)
     try:
         lab.guest.vm.kill()
         lab.boot()
-        return with_records(story, lab, writers)
+        return with_verification(result, lab, writers)
     except FAILURES as error:
-        stuck = f"{story.stuck}; and after a new boot: {type(error).__name__}: {error}"
-        return replace(story, stuck=stuck, acknowledged_records=count, unverified_records=count)
+        stuck = f"{result.stuck}; and after a reboot: {type(error).__name__}: {error}"
+        return replace(result, stuck=stuck, acknowledged_records=count, unverified_records=count)
 
 
-def _told(story: Story) -> str:
-    if story.stuck:
-        return f" STUCK: {story.stuck.splitlines()[0]}"
-    lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
-    if story.torn_records:
-        lost = f"{lost} ({story.torn_records} of them by the kernel, with witnesses)"
-    leaked = f"{len(story.leaked_volumes)} volumes leaked"
-    late = ", moment missed" if story.missed else ""
-    return f" {lost}, {leaked}, back after {story.recovery_s} s, at rest after {story.rest_s} s{late}"
+def _line(result: RunResult) -> str:
+    if result.stuck:
+        return f"STUCK: {result.stuck.splitlines()[0]}"
+    lost = f"{result.lost_records} of {result.acknowledged_records} records lost"
+    if result.torn_records:
+        lost = f"{lost} ({result.torn_records} provably by the kernel)"
+    leaked = f"{len(result.leaked_volumes)} volumes leaked"
+    late = ", trigger missed" if result.missed else ""
+    return f"{lost}, {leaked}, recovered after {result.recovery_s} s, idle after {result.rest_s} s{late}"

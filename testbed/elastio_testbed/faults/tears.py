@@ -1,9 +1,9 @@
-"""A cache torn off under load: what the kernel and the writer said of it, and which loss that excuses. Pure.
+"""A cache that was removed under load ("torn off"): what kernel and writer logged, and which loss that explains. Pure.
 
-bcache answers an fsync with success though it could not write the journal that the fsync waited for. With one writer
-that can cost one record: the last one acknowledged, in the place that was fsynced last. Both have to be witnessed: the
-kernel reports before that answer that its journal failed, or that it has given up the cache set and so the journal, and
-the writer gets an error for the very next record.
+bcache completes an fsync successfully even if it could not write the journal that the fsync waited for. With one writer
+this can cost one record: the last one acknowledged, in the file that was fsynced last. Two pieces of evidence are
+required: before the acknowledgement the kernel reports that its journal failed or that it gave up the cache set, and
+the writer gets an error for the next record.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from elastio_testbed.faults.acks import Word, acknowledged, failures
+from elastio_testbed.faults.acks import WriteOutcome, acknowledged, failures
 from elastio_testbed.guest.records import is_twice
 
-# From the kernel's error to the answer, and from the answer to the writer's next error.
+# The longest time from the kernel's error to the acknowledgement, and from there to the writer's next error.
 NEAR_S = 10.0
-# What a writer is told by a device that has gone, and by a filesystem that has met an error of it.
+# The errors of a device that has gone, and of a filesystem on it.
 GONE = (errno.EIO, errno.EROFS)
-# More than one loss, and in more than one of so many runs, is not that flaw any more.
+# More than one loss, and in more than one of this many runs, has another cause.
 ONE_IN = 5
 MOST_LINES = 200
 
 _STAMPED = re.compile(r"\[ *(\d+\.\d+)\] (.*)")
-# The journal's own error; or the cache set is given up because of another one, and from then on bcache fails every
-# request to it, the journal's too, without a word more (bch_cache_set_error, closure_bio_submit).
+# An error of the journal or another one: from then on bcache fails every request to the cache set, those of the journal
+# included, without logging them (bch_cache_set_error, closure_bio_submit).
 _GIVEN_UP = re.compile(r"bcache: bch_cache_set_error\(\) error on ")
 _CLOCK = re.compile(r"records: (\S+) (\d+\.\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Tear:
-    """One life of the writer, `name`, that its cache's end has ended. Times: the guest's monotonic clock.
+    """The writer `name`, which stopped because its cache was removed. Times are those of the guest's monotonic clock.
 
-    `began_s` is not later than the tear. None: nobody has said so.
+    `began_s` is not later than the removal. None: not observed.
     """
 
     name: str
     began_s: float
     kernel_error_s: float | None = None
-    acknowledged: Word | None = None
-    failed: Word | None = None
+    acknowledged: WriteOutcome | None = None
+    failed: WriteOutcome | None = None
     kernel_log: tuple[str, ...] = ()
 
     @property
-    def is_witnessed(self) -> bool:
-        """After the tear began the kernel gave up the cache, a record was acknowledged, and the next one failed."""
+    def is_proved(self) -> bool:
+        """Whether the kernel gave up the cache, then a record was acknowledged, and then the next one failed."""
         if self.kernel_error_s is None or self.acknowledged is None or self.failed is None:
             return False
         answered_s = self.acknowledged.at_s
@@ -61,20 +61,20 @@ class Tear:
 
 
 def torn(found: Mapping[str, Any], tear: Tear) -> int:
-    """How many lost records the kernel's flaw explains: 1 or 0. `found` is what `records.verify` returns."""
+    """The number of lost records that the kernel's flaw explains: 1 or 0. `found` is the result of `records.verify`."""
     last = found["checked"]
     where = "table" if is_twice(last) else "once"
     is_the_last = tear.acknowledged is not None and tear.acknowledged.number == last
-    return int(found["examples"] == [{"number": last, "where": where}] and is_the_last and tear.is_witnessed)
+    return int(found["examples"] == [{"number": last, "where": where}] and is_the_last and tear.is_proved)
 
 
 def is_plausible(torn_runs: int, tears: int) -> bool:
-    """Whether so many runs with a loss, of so many whose cache was torn off, may still be put down to the kernel."""
+    """Whether the kernel can explain this many runs with a loss, given the number of caches torn off."""
     return torn_runs <= 1 or torn_runs * ONE_IN <= tears
 
 
 def tear(name: str, began_s: float, port: str, log: Sequence[str]) -> Tear:
-    """What the lines of the port and of the kernel's log say of this life of the writer."""
+    """The tear of one writer, from the lines of its port and of the kernel's log."""
     return Tear(
         name,
         began_s,
@@ -86,17 +86,18 @@ def tear(name: str, began_s: float, port: str, log: Sequence[str]) -> Tear:
 
 
 def kernel_error_s(log: Sequence[str], name: str, began_s: float) -> float | None:
-    """When the kernel first gave up a cache set since then, on the clock of the writer's last mark in the log."""
-    marks = [at_s - float(mark[2]) for at_s, text in _stamped(log) if (mark := _CLOCK.search(text)) and mark[1] == name]
-    if not marks:
+    """When the kernel first gave up a cache set since `began_s`, on the clock of the writer's last line in the log."""
+    clocks = [(at_s, line) for at_s, text in _stamped(log) if (line := _CLOCK.search(text))]
+    offsets = [at_s - float(line[2]) for at_s, line in clocks if line[1] == name]
+    if not offsets:
         return None
-    errors = (at_s - marks[-1] for at_s, text in _stamped(log) if _GIVEN_UP.search(text))
+    errors = (at_s - offsets[-1] for at_s, text in _stamped(log) if _GIVEN_UP.search(text))
     return min((at_s for at_s in errors if at_s >= began_s), default=None)
 
 
 def excerpt(log: Iterable[str], began_s: float) -> tuple[str, ...]:
-    """What the kernel said from the tear on, and the marks of the clock; bounded."""
-    # The two clocks differ by less than this.
+    """The kernel's lines since the removal, and the clock lines; limited to MOST_LINES."""
+    # The two clocks differ by less than 5 s.
     kept = [line for line in log if _CLOCK.search(line) or any(at >= began_s - 5 for at, _ in _stamped([line]))]
     return tuple(kept[:MOST_LINES])
 

@@ -1,8 +1,8 @@
-"""Records appended once and fsynced once: `appends write SPEC` until it is ended, `appends verify SPEC`.
+"""Records appended once and fsynced once: `appends write SPEC` until it is stopped, `appends verify SPEC`.
 
-SPEC as in `records`. Nothing but the one fsync makes a record durable before the host is told, and the writer then
-pauses: whoever cuts the power meanwhile sees what that fsync was worth. A record is in one place only; a second write
-with an fsync of its own would make the first durable as well.
+SPEC as in `records`. Only this fsync makes a record durable before the acknowledgement, and the writer pauses
+afterwards: a power cut in the pause shows whether the fsync was effective. There is no second write of a record, as its
+fsync would make the first one durable, too.
 """
 
 import os
@@ -30,14 +30,14 @@ def write(spec: dict[str, Any]) -> None:
 
 
 def append(log: int, record: bytes) -> None:
-    """Durable when it returns, if the device keeps its word."""
+    """Write and fsync the record."""
     if os.write(log, record) != RECORD:
         raise OSError("short write")
     os.fsync(log)
 
 
 def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
-    """Read every acknowledged record and compare all of it; `lost` are the numbers of those that are not there."""
+    """Read every acknowledged record and compare all its bytes; `lost` has the numbers of the missing ones."""
     base = noise(spec["seed"])
     acknowledged = int(spec["acknowledged"])
     with Reader(path(spec), flags) as log:

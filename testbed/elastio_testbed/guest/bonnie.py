@@ -1,9 +1,9 @@
-"""Bonnie++ several times with pauses, its figures read from its CSV.
+"""Several runs of Bonnie++ with pauses; the figures are those of its CSV output.
 
 For the command line see reporting.py. SPEC: `files_mib` (one run for each), `pause_s` between runs, `memory_mib` that
-Bonnie++ may use with its page cache, `chunk_kib`, `seeks`, `patience_s` for one run. `figures` of each run:
-`write_mb_s`, `rewrite_mb_s`, `read_mb_s` (10^6 bytes per second) and `seeks_per_s`; one that Bonnie++ calls too short
-to tell is absent.
+Bonnie++ may use with its page cache, `chunk_kib`, `seeks`, `timeout_s` for one run. `figures` of each run:
+`write_mb_s`, `rewrite_mb_s`, `read_mb_s` (10^6 bytes per second) and `seeks_per_s`; a figure is absent if the test was
+too short for Bonnie++ to measure.
 """
 
 import csv
@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 class BonnieError(Exception):
-    """Bonnie++ failed, or printed what is not its CSV."""
+    """Bonnie++ failed, or printed something else than its CSV."""
 
 
 def figures_in(text: str) -> dict[str, float]:
@@ -36,24 +36,24 @@ def figures_in(text: str) -> dict[str, float]:
 
 
 def is_figure(text: str) -> bool:
-    """Bonnie++ prints +++++ for what took less than half a second, and nothing for what it did not do."""
+    """Bonnie++ prints +++++ for a test of less than half a second, and nothing for a test that it skipped."""
     return bool(text) and not text.startswith("+")
 
 
 def command(spec: dict[str, Any], file_mib: int) -> list[str]:
-    """One run, within its share of memory: without per-character tests, without creating files."""
+    """One run within its share of memory, without per-character tests and file creation."""
     unit = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--property=MemoryMax={spec['memory_mib']}M"]
     size = f"{file_mib}:{spec['chunk_kib']}k:{spec['seeks']}"
-    # -r 0: it would compare its file with the memory of the whole guest, and refuse.
+    # -r 0: otherwise it compares the file size with the memory of the whole guest, and refuses.
     return [*unit, "bonnie++", "-q", "-f", "-n", "0", "-r", "0", "-u", "root", "-s", size, "-d", spec["directory"]]
 
 
 def bonnie(spec: dict[str, Any], file_mib: int) -> dict[str, float]:
     try:
         argv = command(spec, file_mib)
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=spec["patience_s"], check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=spec["timeout_s"], check=False)
     except subprocess.TimeoutExpired as error:
-        raise BonnieError(f"no end after {spec['patience_s']:.0f} s") from error
+        raise BonnieError(f"not finished after {spec['timeout_s']:.0f} s") from error
     if done.returncode != 0:
         raise BonnieError(f"exit code {done.returncode}: {done.stderr[-300:]}")
     return figures_in(done.stdout)
@@ -82,12 +82,12 @@ def run(spec: dict[str, Any], report_path: str) -> None:
 
 
 def verify(spec: dict[str, Any]) -> dict[str, Any]:
-    """Bonnie++ leaves no file behind: what is left to check is the file system, unmounted, from end to end."""
+    """Check the unmounted filesystem: Bonnie++ deletes its files."""
     mount = subprocess.run(["findmnt", "-no", "SOURCE", spec["directory"]], capture_output=True, text=True, check=True)
     device = mount.stdout.strip()
-    subprocess.run(["umount", spec["directory"]], check=True, timeout=spec["patience_s"])
+    subprocess.run(["umount", spec["directory"]], check=True, timeout=spec["timeout_s"])
     check = ["e2fsck", "-f", "-n", device]
-    done = subprocess.run(check, capture_output=True, text=True, timeout=spec["patience_s"], check=False)
+    done = subprocess.run(check, capture_output=True, text=True, timeout=spec["timeout_s"], check=False)
     wrong = [] if done.returncode == 0 else [{"file system": done.stdout[-500:] + done.stderr[-200:]}]
     return {"ok": not wrong, "wrong": wrong, "checksums": {}}
 

@@ -1,17 +1,17 @@
-"""Do reads ever return what was true before? `consistency.py SPEC` runs until the pace file says `stop`.
+"""Checks that no read returns stale data. `consistency.py SPEC` runs until the speed file says `stop`.
 
-SPEC, a JSON file: `device`, `pace` and `report` (files), `seed`, and `regions`: each with `offset` (bytes), `blocks`
-(of 4 KiB), `direct` (past the page cache, or through it), `writers` and `readers`, and if other than usual
-`write_blocks` (of every write) and `slow_pause_s`. A region is read and written by its own processes only: mixing
-direct and buffered I/O on the same bytes is not defined, whatever lies below.
+SPEC is a JSON file: `device`, `speed` and `report` (files), `seed`, and `regions`, each with `offset` (bytes), `blocks`
+(of 4 KiB), `direct` (O_DIRECT or buffered), `writers`, `readers`, and optionally `write_blocks` (of every write) and
+`slow_pause_s`. Each region is accessed by its own processes only: mixing direct and buffered I/O on the same bytes is
+undefined on any device.
 
-Every block has a version. A writer, alone in its part of a region, notes the version it begins, writes, and notes that
-it has completed. A reader notes what had completed before it reads, and what had begun after: each sector it gets must
-lie between the two. Versions are in memory that all processes share. Readers follow the writers: what is in flight is
-what they want to read.
+Every block has a version. A writer, alone in its part of a region, notes the version that it begins, writes, and notes
+that it has completed. A reader notes which version had completed before it reads, and which had begun afterwards: each
+sector that it gets must lie between the two. Versions are in shared memory. Readers prefer blocks that are being
+written.
 
-The pace file holds `full`, `slow` or `stop`. The report gets a JSON line every second, and a last one with `done` after
-every block was read once more at rest.
+The speed file holds `full`, `slow` or `stop`. The report gets a JSON line every second, and a final one with `done`
+after every block was read once more with nothing in flight.
 """
 
 import ctypes
@@ -31,10 +31,10 @@ STAMP = struct.Struct("<8sQQII")  # magic, block, version, sector in the block, 
 VERSION_AT = 16  # in a stamp
 MAGIC = b"elastver"
 STOP, SLOW, FULL = 0, 1, 2
-PACES = {"stop": STOP, "slow": SLOW, "full": FULL}
+SPEEDS = {"stop": STOP, "slow": SLOW, "full": FULL}
 SLOW_PAUSE_S = 0.5
-HOT = 0.7  # of all reads: where a writer is at work
-SYNCED = 0.3  # of all buffered writes: only clean pages can be dropped, and read from the device again
+HOT = 0.7  # the share of reads near a writer
+SYNCED = 0.3  # the share of buffered writes that are synced: only clean pages can be dropped and read again
 EXAMPLES = 20
 
 
@@ -44,14 +44,14 @@ def block_of(index: int, version: int, seed: int) -> bytes:
 
 
 def restamp(data: bytearray, version: int) -> None:
-    """Another version of whole blocks, made much sooner than anew: an emulated processor is slower than the device."""
+    """Change the version of whole blocks in place, which is faster: an emulated processor is slower than the device."""
     sectors = len(data) // SECTOR
     for at, byte in enumerate(version.to_bytes(8, "little"), start=VERSION_AT):
         data[at::SECTOR] = bytes([byte]) * sectors
 
 
-def judge(data: bytes, first: int, low: list[int], high: list[int], seed: int) -> dict[str, Any] | None:
-    """What is wrong with what was read, or None: `stale`, `future`, or `foreign` (another block's, or nobody's)."""
+def defect_in(data: bytes, first: int, low: list[int], high: list[int], seed: int) -> dict[str, Any] | None:
+    """What is wrong with the data, or None: `stale`, `future` or `foreign` (not of this block)."""
     for at in range(0, len(data), SECTOR):
         magic, index, version, sector, whose = STAMP.unpack_from(data, at)
         wanted = first + at // BLOCK
@@ -66,7 +66,7 @@ def judge(data: bytes, first: int, low: list[int], high: list[int], seed: int) -
 
 
 class Shared:
-    """What the processes of one region know of each other."""
+    """The memory that the processes of one region share."""
 
     def __init__(self, region: dict[str, Any]) -> None:
         workers = region["writers"] + region["readers"]
@@ -78,7 +78,7 @@ class Shared:
 
 
 class Device:
-    """The bytes of one region, through one descriptor and one buffer that suits O_DIRECT."""
+    """The bytes of one region, through one descriptor and an aligned buffer."""
 
     def __init__(self, spec: dict[str, Any], region: dict[str, Any]) -> None:
         self.is_direct = region["direct"]
@@ -104,13 +104,13 @@ class Device:
 
 
 class Worker:
-    """One process's view of a region."""
+    """One reader or writer of a region."""
 
     def __init__(self, spec: dict[str, Any], region: dict[str, Any], shared: Shared, number: int) -> None:
         self.spec, self.region, self.shared, self.number = spec, region, shared, number
         self.rng = random.Random(f"{spec['seed']} {region['offset']} {number}")
         self.device = Device(spec, region)
-        self.large = bytearray()  # what was written last, where every write is of the same blocks
+        self.large = bytearray()  # the last data, where every write is of the same blocks
 
     def write_step(self) -> None:
         part = self.region["blocks"] // self.region["writers"]
@@ -152,16 +152,16 @@ class Worker:
         return found
 
     def check(self, first: int, count: int) -> dict[str, Any] | None:
-        """Read these blocks; the order of the three lines is the proof."""
+        """Read and check blocks. The order of the first three lines is essential."""
         low = self.shared.completed[first : first + count]
         data = self.device.read(first, count)
         high = self.shared.begun[first : first + count]
         if len(data) != count * BLOCK:
             return {"kind": "short", "block": first, "bytes": len(data)}
-        return judge(data, first, low, high, self.spec["seed"])
+        return defect_in(data, first, low, high, self.spec["seed"])
 
     def fill(self) -> None:
-        """Version 1 everywhere."""
+        """Write version 1 to every block."""
         for first in range(0, self.region["blocks"], MOST_BLOCKS):
             blocks = range(first, min(first + MOST_BLOCKS, self.region["blocks"]))
             self.device.write(first, b"".join(block_of(b, 1, self.spec["seed"]) for b in blocks))
@@ -170,24 +170,24 @@ class Worker:
         self.device.sync()
 
     def sweep(self) -> list[dict[str, Any]]:
-        """Every block once more, with nothing in flight: what is stale now stays stale."""
+        """Check every block with nothing in flight: data that is stale now stays stale."""
         wrong = [self.check(block, 1) for block in range(self.region["blocks"])]
         return [found for found in wrong if found is not None]
 
-    def run(self, pace: Any) -> None:
-        while pace.value != STOP:
+    def run(self, speed: Any) -> None:
+        while speed.value != STOP:
             if self.number < self.region["writers"]:
                 self.write_step()
             else:
                 found = self.read_step()
                 if found is not None and self.shared.wrong[self.number] <= EXAMPLES:
                     add_line(self.spec["report"], {"t": time.time(), "direct": self.device.is_direct, **found})
-            if pace.value == SLOW:
+            if speed.value == SLOW:
                 time.sleep(self.region.get("slow_pause_s", SLOW_PAUSE_S))
 
 
 def add_line(path: str, line: dict[str, Any]) -> None:
-    """One write: several processes add to the report."""
+    """Append a line in one write: several processes share the report."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(descriptor, (json.dumps(line) + "\n").encode())
@@ -195,11 +195,11 @@ def add_line(path: str, line: dict[str, Any]) -> None:
         os.close(descriptor)
 
 
-def pace_in(path: str) -> int:
-    """What the file asks for; slow while it is being rewritten."""
+def speed_in(path: str) -> int:
+    """The speed in the file; slow while it is being rewritten."""
     try:
         with open(path) as file:
-            return PACES.get(file.read().strip(), SLOW)
+            return SPEEDS.get(file.read().strip(), SLOW)
     except FileNotFoundError:
         return SLOW
 
@@ -218,32 +218,32 @@ def main() -> None:
         spec = json.load(file)
     regions = spec["regions"]
     shared = [Shared(region) for region in regions]
-    pace = multiprocessing.RawValue(ctypes.c_int, SLOW)
+    speed = multiprocessing.RawValue(ctypes.c_int, SLOW)
     for region, known in zip(regions, shared, strict=True):
         Worker(spec, region, known, 0).fill()
     workers = [
-        multiprocessing.Process(target=lambda r=r, k=k, n=n: Worker(spec, r, k, n).run(pace))
+        multiprocessing.Process(target=lambda r=r, k=k, n=n: Worker(spec, r, k, n).run(speed))
         for r, k in zip(regions, shared, strict=True)
         for n in range(r["writers"] + r["readers"])
     ]
     for process in workers:
         process.start()
-    failed = watch(spec, shared, pace, workers)
+    failed = watch(spec, shared, speed, workers)
     at_rest = [found for r, k in zip(regions, shared, strict=True) for found in Worker(spec, r, k, 0).sweep()]
     last = {**totals(regions, shared), "stale_at_rest": len(at_rest), "examples": at_rest[:EXAMPLES], "failed": failed}
     add_line(spec["report"], {"done": True, **last})
 
 
-def watch(spec: dict[str, Any], shared: list[Shared], pace: Any, workers: list[Any]) -> int:
-    """Hand on the pace and report, until it is `stop`; how many processes ended with an error of their own."""
+def watch(spec: dict[str, Any], shared: list[Shared], speed: Any, workers: list[Any]) -> int:
+    """Pass the speed on and report until it is `stop`. Returns the number of processes that failed."""
     next_line = time.monotonic()
-    while pace.value != STOP and all(process.exitcode is None for process in workers):
-        pace.value = pace_in(spec["pace"])
+    while speed.value != STOP and all(process.exitcode is None for process in workers):
+        speed.value = speed_in(spec["speed"])
         if time.monotonic() >= next_line:
             next_line += 1.0
             add_line(spec["report"], {"t": time.time(), **totals(spec["regions"], shared)})
         time.sleep(0.1)
-    pace.value = STOP
+    speed.value = STOP
     for process in workers:
         process.join(120)
     return sum(process.exitcode != 0 for process in workers)

@@ -1,7 +1,7 @@
-"""What a systemd unit uses at rest: `python3 footprint.py UNIT SECONDS`, one JSON object on stdout.
+"""Processor time and memory of an idle systemd unit: `python3 footprint.py UNIT SECONDS`, one JSON object on stdout.
 
-`cpu_s` over `seconds`, `pss_mib` (each shared page counted once, in shares) and `processes` at the end, `spin_s` for a
-fixed piece of Python: the same on another machine tells how much slower this processor is.
+`cpu_s` over `seconds`; `pss_mib` (proportional set size) and `processes` at the end; `spin_s` for a fixed piece of
+Python, which compares the speed of this processor with that of another one.
 """
 
 import json
@@ -30,7 +30,7 @@ def pss_kib(process: str) -> int:
 
 
 def spin() -> float:
-    """Processor seconds for a fixed piece of work."""
+    """Processor seconds of a fixed amount of work."""
     began, total = time.process_time(), 0
     for number in range(2_000_000):
         total += number * number % 7

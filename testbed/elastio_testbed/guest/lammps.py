@@ -1,12 +1,12 @@
-"""LAMMPS melts a Lennard-Jones crystal and writes checkpoints: restart and dump files, all of them LAMMPS's own.
+"""LAMMPS melts a Lennard-Jones crystal and writes checkpoints: its own restart and dump files.
 
 For the command line see reporting.py. SPEC: `cells` of the lattice (x, y, z), `checkpoints` (for each the dump files:
 name -> columns), `restarts` (how many restart files come with them), `steps` before each checkpoint but the first,
-`compute_s` (the least time between the end of a checkpoint and the beginning of the next), `patience_s` for one answer
-of LAMMPS, `record` (where `run` leaves for `verify` what it wrote).
+`compute_s` (the least time between the end of a checkpoint and the beginning of the next), `timeout_s` for one answer
+of LAMMPS, `record` (the file in which `run` stores for `verify` what it wrote).
 
-A checkpoint ends when all its files are fsynced; LAMMPS itself leaves them to the page cache. Their checksums are taken
-right afterwards, out of the page cache, within the compute time.
+A checkpoint ends when all its files are fsynced, which LAMMPS itself does not do. Their checksums are computed right
+afterwards from the page cache, within the compute time.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from typing import Any
 
 from elastio_testbed.guest.reporting import checksum, device_read_bytes, main, sync_to_device, write_line
 
-# Line-buffered, or the answers would wait in a buffer; `opt`: LAMMPS's faster form of the same pair style.
+# Line-buffered, so that answers are not delayed; `opt`: the optimized variant of the same pair style.
 COMMAND = ("stdbuf", "-oL", "lmp", "-log", "none", "-suffix", "opt")
 ANSWERED = "--- answered ---"
 ENERGY = "energy-and-atoms"
-# A restart file keeps every digit; the order of the sum over pairs may be another one.
+# A restart file has all digits, but the order of the sum over pairs may differ.
 ENERGY_TOLERANCE = 1e-9
 
 MELT = """\
@@ -45,14 +45,14 @@ SHOW_ENERGY = f'print "{ENERGY} $(pe:%.17g) $(atoms)"'
 
 
 class LammpsError(Exception):
-    """LAMMPS ended, or said nothing within its time; carries its last words."""
+    """LAMMPS ended or did not answer in time; the message is the end of its output."""
 
 
 class Lammps:
-    """LAMMPS as a process that is told its input piece by piece."""
+    """A LAMMPS process that gets its input piece by piece."""
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
         self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def __enter__(self) -> "Lammps":
@@ -62,34 +62,34 @@ class Lammps:
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            # Closing flushes: what a LAMMPS that ended was still to be told has nobody to go to.
+            # Closing flushes the pipe, which fails if LAMMPS has ended.
             with contextlib.suppress(BrokenPipeError):
                 if stream is not None:
                     stream.close()
 
-    def tell(self, commands: str) -> list[str]:
-        """What it prints while it carries the commands out. Raises LammpsError."""
+    def execute(self, commands: str) -> list[str]:
+        """Run commands and return the lines that they print. Raises LammpsError."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        timer = threading.Timer(self._patience_s, self._process.kill)
+        timer = threading.Timer(self._timeout_s, self._process.kill)
         timer.start()
-        said: list[str] = []
+        output: list[str] = []
         try:
             self._process.stdin.write(f'{commands}\nprint "{ANSWERED}"\n')
             for line in self._process.stdout:
                 if line.strip() == ANSWERED:
-                    return said
-                said.append(line.rstrip())
+                    return output
+                output.append(line.rstrip())
         except BrokenPipeError:
-            said.append("it had ended before")
+            output.append("LAMMPS had ended before")
         finally:
             timer.cancel()
-        raise LammpsError("; ".join(line for line in said[-5:] if line) or "LAMMPS ended without a word")
+        raise LammpsError("; ".join(line for line in output[-5:] if line) or "LAMMPS ended without output")
 
 
-def energy_in(said: list[str]) -> tuple[float, int]:
-    """Potential energy per atom and number of atoms, from what SHOW_ENERGY printed."""
-    words = next(line.split() for line in reversed(said) if line.startswith(ENERGY))
+def energy_in(output: list[str]) -> tuple[float, int]:
+    """Potential energy per atom and number of atoms, from the output of SHOW_ENERGY."""
+    words = next(line.split() for line in reversed(output) if line.startswith(ENERGY))
     return float(words[1]), int(words[2])
 
 
@@ -98,7 +98,7 @@ def restart_file(spec: dict[str, Any], number: int, copy: int = 0) -> str:
 
 
 def checkpoint_commands(spec: dict[str, Any], number: int) -> tuple[str, list[str]]:
-    """LAMMPS commands for one checkpoint, and the files they make."""
+    """The LAMMPS commands of one checkpoint, and the files they create."""
     files = [restart_file(spec, number, copy) for copy in range(spec["restarts"])]
     commands = [f"write_restart {path}" for path in files]
     for name, columns in spec["checkpoints"][number].items():
@@ -111,7 +111,7 @@ def checkpoint_commands(spec: dict[str, Any], number: int) -> tuple[str, list[st
 def checkpoint(spec: dict[str, Any], lammps: Lammps, number: int) -> tuple[dict[str, Any], list[str]]:
     commands, files = checkpoint_commands(spec, number)
     began = time.time()
-    lammps.tell(commands)
+    lammps.execute(commands)
     written = time.time()
     for path in (*files, spec["directory"]):
         sync_to_device(path)
@@ -122,9 +122,9 @@ def checkpoint(spec: dict[str, Any], lammps: Lammps, number: int) -> tuple[dict[
 
 
 def compute(spec: dict[str, Any], lammps: Lammps, since: float) -> tuple[dict[str, float], tuple[float, int]]:
-    """The steps, and the rest of the compute time waited out; what that took, and the energy it came to."""
+    """Compute the steps and sleep for the rest of the compute time. Returns figures and the resulting energy."""
     began = time.time()
-    energy = energy_in(lammps.tell(f"run {spec['steps']} post no\n{SHOW_ENERGY}"))
+    energy = energy_in(lammps.execute(f"run {spec['steps']} post no\n{SHOW_ENERGY}"))
     computed_s = time.time() - began
     over_s = time.time() - since - spec["compute_s"]
     time.sleep(max(0.0, -over_s))
@@ -132,13 +132,13 @@ def compute(spec: dict[str, Any], lammps: Lammps, since: float) -> tuple[dict[st
 
 
 def simulate(spec: dict[str, Any], report: Any) -> dict[str, Any]:
-    """All checkpoints. Returns what `verify` holds the files against."""
+    """Write all checkpoints. Returns what `verify` checks the files against."""
     x, y, z = spec["cells"]
     checksums: dict[str, str] = {}
     computed: dict[str, float] = {}
     ended = 0.0
-    with Lammps(spec["patience_s"]) as lammps:
-        energy = energy_in(lammps.tell(f"{MELT.format(x=x, y=y, z=z, seed=spec['seed'])}\n{SHOW_ENERGY}"))
+    with Lammps(spec["timeout_s"]) as lammps:
+        energy = energy_in(lammps.execute(f"{MELT.format(x=x, y=y, z=z, seed=spec['seed'])}\n{SHOW_ENERGY}"))
         for number in range(len(spec["checkpoints"])):
             if number:
                 computed, energy = compute(spec, lammps, ended)
@@ -162,7 +162,7 @@ def run(spec: dict[str, Any], report_path: str) -> None:
 
 
 def differing(spec: dict[str, Any], checksums: dict[str, str]) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """Checksums of the files as they are now, and those that are not what was written."""
+    """The current checksums of the files, and the files that differ from what was written."""
     now = {name: checksum(os.path.join(spec["directory"], name)) for name in checksums}
     wrong = [
         {"file": name, "written": checksums[name], "read": now[name]} for name in now if now[name] != checksums[name]
@@ -171,14 +171,14 @@ def differing(spec: dict[str, Any], checksums: dict[str, str]) -> tuple[dict[str
 
 
 def restarted(spec: dict[str, Any]) -> tuple[float, int]:
-    """Energy and number of atoms that LAMMPS finds when it goes on from the last restart file."""
-    with Lammps(spec["patience_s"]) as lammps:
-        lammps.tell(f"read_restart {restart_file(spec, len(spec['checkpoints']) - 1)}\nrun 0 post no")
-        return energy_in(lammps.tell(SHOW_ENERGY))
+    """Energy and number of atoms after LAMMPS has read the last restart file."""
+    with Lammps(spec["timeout_s"]) as lammps:
+        lammps.execute(f"read_restart {restart_file(spec, len(spec['checkpoints']) - 1)}\nrun 0 post no")
+        return energy_in(lammps.execute(SHOW_ENERGY))
 
 
 def verify(spec: dict[str, Any]) -> dict[str, Any]:
-    """Every file has the checksum it was written with, and LAMMPS goes on from the last restart file."""
+    """Compare every file's checksum, and the energy that LAMMPS computes from the last restart file."""
     with open(spec["record"]) as file:
         written = json.load(file)
     now, wrong = differing(spec, written["checksums"])

@@ -1,7 +1,7 @@
 """Records throughput in the guest: `python3 recorder.py OUT SECONDS`. One JSON line per interval.
 
 Keys: `t` (wall clock), `disks` (name -> [read sectors, written sectors], cumulative), `serials` (name -> serial, or
-the name that device-mapper gave).
+the device-mapper name).
 """
 
 import json

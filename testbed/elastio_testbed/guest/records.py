@@ -1,15 +1,13 @@
-"""Numbered, checksummed, fsynced records: `records.py write SPEC` until it is ended, `records.py verify SPEC`.
+"""Numbered, checksummed, fsynced records: `records.py write SPEC` until it is stopped, `records.py verify SPEC`.
 
-SPEC, a JSON file: `directory`, `name` (of one writer's life), `seed`, and to write `port`, `pause_s` and `kernel_log`,
-to verify `acknowledged` (the host's count). Records with an odd number are written twice, each with an fsync of its
-own: behind the one before, never to be touched again, and over an older one in a small table, so that a block which
-turns old again is seen. Those with an even number are appended to a third file and fsynced once: nothing after it could
-make up for an fsync that did not do its work. Then a line `ack NAME NUMBER TIME CRC` goes to the port, TIME being
-CLOCK_MONOTONIC in seconds. A record counts as acknowledged once the host has that line. An error ends the writer, with
-a line `failed NAME NUMBER TIME ERRNO CRC`.
+SPEC is a JSON file: `directory`, `name` (of the writer), `seed`; to write, `port`, `pause_s` and `kernel_log`; to
+verify, `acknowledged` (the host's count). A record with an odd number is written twice, each time with an fsync:
+appended to a log, and over an older record in a small table, which shows blocks that revert to old data. A record with
+an even number is appended to a third file and fsynced once: no later fsync can make up for one that did nothing. Then
+a line `ack NAME NUMBER TIME CRC` goes to the port; TIME is CLOCK_MONOTONIC in seconds. A record counts as acknowledged
+once the host has that line. An error stops the writer, with a line `failed NAME NUMBER TIME ERRNO CRC`.
 
-The kernel's log has another clock. A line `records: NAME TIME` in it, at the begin and after an error, tells one from
-the other.
+The kernel's log has another clock. Lines `records: NAME TIME` in it, at the start and after an error, relate the two.
 """
 
 import json
@@ -25,22 +23,22 @@ from typing import Any
 
 RECORD = 16 << 10
 SLOTS = 128
-# 300 MB in a life; nobody's life is that long.
+# 300 MB, more than any writer gets to.
 MOST_RECORDS = 20_000
-# Lines that may be on their way to the host when the power is cut: so many slots beyond the last may be half written.
-ON_THE_WAY = 32
+# Lines that may be in transit when the power is cut: this many slots beyond the last may be partially written.
+IN_TRANSIT = 32
 HEADER = struct.Struct("<8sQIQ")  # magic, number, CRC of the name, seed
 MAGIC = b"elrecord"
 TAIL = struct.Struct("<I")
 
 
 def noise(seed: int) -> bytes:
-    """Twice a record, so that every record takes another part of it."""
+    """Random data of twice a record's size; every record uses another part of it."""
     return random.Random(seed).randbytes(2 * RECORD)
 
 
 def content(name: str, seed: int, number: int, base: bytes) -> bytes:
-    """Exactly RECORD bytes, unlike those of every other number and name."""
+    """The RECORD bytes of this record, different for every number and name."""
     head = HEADER.pack(MAGIC, number, zlib.crc32(name.encode()), seed)
     start = number * 64 % RECORD
     body = head + base[start : start + RECORD - HEADER.size - TAIL.size]
@@ -48,7 +46,7 @@ def content(name: str, seed: int, number: int, base: bytes) -> bytes:
 
 
 def number_of(record: bytes) -> int | None:
-    """The number in a whole record; None when it is torn, or none."""
+    """The number in a complete record; None for anything else."""
     if len(record) != RECORD or TAIL.unpack(record[-TAIL.size :])[0] != zlib.crc32(record[: -TAIL.size]):
         return None
     magic, number, _, _ = HEADER.unpack_from(record)
@@ -68,7 +66,7 @@ def _line(word: str, text: str) -> bytes:
 
 
 def paths(spec: dict[str, Any]) -> tuple[str, str, str]:
-    """Log, table, and the file of those that are written once."""
+    """The log, the table, and the file of the records that are written once."""
     place = os.path.join(spec["directory"], spec["name"])
     return f"{place}.log", f"{place}.table", f"{place}.once"
 
@@ -79,7 +77,7 @@ def is_twice(number: int) -> bool:
 
 
 def nth(number: int) -> int:
-    """How many records of its sort there are up to this one, itself included."""
+    """How many records of its kind there are up to this one, inclusive."""
     return (number + 1) // 2
 
 
@@ -93,27 +91,27 @@ def write(spec: dict[str, Any]) -> None:
     os.fsync(files[1])
     sync_directory(spec["directory"])
     port = os.open(spec["port"], os.O_WRONLY)
-    mark_clock(spec)
+    log_clock(spec)
     base = noise(spec["seed"])
     for number in range(1, MOST_RECORDS + 1):
         try:
             write_record(files, number, content(spec["name"], spec["seed"], number, base))
         except OSError as error:
             os.write(port, failed_line(spec["name"], number, time.monotonic(), error.errno or 0))
-            mark_clock(spec)
+            log_clock(spec)
             raise
         os.write(port, ack_line(spec["name"], number, time.monotonic()))
         time.sleep(spec["pause_s"])
 
 
-def mark_clock(spec: dict[str, Any]) -> None:
+def log_clock(spec: dict[str, Any]) -> None:
     descriptor = os.open(spec["kernel_log"], os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, f"records: {spec['name']} {time.monotonic():.6f}\n".encode())
     os.close(descriptor)
 
 
 def write_record(files: list[int], number: int, record: bytes) -> None:
-    """Durable in each of its places before it returns."""
+    """Write and fsync the record in each of its files."""
     log, table, once = files
     behind = (nth(number) - 1) * RECORD
     twice = ((log, behind), (table, nth(number) % SLOTS * RECORD))
@@ -135,7 +133,7 @@ def sync_directory(path: str) -> None:
 
 
 def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
-    """Read every acknowledged record from the device, past the page cache, and compare all of it."""
+    """Read every acknowledged record from the device, bypassing the page cache, and compare all its bytes."""
     acknowledged = int(spec["acknowledged"])
     base = noise(spec["seed"])
     log_path, table_path, once_path = paths(spec)
@@ -154,31 +152,31 @@ def verify(spec: dict[str, Any], flags: int = os.O_DIRECT) -> dict[str, Any]:
 
 
 def last_in_slot(slot: int, acknowledged: int) -> int:
-    """The last acknowledged number that was written to this slot; 0: none was."""
+    """The last acknowledged number that was written to this slot; 0 if none was."""
     count = nth(acknowledged)
     last = count - (count - slot) % SLOTS
     return max(0, 2 * last - 1)
 
 
 def is_kept(record: bytes, oldest: int, acknowledged: int, spec: dict[str, Any], base: bytes) -> bool:
-    """The slot holds that record or a later one; half a record only where one may have been on its way."""
+    """Whether the slot holds that record or a later one. A partial record is accepted where one may be in transit."""
     number = number_of(record)
     if number is not None:
         of_this_slot = number >= oldest and (number - oldest) % (2 * SLOTS) == 0
         return of_this_slot and record == content(spec["name"], spec["seed"], number, base)
     following = oldest + 2 * SLOTS
-    return len(record) == RECORD and following <= acknowledged + ON_THE_WAY
+    return len(record) == RECORD and following <= acknowledged + IN_TRANSIT
 
 
 class Reader:
-    """Whole records of a file; a file that is missing or short has empty ones."""
+    """The records of a file; those of a missing or truncated file are empty."""
 
     def __init__(self, path: str, flags: int) -> None:
         try:
             self.descriptor = os.open(path, os.O_RDONLY | flags)
         except FileNotFoundError:
             self.descriptor = -1
-        self.buffer = mmap.mmap(-1, RECORD)  # aligned to a page, as O_DIRECT wants it
+        self.buffer = mmap.mmap(-1, RECORD)  # aligned to a page, as O_DIRECT requires
 
     def __enter__(self) -> "Reader":
         return self

@@ -1,9 +1,9 @@
-"""What every workload program of the guest has in common.
+"""The common part of the workload programs in the guest.
 
-`python3 -m elastio_testbed.guest.PROGRAM run SPEC REPORT` and `... verify SPEC`, SPEC being a JSON file with at least
-`directory` and `seed`. REPORT gets one JSON line per dump as soon as it is over (`dump`, `began` and `ended` on the
-wall clock, `bytes`; where it applies `write_s`, the part of it spent writing, and `figures`, the workload's own) and a
-last one: `{"done": true}` or `{"error": ...}`. `verify` prints one JSON object: `ok`, `wrong`, `checksums`.
+`python3 -m elastio_testbed.guest.PROGRAM run SPEC REPORT` and `... verify SPEC`. SPEC is a JSON file with at least
+`directory` and `seed`. REPORT gets one JSON line after each dump (`dump`, `began` and `ended` on the wall clock,
+`bytes`; where it applies `write_s`, the time spent writing, and `figures` of the workload's own) and a final one:
+`{"done": true}` or `{"error": ...}`. `verify` prints one JSON object: `ok`, `wrong`, `checksums`.
 """
 
 import json
@@ -26,7 +26,7 @@ def main(run: Callable[[dict[str, Any], str], None], verify: Callable[[dict[str,
 
 
 def write_line(report: Any, line: dict[str, Any]) -> None:
-    """One event, with the host able to read it at once: `report` is line-buffered."""
+    """Write one event. `report` is line-buffered, so that the host can read it at once."""
     report.write(json.dumps(line) + "\n")
 
 
@@ -49,6 +49,6 @@ def sync_to_device(path: str) -> None:
 
 
 def device_read_bytes() -> int:
-    """Bytes that this process has read from devices so far: what the page cache served is not among them."""
+    """Bytes that this process has read from devices so far, excluding what the page cache served."""
     with open("/proc/self/io") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("read_bytes:"))

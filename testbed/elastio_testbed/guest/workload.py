@@ -3,8 +3,8 @@
 For the command line see reporting.py. SPEC: `ranks`, `dumps` (bytes per dump over all ranks), `compute_s` (seconds
 before each dump but the first).
 
-Each rank writes its share of a dump in 1 MiB writes and fsyncs it; a dump ends when the last rank's fsync has
-returned. Computing is sleeping: what is measured is the time that storage adds.
+Each rank writes its share of a dump in writes of 1 MiB and fsyncs it; a dump ends when the last rank's fsync has
+returned. Computing is simulated by sleeping: the measurement is about storage only.
 """
 
 import multiprocessing
@@ -25,12 +25,12 @@ STAMP = struct.Struct("<8sIIQ")
 
 
 def base_block(seed: int, rank: int) -> bytearray:
-    """One MiB that does not compress, the same for the same seed and rank."""
+    """One incompressible MiB, determined by seed and rank."""
     return bytearray(random.Random(seed * 1000 + rank).randbytes(BLOCK))
 
 
 def stamp(block: bytearray, dump: int, rank: int, index: int) -> None:
-    """Make the block unlike every other: a stale or misplaced one is seen."""
+    """Make the block unique, so that a stale or misplaced one is detected."""
     for offset in range(0, BLOCK, STAMP_EVERY):
         STAMP.pack_into(block, offset, b"elastio\0", dump, rank, index * BLOCK + offset)
 
@@ -53,18 +53,17 @@ def write_share(spec: dict[str, Any], dump: int, rank: int, block: bytearray) ->
             if os.write(descriptor, block) != BLOCK:
                 raise OSError("short write")
             if index % DROP_EVERY == 0:
-                forget(descriptor, (index - KEPT_BLOCKS) * BLOCK)
+                drop_pages(descriptor, (index - KEPT_BLOCKS) * BLOCK)
         os.fsync(descriptor)
-        forget(descriptor, blocks_of(spec, dump) * BLOCK)
+        drop_pages(descriptor, blocks_of(spec, dump) * BLOCK)
     finally:
         os.close(descriptor)
 
 
-def forget(descriptor: int, end: int) -> None:
-    """Drop what was written before `end` from the page cache, as far as it is on the device.
+def drop_pages(descriptor: int, end: int) -> None:
+    """Drop the clean pages before `end` from the page cache.
 
-    Nobody reads a dump soon, and a guest under emulation whose memory is full stands still for seconds when it has to
-    find free pages: that would be measured instead of storage.
+    A guest under emulation stalls for seconds when it has to reclaim memory, which would distort the measurement.
     """
     if end > 0:
         os.posix_fadvise(descriptor, 0, end, os.POSIX_FADV_DONTNEED)
@@ -83,7 +82,7 @@ def rank_main(spec: dict[str, Any], rank: int, barrier: Any) -> None:
 
 
 def run(spec: dict[str, Any], report_path: str) -> None:
-    """One line per dump, and a last one: `{"done": true}`, or `{"error": ...}` when a rank failed."""
+    """Report one line per dump and a final one: `{"done": true}`, or `{"error": ...}` if a rank failed."""
     barrier = multiprocessing.Barrier(spec["ranks"] + 1)
     ranks = [
         multiprocessing.Process(target=rank_main, args=(spec, rank, barrier), daemon=True)

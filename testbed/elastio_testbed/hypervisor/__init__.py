@@ -1,4 +1,4 @@
-"""The laboratory's hypervisor: QEMU guests whose throttled disks come and go while they run."""
+"""The laboratory's hypervisor: QEMU guests with hot-plug of throttled disks."""
 
 from elastio_testbed.hypervisor.agent import Completed, GuestAgent
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power

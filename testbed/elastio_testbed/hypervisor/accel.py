@@ -1,11 +1,11 @@
-"""Which accelerator this machine can run a guest with."""
+"""The choice of QEMU's accelerator."""
 
 import os
 from pathlib import Path
 
 
 def accelerator(wanted: str | None = None) -> str:
-    """Value of QEMU's -accel: `wanted`, else $ELASTIO_ACCEL, else what the machine can do."""
+    """Value of QEMU's -accel: `wanted`, else $ELASTIO_ACCEL, else KVM where it works, else TCG."""
     chosen = wanted or os.environ.get("ELASTIO_ACCEL")
     if chosen is None:
         chosen = "kvm" if _kvm_works(Path("/proc/cpuinfo").read_text()) else "tcg"
@@ -13,7 +13,7 @@ def accelerator(wanted: str | None = None) -> str:
 
 
 def _kvm_works(cpuinfo: str) -> bool:
-    # /dev/kvm alone says little: it exists on hosts whose processor cannot run an ordinary guest.
+    # /dev/kvm alone is not enough: it also exists on hosts whose processor cannot run an ordinary guest.
     return has_virtualization(cpuinfo) and os.access("/dev/kvm", os.R_OK | os.W_OK)
 
 

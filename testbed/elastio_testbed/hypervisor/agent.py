@@ -1,4 +1,4 @@
-"""Access to the inside of a guest through its guest agent: programs and files."""
+"""Programs and files in a guest, through the QEMU guest agent."""
 
 import base64
 import time
@@ -11,11 +11,11 @@ from elastio_testbed.hypervisor.channel import Channel, ChannelTimeout
 from elastio_testbed.hypervisor.errors import GuestError, GuestTimeout, HypervisorError
 
 _PING_S = 5.0
-# The agent answers from its main loop at once; under emulation and load "at once" can be seconds.
+# The agent answers from its main loop; under emulation and load that can take seconds.
 _CALL_S = 90.0
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
 _CHUNK_BYTES = 1 << 20
-# What a program gets beside `env`: with an environment of its own, guest-exec passes nothing else on.
+# The environment of a program, in addition to `env`: guest-exec passes on nothing else.
 _BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
@@ -33,15 +33,15 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """Standard output as text, without the last line's end."""
+        """Standard output as text, without trailing line ends."""
         return self.stdout.decode(errors="replace").rstrip("\n")
 
 
 class GuestAgent:
     """The guest agent of one running machine.
 
-    Every call raises GuestTimeout when the guest does not answer in time and GuestError when it refuses or
-    is gone. Calls may come from several threads.
+    Every call raises GuestTimeout when the guest does not answer in time and GuestError when it refuses or has
+    ended. Calls may come from several threads.
     """
 
     def __init__(self, channel: Channel, is_open: Callable[[], bool], console_tail: Callable[[], str]) -> None:
@@ -52,7 +52,7 @@ class GuestAgent:
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until the agent answers."""
         deadline = time.monotonic() + timeout_s
-        # Bytes sent before the agent opens its port would pile up and be answered all at once.
+        # Requests sent before the agent opens its port would queue up and be answered all at once.
         while not self._is_open():
             if time.monotonic() > deadline:
                 raise GuestTimeout(self._with_console("the guest agent did not start in time"))
@@ -67,9 +67,9 @@ class GuestAgent:
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
     ) -> Completed:
-        """Run a program (found on PATH, no shell) to its end; a failing program is a result, not an error.
+        """Run a program (found on PATH, no shell) and wait for its end. A failed program does not raise.
 
-        The end includes that of every process that inherited its output. After `timeout_s` it is killed.
+        Processes that inherited its output are waited for, too. After `timeout_s` the program is killed.
         At most 16 MiB of each output stream are kept.
         """
         arguments: dict[str, Any] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
@@ -85,7 +85,7 @@ class GuestAgent:
         return _completed(status)
 
     def check(self, argv: Sequence[str], *, timeout_s: float, input: bytes | None = None) -> str:
-        """Run a program that has to succeed and return its output as text; GuestError when it fails."""
+        """Run a program that has to succeed, and return its output as text. Raises GuestError when it fails."""
         done = self.run(argv, timeout_s=timeout_s, input=input)
         if done.returncode != 0:
             said = (done.stderr or done.stdout).decode(errors="replace").strip()
@@ -93,8 +93,8 @@ class GuestAgent:
         return done.text
 
     def write_file(self, path: str | PurePosixPath, data: bytes, mode: int = 0o644) -> None:
-        """Create or replace a file, with that mode from the first byte on, and its missing directories."""
-        # The file is new each time, so that no reader sees a half of it under the old name's mode.
+        """Create or replace a file, and create missing directories. The file never has another mode."""
+        # `install` creates a new file each time, so the old file's mode never applies to the new content.
         argv = ["install", "-D", "-m", f"{mode:o}", "/dev/stdin", str(path)]
         self.check(argv, timeout_s=_CALL_S, input=data)
 

@@ -1,4 +1,4 @@
-"""Synchronous use of QMP connections, which live on one background asyncio thread."""
+"""Synchronous calls on QMP connections, which an asyncio loop in a background thread serves."""
 
 import asyncio
 import functools
@@ -12,7 +12,7 @@ from qemu.qmp import ExecInterruptedError, ExecuteError, QMPClient, QMPError
 from elastio_testbed.hypervisor.errors import HypervisorError
 
 T = TypeVar("T")
-# How much longer than the work itself the caller waits for the background thread.
+# Added to the time-out of the work itself, for the background thread.
 _MARGIN_S = 5.0
 _LOOP_LOCK = threading.Lock()
 
@@ -26,7 +26,7 @@ class CommandRefused(HypervisorError):
 
 
 class ChannelClosed(HypervisorError):
-    """The other end of the connection is gone."""
+    """The connection is closed."""
 
 
 class ChannelTimeout(HypervisorError):
@@ -41,7 +41,7 @@ def _started_loop() -> asyncio.AbstractEventLoop:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    # The cache alone lets two first callers start one each.
+    # Without the lock, two first callers would start a loop each.
     with _LOOP_LOCK:
         return _started_loop()
 
@@ -53,7 +53,7 @@ def in_background(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
 
 
 def call_in_background(function: Callable[[], T], timeout_s: float) -> T:
-    """Run a short function on the background thread, which lives as long as the process does."""
+    """Run a short function on the background thread, which does not end before the process."""
 
     async def call() -> T:
         return function()
@@ -65,7 +65,7 @@ class Channel:
     """One QMP connection over a connected socket, to QEMU's monitor or to a guest agent."""
 
     def __init__(self, name: str, connected: socket.socket, *, greeting: bool, timeout_s: float = 30.0) -> None:
-        """Take over `connected`. A monitor greets and negotiates capabilities, an agent does neither."""
+        """Take over `connected`. `greeting`: a monitor greets and negotiates capabilities, an agent does not."""
         self._client = QMPClient(name)
         self._client.await_greeting = self._client.negotiate = greeting
         self._run("connect", self._client.connect(connected), timeout_s)
@@ -73,7 +73,7 @@ class Channel:
     def execute(self, command: str, arguments: Mapping[str, object] | None = None, *, timeout_s: float) -> Any:
         """Run one command and return its value.
 
-        Raises CommandRefused, ChannelClosed, or ChannelTimeout; a late answer is then dropped.
+        Raises CommandRefused, ChannelClosed, or ChannelTimeout, after which a late response is ignored.
         """
         return self._run(command, self._client.execute(command, arguments), timeout_s)
 
@@ -87,12 +87,11 @@ class Channel:
         return self._run(command, self._command_then_event(command, arguments, events), timeout_s)
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Drop the connection; one that the other end has broken is closed all the same."""
+        """Close the connection, also one that was broken by the other end."""
         try:
             self._run("disconnect", self._client.disconnect(), timeout_s)
         except ChannelClosed:
-            # disconnect() reports how the connection ended; it has ended.
-            return
+            return  # disconnect() reports how the connection ended
 
     def _run(self, command: str, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         try:
@@ -102,12 +101,12 @@ class Channel:
         except ExecuteError as error:
             raise CommandRefused(command, error) from error
         except (QMPError, ExecInterruptedError, EOFError, OSError) as error:
-            raise ChannelClosed(f"{command}: the connection is gone ({error})") from error
+            raise ChannelClosed(f"{command}: the connection is closed ({error})") from error
 
     async def _command_then_event(
         self, command: str, arguments: Mapping[str, object], events: set[str]
     ) -> Mapping[str, Any]:
-        # Listening starts before the command, or a quick event would be missed.
+        # Start listening before the command, or an early event would be missed.
         with self._client.listener(events) as listener:
             await self._client.execute(command, arguments)
             while True:

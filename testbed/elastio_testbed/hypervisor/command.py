@@ -9,12 +9,12 @@ from elastio_testbed.hypervisor.disk import CACHE, Disk
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.build import ROOT_LABEL
 
-# One hot-pluggable device each.
+# A port takes one hot-pluggable device.
 PORTS = tuple(f"port{index}" for index in range(16))
 AGENT_CHARDEV = "agent"
 # The first slots of the root bus hold the fixed devices.
 _FIRST_PORT_SLOT = 8
-# Units of a general-purpose system that a laboratory guest waits for, or is disturbed by.
+# Units that delay the boot of a guest or disturb measurements.
 _MASKED_UNITS = (
     *("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer"),
     *("e2scrub_all.timer", "e2scrub_reap.service", "ssh.service", "systemd-resolved.service"),
@@ -25,8 +25,8 @@ _MASKED_UNITS = (
     *("systemd-update-utmp.service", "systemd-update-utmp-runlevel.service"),
     *("lvm2-monitor.service", "lvm2-lvmpolld.socket", "dm-event.socket", "blk-availability.service"),
 )
-# Ports are hot-plugged through ACPI: the services of native PCIe ports cost a fifth of the boot. Compaction for huge
-# pages took an emulated processor for seconds at a time once the page cache was full.
+# Ports are hot-plugged through ACPI: the services of native PCIe ports take a fifth of the boot. Compaction for huge
+# pages occupied an emulated processor for seconds once the page cache was full.
 _KERNEL = (
     "quiet mitigations=off audit=0 apparmor=0 selinux=0 nokaslr fsck.mode=skip 8250.nr_uarts=1 pcie_ports=compat"
     " transparent_hugepage=never sysctl.vm.compaction_proactiveness=0"
@@ -35,7 +35,7 @@ _KERNEL = (
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a guest is given: an accelerator as QEMU's -accel takes it, processors, memory."""
+    """The accelerator of a guest as a value of QEMU's -accel, its processors and memory."""
 
     accel: str
     cpus: int
@@ -44,9 +44,9 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Files and inherited descriptors that tie one QEMU process to us.
+    """The files and inherited descriptors of one QEMU process.
 
-    `ports`: what the guest writes to /dev/virtio-ports/NAME is appended to that file.
+    `ports`: the file to which writes to /dev/virtio-ports/NAME of the guest are appended, by NAME.
     """
 
     root_overlay: Path
@@ -57,7 +57,7 @@ class Wiring:
 
 
 def kernel_command_line() -> str:
-    """The laboratory's: the image itself knows nothing of it."""
+    """The kernel command line of the laboratory; it is not part of the image."""
     masks = [f"systemd.mask={unit}" for unit in _MASKED_UNITS]
     return " ".join([f"root=LABEL={ROOT_LABEL} rw console=ttyS0 cloud-init=disabled", _KERNEL, *masks])
 
@@ -80,7 +80,7 @@ def _machine(hardware: Hardware) -> list[str]:
         *("-machine", "q35", "-accel", hardware.accel, "-cpu", "max"),
         *("-smp", str(hardware.cpus), "-m", f"{hardware.memory_mib}M"),
         *("-nodefaults", "-no-user-config", "-display", "none"),
-        # A guest that reboots ends QEMU: the next start gives it a new one, with connections that are as new.
+        # A reboot of the guest ends QEMU; the next start creates a new process with new connections.
         "-no-reboot",
     ]
 
@@ -101,7 +101,7 @@ def _channels(wiring: Wiring) -> list[str]:
 
 
 def _port(number: int, name: str, path: Path) -> list[str]:
-    """QEMU writes to the file before it takes the guest's next buffer: what is in there survives a power cut."""
+    """QEMU writes to the file before it accepts the guest's next buffer, so the content survives a power cut."""
     return [
         *("-chardev", f"file,id=out{number},path={_escaped(path)},append=on"),
         *("-device", f"virtserialport,chardev=out{number},name={name}"),
@@ -120,7 +120,7 @@ def _root_and_network(wiring: Wiring) -> list[str]:
 
 
 def _ports() -> list[str]:
-    # Without I/O space: 4 KiB for each port would exhaust the 64 KiB there are, and no disk here wants any.
+    # Without I/O space: 4 KiB for each port would exceed the total of 64 KiB, and the disks need none.
     devices = (
         f"pcie-root-port,id={port},bus=pcie.0,addr={slot:#x},chassis={slot},io-reserve=0"
         for slot, port in enumerate(PORTS, start=_FIRST_PORT_SLOT)
@@ -137,5 +137,5 @@ def _disk(disk: Disk, port: str) -> list[str]:
 
 
 def _escaped(path: Path) -> str:
-    # A comma separates options; doubled, it is one.
+    # QEMU's options are separated by commas; a doubled comma is a literal one.
     return str(path).replace(",", ",,")

@@ -1,7 +1,7 @@
-"""A throttled disk, and its description in QEMU's terms.
+"""A throttled disk, and its objects in QEMU.
 
-The same three descriptions serve the command line and QMP: a throttle group, a block node that throttles
-reads and writes together, and a device on a hot-plug port.
+The command line and QMP use the same three objects: a throttle group, a block node that throttles reads and writes
+together, and a device on a hot-plug port.
 """
 
 import errno
@@ -9,31 +9,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from elastio_testbed.hypervisor.errors import HypervisorError
+
 Driver = Literal["virtio-blk", "nvme"]
-# What a virtio-blk serial can hold; NVMe's could be longer, but one rule is enough.
+# The limit of virtio-blk; NVMe allows longer serials.
 MAX_SERIAL_CHARACTERS = 20
 _DEVICES: dict[Driver, str] = {"virtio-blk": "virtio-blk-pci", "nvme": "nvme"}
-# fsync reaches the host's page cache and no further. That outlives QEMU, which is all a power cut here is.
+# An fsync of the guest ends in the host's page cache. That survives a power cut, which ends QEMU only.
 CACHE = {"direct": False, "no-flush": True}
 FLUSHED = {"direct": False, "no-flush": False}
 
 
 class Power(Protocol):
-    """Serves disks in the place of their files, and may lose what the guest did not flush."""
+    """Serves disks over NBD, and may lose writes that the guest has not flushed."""
 
     def plug(self, path: Path) -> Path:
-        """The socket, speaking NBD, that serves the raw file from now on. Raises HypervisorError."""
+        """Serve the raw file and return the NBD socket. Raises HypervisorError."""
 
     def unplug(self, path: Path) -> None:
-        """Serve it no more; nothing happens when it was not served."""
+        """Stop serving the file, if it is served."""
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk as the cloud describes it: a raw file, and caps that count reads and writes together.
+    """A raw file with limits that apply to the sum of reads and writes.
 
-    `bytes_per_second` and `iops` are None where there is no cap. `serial` is how the guest finds it. `socket` serves
-    the file, where it is not opened itself.
+    `bytes_per_second` and `iops` are None where there is no limit. The guest finds the disk by `serial`. `socket` is
+    the NBD socket that serves the file; None: QEMU opens the file.
     """
 
     serial: str
@@ -45,7 +47,9 @@ class Disk:
 
     def __post_init__(self) -> None:
         if not self.serial.isalnum() or len(self.serial) > MAX_SERIAL_CHARACTERS:
-            raise ValueError(f"serial {self.serial!r}: letters and digits, at most {MAX_SERIAL_CHARACTERS}")
+            raise HypervisorError(
+                f"the serial {self.serial!r} is invalid: use letters and digits, at most {MAX_SERIAL_CHARACTERS}"
+            )
 
     @property
     def device_id(self) -> str:
@@ -65,7 +69,7 @@ class Disk:
         return f"throttle-{self.serial}"
 
     def limits(self) -> dict[str, int]:
-        """The caps as QEMU's ThrottleLimits, where 0 means none."""
+        """The limits as QEMU's ThrottleLimits, where 0 means none."""
         return {"bps-total": self.bytes_per_second or 0, "iops-total": self.iops or 0}
 
     def throttle_group(self) -> dict[str, Any]:
@@ -87,7 +91,7 @@ class Disk:
         return {"driver": "nbd", "server": {"type": "unix", "path": str(self.socket)}, "cache": FLUSHED}
 
     def dead_node(self, size_bytes: int) -> dict[str, Any]:
-        """A node as large as the disk, on which every request fails with EIO."""
+        """A node of the disk's size on which every request fails with EIO."""
         return {
             "driver": "blkdebug",
             "node-name": self.dead_name,

@@ -1,12 +1,12 @@
-"""What goes wrong with a virtual machine, as a small tree."""
+"""The errors of virtual machines."""
 
 
 class HypervisorError(Exception):
-    """QEMU did not do what it was asked to do."""
+    """QEMU failed, or refused a request."""
 
 
 class GuestHoldsDisk(HypervisorError):
-    """The guest did not let go of a disk in time; the disk is still plugged."""
+    """The guest has not released a disk in time; the disk is still plugged."""
 
 
 class GuestError(HypervisorError):

@@ -22,17 +22,17 @@ from elastio_testbed.image import GuestImage
 
 _QMP_S = 20.0
 _CONSOLE_TAIL_LINES = 30
-# QEMU ignores a request while one is pending, and a guest that is still booting loses it: ask again.
+# QEMU ignores a request while one is pending, and a booting guest loses it, so it is repeated.
 _ASK_AGAIN_S = 3.0
 _UNPLUG_EVENTS = {"DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR"}
 
 
 class VirtualMachine:
-    """One guest with its own writable overlay over the image's root.
+    """One guest with a writable overlay over the image's root.
 
-    Disks stay plugged across `kill`, `shutdown` and `start`. Calls for different disks may come from
-    different threads; those for one disk come one at a time. Used as a context manager it ends its QEMU,
-    and QEMU also ends with the process that started it.
+    Disks stay plugged across `kill`, `shutdown` and `start`. Calls for different disks may come from different
+    threads; calls for one disk must not be concurrent. Use as a context manager; QEMU ends at its exit, and with the
+    process that started it.
     """
 
     def __init__(
@@ -47,12 +47,11 @@ class VirtualMachine:
         ports: Mapping[str, Path] | None = None,
         power: Power | None = None,
     ) -> None:
-        """Describe a machine; nothing runs yet.
+        """Define a machine; nothing is started.
 
-        `disks` are there at boot. What the guest writes to /dev/virtio-ports/NAME is appended to the file that
-        `ports` has for NAME. `directory` keeps overlay, console and QEMU's log; without one they are
-        temporary and go with `close`. `accel` is QEMU's name, else $ELASTIO_ACCEL, else the best that works.
-        `power` serves all disks, if there is one.
+        `disks` are plugged at boot. Writes to /dev/virtio-ports/NAME of the guest are appended to the file that
+        `ports` has for NAME. `directory` is for overlay, console and QEMU's log; without one they are temporary and
+        deleted by `close`. `accel` as in `accelerator`. `power` serves all disks, if there is one.
         """
         self._image = image
         self._hardware = Hardware(accelerator(accel), cpus, memory_mib)
@@ -62,8 +61,9 @@ class VirtualMachine:
         self._directory = directory or Path(tempfile.mkdtemp(prefix="elastio-vm-"))
         self._plugged: dict[str, tuple[Disk, str]] = {}
         self._dead: set[str] = set()
-        self._pulled: set[str] = set()  # dead when the machine ended, and not yet unplugged by whoever keeps the books
+        self._pulled: set[str] = set()  # dead when the machine ended; the caller has not unplugged them yet
         self._lock = threading.Lock()
+        self._starting = threading.Lock()  # from the choice of the disks to plug until QEMU has them
         self._qemu: Qemu | None = None
         self._agent: GuestAgent | None = None
         for disk in disks:
@@ -79,8 +79,13 @@ class VirtualMachine:
 
     @property
     def alive(self) -> bool:
-        """Whether QEMU runs."""
+        """Whether QEMU is running."""
         return self._qemu is not None and self._qemu.alive
+
+    @property
+    def is_starting(self) -> bool:
+        """The disks of the next boot are chosen, and QEMU does not have them yet."""
+        return self._starting.locked()
 
     @property
     def agent(self) -> GuestAgent:
@@ -91,7 +96,7 @@ class VirtualMachine:
 
     @property
     def console(self) -> Path:
-        """File with everything the guest has printed on its serial console, over all starts."""
+        """The file with the serial console's output of all starts."""
         return self._directory / "console.log"
 
     def console_tail(self) -> str:
@@ -102,56 +107,56 @@ class VirtualMachine:
         return "\n".join(lines[-_CONSOLE_TAIL_LINES:])
 
     def disks(self) -> tuple[str, ...]:
-        """Serials of the disks plugged, in order of plugging; known while the machine is off, too."""
+        """Serials of the plugged disks in the order of plugging, also while the machine is off."""
         with self._lock:
             return tuple(self._plugged)
 
     def files(self) -> dict[str, Path]:
-        """The files behind the disks plugged, by serial."""
+        """The files of the plugged disks, by serial."""
         with self._lock:
             return {serial: disk.path for serial, (disk, _) in self._plugged.items()}
 
     def limits(self) -> dict[str, int | None]:
-        """Bytes per second of the disks plugged, by serial; None where there is no cap."""
+        """The limits of the plugged disks in bytes per second, by serial; None where there is none."""
         with self._lock:
             return {serial: disk.bytes_per_second for serial, (disk, _) in self._plugged.items()}
 
     def start(self, timeout_s: float) -> None:
         """Power on and wait until the guest agent answers.
 
-        Raises HypervisorError when QEMU does not start and GuestTimeout when the guest does not come up;
-        it then keeps running, to be looked at, until `kill` or `close`.
+        Raises HypervisorError when QEMU does not start, and GuestTimeout when the guest does not boot in time; it
+        then continues to run, for inspection, until `kill` or `close`.
         """
         if self.alive:
-            raise HypervisorError("the machine is running already")
+            raise HypervisorError("the machine is already running")
         deadline = time.monotonic() + timeout_s
         self._discard_qemu()
-        with self._lock:
-            boot_disks = list(self._plugged.values())
-        self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
+        with self._starting:
+            with self._lock:
+                boot_disks = list(self._plugged.values())
+            self._qemu = launch(self._image, self._hardware, self._directory, boot_disks, self._ports)
         self._agent = GuestAgent(self._qemu.agent, self._agent_port_is_open, self.console_tail)
         self._agent.wait_ready(deadline - time.monotonic())
 
     def shutdown(self, timeout_s: float) -> bool:
-        """Press the power button; False when the guest was still on after `timeout_s` and got killed."""
+        """Press the power button; False when the guest was still on after `timeout_s` and was killed."""
         qemu = self._running()
-        with contextlib.suppress(ChannelClosed):
-            # Gone already: that is what is asked for.
+        with contextlib.suppress(ChannelClosed):  # the guest is off already
             qemu.monitor.execute("system_powerdown", timeout_s=_QMP_S)
         return self.await_off(timeout_s)
 
     def await_off(self, timeout_s: float) -> bool:
-        """Wait until a guest that was told to reboot or to power off has ended; False when it got killed instead."""
+        """Wait for the end of a guest that reboots or powers off; False when it was killed after `timeout_s`."""
         ended = self._qemu is None or self._qemu.wait(timeout_s)
         self._discard_qemu()
         return ended
 
     def kill(self) -> None:
-        """Cut the power: what the guest has written is in the disks' files, the rest is lost."""
+        """Cut the power: completed writes are in the disks' files, the rest is lost."""
         self._discard_qemu()
 
     def close(self) -> None:
-        """End QEMU and remove temporary files. The disks' files are the caller's."""
+        """End QEMU and delete temporary files. The caller owns the disks' files."""
         self._discard_qemu()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -165,21 +170,21 @@ class VirtualMachine:
         iops: int | None = None,
         driver: Driver = "virtio-blk",
     ) -> None:
-        """Hot-plug the raw file `path` as a disk whose reads and writes together are capped.
+        """Hot-plug the raw file `path` as a disk with limits on the sum of reads and writes.
 
-        Nothing happens when that serial is plugged with that path. Raises HypervisorError when the serial
-        is taken by another path, no port is free, or QEMU refuses; nothing is left behind then.
+        Idempotent. Raises HypervisorError when the serial is used with another path, no port is free, or QEMU
+        refuses; then nothing was changed.
         """
         qemu = self._running()
         with self._lock:
             if serial in self._plugged:
                 if self._plugged[serial][0].path != path:
-                    raise HypervisorError(f"disk {serial} is plugged with {self._plugged[serial][0].path}")
+                    raise HypervisorError(f"disk {serial} is already plugged with {self._plugged[serial][0].path}")
                 return
             port = self._free_port()
             with contextlib.ExitStack() as undo:
                 disk = self._served(Disk(serial, path, bytes_per_second, iops, driver))
-                undo.callback(self._serve_no_more, disk)
+                undo.callback(self._stop_serving, disk)
                 qemu.command("object-add", disk.throttle_group())
                 undo.callback(qemu.command, "object-del", {"id": disk.group_id})
                 qemu.command("blockdev-add", disk.block_node())
@@ -190,31 +195,35 @@ class VirtualMachine:
             self._pulled.discard(serial)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
-        """Ask the guest to let go of a disk and take it away.
+        """Ask the guest to release a disk, and remove it.
 
-        Raises GuestHoldsDisk when it has not let go after `timeout_s`; the request stands, and a later
-        `unplug` finishes what the guest may have done by then. HypervisorError when it is not plugged.
+        Raises GuestHoldsDisk when it has not released the disk after `timeout_s`; the request remains, and a later
+        `unplug` completes it. Raises HypervisorError for a disk that is not plugged.
         """
         with self._lock:
             if serial in self._pulled:
                 self._pulled.discard(serial)
                 return
         disk = self._disk(serial)
-        if self.alive:
-            self._remove_device(disk, timeout_s)
-            self._remove_backend(disk)
-        self._serve_no_more(disk)
-        with self._lock:
-            del self._plugged[serial]
+        while True:
+            qemu = self._qemu
+            if self.alive:
+                self._remove_device(disk, timeout_s)
+                self._remove_backend(disk)
+            with self._starting, self._lock:
+                if self._qemu in (qemu, None):
+                    del self._plugged[serial]
+                    break
+            # Power went and came back meanwhile, and the machine booted with the disk.
+        self._stop_serving(disk)
 
     def pull(self, serial: str, timeout_s: float = 20.0) -> None:
-        """Take a disk away by surprise, as far as QEMU offers it.
+        """Remove a disk by surprise, as far as QEMU supports it.
 
-        From one request to the next everything fails with EIO, throttled or not; then the device goes, as
-        in `unplug`. QEMU cannot take a device without asking, so between the two the guest sees a dead disk
-        for some milliseconds where a cloud's forced detach may show none. The file is free from the first
-        step on. Raises GuestHoldsDisk when the guest keeps the dead device: `unplug` can be tried again. A dead disk
-        does not come back with the next start.
+        At once all requests fail with EIO, also throttled ones, and the file is closed. Then the device is removed as
+        in `unplug`: QEMU cannot remove it without the guest's cooperation, so the guest sees a dead disk for some
+        milliseconds, which a cloud's forced detach may not show. Raises GuestHoldsDisk when the guest keeps the dead
+        device; `unplug` may be repeated. A dead disk is not plugged at the next start.
         """
         disk = self._disk(serial)
         if serial not in self._dead:
@@ -225,7 +234,7 @@ class VirtualMachine:
         self.unplug(serial, timeout_s)
 
     def set_limit(self, serial: str, bytes_per_second: int | None, iops: int | None = None) -> None:
-        """Replace both caps of a plugged disk, live; None lifts one. They hold over a restart."""
+        """Replace both limits of a plugged disk at run time; None lifts one. They persist across a restart."""
         disk = dataclasses.replace(self._disk(serial), bytes_per_second=bytes_per_second, iops=iops)
         if self.alive:
             change = {"path": f"/objects/{disk.group_id}", "property": "limits", "value": disk.limits()}
@@ -239,7 +248,7 @@ class VirtualMachine:
         while True:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
-                raise GuestHoldsDisk(f"the guest did not let go of disk {disk.serial} in time") from refusal
+                raise GuestHoldsDisk(f"the guest has not released disk {disk.serial} in time") from refusal
             try:
                 event = self._running().monitor.execute_and_await(
                     "device_del",
@@ -251,19 +260,18 @@ class VirtualMachine:
                 continue
             except CommandRefused as error:
                 if error.error_class == "DeviceNotFound":
-                    # The guest let go after the last request had been given up.
-                    return
-                # A request is pending: QEMU takes the next one after some seconds.
+                    return  # the guest released the disk after the last request had timed out
+                # A request is pending: QEMU accepts the next one after some seconds.
                 refusal = error
                 time.sleep(0.2)
                 continue
             if event["event"] == "DEVICE_DELETED":
                 return
-            raise GuestHoldsDisk(f"the guest refuses to let go of disk {disk.serial}")
+            raise GuestHoldsDisk(f"the guest refuses to release disk {disk.serial}")
 
     def _remove_backend(self, disk: Disk) -> None:
         qemu = self._running()
-        # Takes the file node along, but not a node that was put in its place.
+        # This removes the file node, too, but not a node that has replaced it.
         qemu.command("blockdev-del", {"node-name": disk.node_name})
         if disk.serial in self._dead:
             qemu.command("blockdev-del", {"node-name": disk.dead_name})
@@ -283,7 +291,7 @@ class VirtualMachine:
     def _served(self, disk: Disk) -> Disk:
         return disk if self._power is None else dataclasses.replace(disk, socket=self._power.plug(disk.path))
 
-    def _serve_no_more(self, disk: Disk) -> None:
+    def _stop_serving(self, disk: Disk) -> None:
         if self._power is not None:
             self._power.unplug(disk.path)
 
@@ -298,7 +306,7 @@ class VirtualMachine:
         for port in PORTS:
             if port not in taken:
                 return port
-        raise HypervisorError(f"all {len(PORTS)} hot-plug ports are taken")
+        raise HypervisorError(f"all {len(PORTS)} hot-plug ports are in use")
 
     def _discard_qemu(self) -> None:
         qemu, self._qemu, self._agent = self._qemu, None, None

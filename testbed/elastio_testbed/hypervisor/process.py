@@ -1,4 +1,4 @@
-"""One QEMU process and the two connections to it."""
+"""One QEMU process, with the connections to its monitor and to the guest agent."""
 
 import contextlib
 import functools
@@ -16,12 +16,12 @@ from elastio_testbed.image import GuestImage
 
 _LAUNCH_S = 30.0
 _COMMAND_S = 20.0
-# After SIGKILL: the time the kernel takes to free the guest's memory and finish its writes.
+# After SIGKILL, for the kernel to free the guest's memory and to finish its writes.
 _REAP_S = 30.0
 
 
 class Qemu:
-    """A running QEMU. Never leaves a process behind: `kill` ends it, and so does the end of ours."""
+    """A running QEMU. It ends with `kill`, and with this process."""
 
     def __init__(self, process: subprocess.Popen[bytes], monitor: Channel, agent: Channel) -> None:
         self._process = process
@@ -33,11 +33,11 @@ class Qemu:
         return self._process.poll() is None
 
     def command(self, name: str, arguments: Mapping[str, object] | None = None) -> Any:
-        """Run one quick monitor command and return its value; CommandRefused when QEMU says no."""
+        """Run one short monitor command and return its value. Raises CommandRefused."""
         return self.monitor.execute(name, arguments, timeout_s=_COMMAND_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end; False when it has not come after `timeout_s`."""
+        """Wait for the end of the process; False after `timeout_s`."""
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -45,7 +45,7 @@ class Qemu:
         return True
 
     def kill(self) -> None:
-        """End it at once and close the connections."""
+        """Kill the process and close the connections."""
         _end(self._process)
         self.monitor.close()
         self.agent.close()
@@ -58,7 +58,7 @@ def launch(
     disks: Sequence[tuple[Disk, str]],
     ports: Mapping[str, Path],
 ) -> Qemu:
-    """Start QEMU with its files in `directory`; HypervisorError with QEMU's own words when it gives up."""
+    """Start QEMU with its files in `directory`. Raises HypervisorError with QEMU's message."""
     directory.mkdir(parents=True, exist_ok=True)
     overlay, log = directory / "root.qcow2", directory / "qemu.log"
     if not overlay.exists():
@@ -83,7 +83,7 @@ def launch(
 
 
 def _socket_pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """A connection of which the first end is closed with `undo`."""
+    """A socket pair; `undo` closes the first end."""
     ours, theirs = socket.socketpair()
     undo.callback(ours.close)
     return ours, theirs
@@ -95,8 +95,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _spawn(argv: Sequence[str], fds: Sequence[int], log: Path) -> subprocess.Popen[bytes]:
-    # The kernel sends the signal when the thread that forked ends. The background thread ends with the process,
-    # even one that is killed; the caller's may be a short-lived worker.
+    # The kernel sends the signal when the forking thread ends. The background thread ends with the process; the
+    # caller's thread may end earlier.
     guarded = ["setpriv", "--pdeathsig", "KILL", "--", *argv]
     with log.open("wb") as output:
         return subprocess.Popen(guarded, pass_fds=fds, stdin=subprocess.DEVNULL, stdout=output, stderr=output)

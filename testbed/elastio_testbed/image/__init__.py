@@ -1,8 +1,7 @@
 """The guest image of the laboratory: a Debian root with elastio installed, built without booting anything.
 
-Two layers, each kept in a cache under the digest of what went into it: the Debian root, which changes when
-the package list does, and the image proper, which changes with the checkout. Each also exists with the
-applications of the larger experiments (`tools`).
+Two layers, each cached under the digest of its inputs: the Debian root, which depends on the package list, and the
+image itself, which depends on the checkout. Both exist also with the applications of the larger experiments (`tools`).
 """
 
 from elastio_testbed.image.build import GuestImage, build_guest_image

@@ -1,4 +1,4 @@
-"""GRUB for UEFI, made from the packages in the root itself."""
+"""GRUB for UEFI, from the packages in the root."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ _TIMEOUT_S = 60
 
 
 def make_bootloader(root: Path, target: Path) -> None:
-    """Write GRUB's UEFI program, made by the root's own GRUB, to `target`; it reads /boot/grub/grub.cfg."""
+    """Write a UEFI program of the root's GRUB to `target`; it reads /boot/grub/grub.cfg."""
     early, program = root / "tmp/early.cfg", root / "tmp/grub.efi"
     early.write_text(_GRUB_EARLY)
     options = ["--format", "x86_64-efi", "--config", "/tmp/early.cfg", "--output", "/tmp/grub.efi"]

@@ -12,9 +12,9 @@ from elastio_testbed.image.install import install
 from elastio_testbed.image.tools import run
 
 ROOT_LABEL = "elastio-root"
-# Sparse: only what is written takes space.
+# The file is sparse: only written blocks take space.
 _ROOT_SIZE = "4G"
-# Each change of the checkout makes another one, of some 600 MB, or 950 MB with the tools.
+# Each change of the checkout creates another image of about 600 MB, or 950 MB with the tools.
 _KEPT_IMAGES = 8
 _CHECKOUT = Path(__file__).resolve().parents[3]
 _SOURCES = ("elastio", "providers", "calibration", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
@@ -24,10 +24,10 @@ _TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class GuestImage:
-    """A built image: files in the cache, shared by every machine and never to be written to.
+    """The files of a built image in the cache. All machines share them: never write to them.
 
-    `root` is a raw ext4 file system labelled ROOT_LABEL, without a partition table; `kernel` and `initrd`
-    boot it directly. `bootloader` is the UEFI program that boots it from a disk. `digest` names the contents.
+    `root` is a raw ext4 file system labelled ROOT_LABEL, without a partition table; `kernel` and `initrd` boot it
+    directly. `bootloader` is the UEFI program that boots it from a disk. `digest` identifies the contents.
     """
 
     root: Path
@@ -40,11 +40,10 @@ class GuestImage:
 def build_guest_image(
     checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False, suite: str | None = None
 ) -> GuestImage:
-    """Return the image of `checkout`, building what the cache lacks; needs root, and the network once.
+    """Return the image of `checkout`; missing layers are built, which needs root, and the network once.
 
-    `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12.
-    `tools`: with the applications of the larger experiments; an image of its own, the everyday one does not grow.
-    Raises ImageError when a step fails; the cache then keeps only the finished layers.
+    `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12. `tools`: a larger image, with the
+    applications of the larger experiments. Raises ImageError; the cache then keeps the finished layers only.
     """
     cache = cache or cache_directory()
     debian_suite = chosen_suite(suite)
@@ -78,7 +77,7 @@ def _build(directory: Path, debian: Path, checkout: Path, cache: Path, suite: Su
 
 def make_filesystem(root: Path, image: Path) -> None:
     """Write the tree `root` as an ext4 file system labelled ROOT_LABEL into the new file `image`."""
-    # Zeroing later, at first boot, would compete with what is measured; a new file is all zeroes anyway.
+    # Lazy initialization at first boot would disturb measurements; a new file contains only zeroes.
     options = ["-E", "lazy_itable_init=0,lazy_journal_init=0,assume_storage_prezeroed=1"]
     argv = ["mke2fs", "-q", "-t", "ext4", "-L", ROOT_LABEL, *options, "-d", str(root), str(image), _ROOT_SIZE]
     run(argv, timeout_s=_TIMEOUT_S)

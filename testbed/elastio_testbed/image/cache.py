@@ -1,7 +1,7 @@
-"""A directory of build results, each named by the digest of what it was built from.
+"""A cache directory of build results, each named by the digest of its inputs.
 
-An entry is complete or absent: it is built beside its place and renamed into it, under a lock, so that two
-builders never see each other's halves and the second one uses what the first one made.
+An entry is complete or absent: it is built in a temporary directory and renamed, under a lock. Of two concurrent
+builders the second uses the result of the first.
 """
 
 import fcntl
@@ -15,20 +15,20 @@ from pathlib import Path
 
 _IGNORED_PARTS = {"__pycache__"}
 _IGNORED_SUFFIXES = {".pyc"}
-# Length of a digest in a file name: 80 bits, far beyond the number of images anyone keeps.
+# Length of a digest in a file name: 80 bits.
 _DIGEST_CHARACTERS = 20
 
 
 def cache_directory() -> Path:
-    """Where build results are kept: $ELASTIO_CACHE, else ~/.cache/elastio."""
+    """The directory of build results: $ELASTIO_CACHE, else ~/.cache/elastio."""
     named = os.environ.get("ELASTIO_CACHE")
     return Path(named) if named else Path.home() / ".cache" / "elastio"
 
 
 def digest_of(values: Iterable[str] = (), trees: Iterable[Path] = ()) -> str:
-    """A short digest of `values`, and of names, executable bits and contents of the files under `trees`.
+    """A short digest of `values`, and of the names, executable bits and contents of the files in `trees`.
 
-    A tree may be a single file, and may be absent. Byte-compiled files do not count.
+    A tree may be a single file or missing. Byte-compiled files are ignored.
     """
     hasher = hashlib.sha256()
     for value in values:
@@ -42,9 +42,9 @@ def digest_of(values: Iterable[str] = (), trees: Iterable[Path] = ()) -> str:
 
 
 def cached(entry: Path, build: Callable[[Path], None]) -> Path:
-    """Return the directory `entry`, calling `build(directory)` to fill it when it does not exist yet.
+    """Return the directory `entry`; if it does not exist, `build(directory)` fills it first.
 
-    What `build` raises goes through, and then nothing is left behind.
+    Exceptions of `build` are passed on; then nothing is created.
     """
     entry.parent.mkdir(parents=True, exist_ok=True)
     with _locked(entry.with_name(entry.name + ".lock")):
@@ -63,7 +63,7 @@ def cached(entry: Path, build: Callable[[Path], None]) -> Path:
 
 
 def prune(directory: Path, pattern: str, *, keep: int) -> None:
-    """Remove the entries that match `pattern`, except for the `keep` used last."""
+    """Delete the entries that match `pattern`, except for the `keep` most recently used ones."""
     entries = [path for path in directory.glob(pattern) if path.is_dir()]
     for entry in sorted(entries, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
         with _locked(entry.with_name(entry.name + ".lock")):
@@ -71,7 +71,7 @@ def prune(directory: Path, pattern: str, *, keep: int) -> None:
 
 
 def _feed(update: Callable[[bytes], None], data: bytes) -> None:
-    # The length keeps neighbouring fields apart.
+    # The length separates adjacent fields.
     update(len(data).to_bytes(8, "big"))
     update(data)
 

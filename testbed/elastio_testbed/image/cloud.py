@@ -1,4 +1,4 @@
-"""A disk image that a cloud boots: the guest's root behind a UEFI boot loader, made without loop devices."""
+"""A bootable disk image for clouds: the guest's root with a UEFI boot loader, built without loop devices."""
 
 import tempfile
 from pathlib import Path
@@ -7,17 +7,17 @@ from elastio_testbed.image.build import build_guest_image
 from elastio_testbed.image.tools import run
 
 _MIB = 1 << 20
-# Partitions start at 1 MiB, where every cloud's storage is aligned; as much at the end holds the backup table.
+# Partitions start at 1 MiB, which is aligned on every cloud's storage; the last MiB holds the backup table.
 _ESP_START_MIB, _ESP_MIB = 1, 64
 _ROOT_START_MIB = _ESP_START_MIB + _ESP_MIB
 _TIMEOUT_S = 600
 
 
 def build_cloud_image(path: Path, cache: Path | None = None, *, suite: str | None = None) -> None:
-    """Write a bootable qcow2 (GPT, UEFI) with the guest's root to `path`, replacing what is there.
+    """Write a bootable qcow2 (GPT, UEFI) with the guest's root to `path`, replacing an existing file.
 
-    cloud-init sets the machine up and grows the root partition to the volume. Boots with UEFI only; on EC2
-    the image is registered with boot mode `uefi`. Raises ImageError; `path` then stays as it was.
+    cloud-init configures the machine and grows the root partition to the volume. The image boots with UEFI only; on
+    EC2 register it with boot mode `uefi`. Raises ImageError; then `path` was not changed.
     """
     guest = build_guest_image(cache=cache, suite=suite)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def _make_esp(esp: Path, bootloader: Path) -> None:
         image.truncate(_ESP_MIB * _MIB)
     run(["mformat", "-i", str(esp), "-F", "-v", "ESP", "::"], timeout_s=_TIMEOUT_S)
     run(["mmd", "-i", str(esp), "::/EFI", "::/EFI/BOOT"], timeout_s=_TIMEOUT_S)
-    # The name firmware looks for on a disk it knows nothing about.
+    # The default path of UEFI firmware on a disk without a boot entry.
     run(["mcopy", "-i", str(esp), str(bootloader), "::/EFI/BOOT/BOOTX64.EFI"], timeout_s=_TIMEOUT_S)
 
 

@@ -11,7 +11,7 @@ from elastio_testbed.image.tools import ImageError, run
 
 @dataclass(frozen=True)
 class Suite:
-    """A release of Debian that guests are made of, with the version of its Python."""
+    """A release of Debian for guests, with the version of its Python."""
 
     name: str
     python: str
@@ -46,12 +46,12 @@ PACKAGES = (
     "openssh-server",
     "sudo",
 )
-# Real applications of the experiments, and LVM: 330 MB that only their own image has.
+# Applications of the experiments, and LVM: 330 MB, in an image of their own.
 TOOLS = ("lammps", "bonnie++", "lvm2")
-# Raised when what is done below changes while the package list does not.
+# Increment this when the steps below change and the package list does not.
 _RECIPE = 1
 _EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
-# Each machine makes its own identity: an empty machine-id is filled in at boot without a first-boot set-up.
+# Machines create their own identities: an empty machine-id is filled in at boot, without a first-boot set-up.
 _ANONYMOUS = 'rm -f "$1"/etc/ssh/ssh_host_* && : > "$1/etc/machine-id"'
 _TIMEOUT_S = 1800
 
@@ -60,12 +60,12 @@ def chosen_suite(wanted: str | None = None) -> Suite:
     """The suite of that name, else that of $ELASTIO_SUITE, else Debian 12. Raises ImageError for an unknown name."""
     name = wanted or os.environ.get("ELASTIO_SUITE") or DEFAULT_SUITE
     if name not in SUITES:
-        raise ImageError(f"no guest is made of the suite {name!r}; known are {', '.join(SUITES)}")
+        raise ImageError(f"the suite {name!r} is not supported; use one of {', '.join(SUITES)}")
     return SUITES[name]
 
 
 def debian_root(cache: Path, suite: Suite, *, tools: bool = False) -> Path:
-    """Path of the Debian root's tar file, with or without TOOLS; built with mmdebstrap when the cache has none."""
+    """The tar file of the Debian root, with or without TOOLS; mmdebstrap builds it if the cache has none."""
     packages = (*PACKAGES, *TOOLS) if tools else PACKAGES
     digest = digest_of([str(_RECIPE), *packages, *_EXCLUDED, _ANONYMOUS])
     entry = cache / f"debian-{suite.name}-{digest}"

@@ -1,4 +1,4 @@
-"""What goes onto the Debian root: our configuration, the Python environment, the checkout's systemd files."""
+"""Installation into the Debian root: configuration, a virtual environment, the checkout's systemd files."""
 
 import shutil
 import tempfile
@@ -11,26 +11,26 @@ from elastio_testbed.image.wheels import dependency_wheels, project_wheel
 VENV = Path("opt/elastio")
 _OVERLAY = Path(__file__).parent / "overlay"
 _COMMANDS = ("elastio", "elastiod")
-# Where systemd, udev, kmod look for what a package ships; by the suffix, or the folder for the `.conf` kinds.
+# A file's directory depends on its suffix; for `.conf` files on the name of the folder or file.
 _UNIT_SUFFIXES = {".service", ".socket", ".timer", ".target", ".path", ".mount", ".slice"}
 _CONF_KINDS = ("sysusers", "tmpfiles", "modprobe", "modules-load", "sysctl")
 _TIMEOUT_S = 300
-# Where the AWS provider keeps its trimmed SDK data: making it takes a slow guest half a minute, the host a moment.
+# The AWS provider's trimmed SDK data: creating it takes half a minute in an emulated guest.
 _SDK_DATA = "/var/cache/elastio/botocore"
 
 
 def install(root: Path, checkout: Path, cache: Path, suite: Suite) -> None:
-    """Turn the Debian root at `root` into the guest's: files, venv, units, initramfs."""
+    """Install elastio into the Debian root at `root`: files, virtual environment, units, initramfs."""
     shutil.copytree(_OVERLAY, root, dirs_exist_ok=True, copy_function=_copy_plain)
     (root / "boot/efi").mkdir(exist_ok=True)
     _install_venv(root, checkout, dependency_wheels(checkout, cache, suite))
     _install_systemd(root, checkout / "systemd")
-    # Last: the initramfs takes a copy of modprobe.d.
+    # Last: the initramfs contains a copy of modprobe.d.
     chroot(root, ["update-initramfs", "-u"], timeout_s=_TIMEOUT_S)
 
 
 def destination(source: Path) -> Path | None:
-    """Where a file of the checkout's systemd folder belongs in the root; None: it is not installed.
+    """The place of a file of the checkout's systemd folder in the root; None: it is not installed.
 
     `x.service` goes to usr/lib/systemd/system, `x.rules` to usr/lib/udev/rules.d, a `.conf` to the directory
     named by its folder (`modprobe.d/x.conf` or `modprobe/x.conf`) or by its own name (`x.modprobe.conf`); one
@@ -77,7 +77,7 @@ def _install_systemd(root: Path, folder: Path) -> None:
 
 
 def _copy_plain(source: str, target: str) -> str:
-    # Owner and mode of the checkout mean nothing in the guest.
+    # Owner and mode of the checkout do not apply in the guest.
     shutil.copyfile(source, target)
     Path(target).chmod(0o644)
     return target

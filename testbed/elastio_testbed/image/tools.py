@@ -1,19 +1,20 @@
-"""Running the programs an image is built with."""
+"""Programs that build an image."""
 
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-# Enough of a failed program's output to see the reason, which Debian's tools print last.
+# Debian's tools print the reason of a failure last.
 _TAIL_LINES = 15
+CLEAN_ENV = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8")
 
 
 class ImageError(Exception):
-    """The image could not be built; the message carries the end of the failing program's output."""
+    """The image cannot be built; the message contains the end of the failed program's output."""
 
 
 def run(argv: Sequence[str], *, timeout_s: float, stdin: str | None = None) -> str:
-    """Run `argv` to its end and return what it printed on standard output.
+    """Run `argv` and return its standard output.
 
     Raises ImageError when the program is missing, fails, or takes longer than `timeout_s`.
     """
@@ -38,6 +39,5 @@ def run(argv: Sequence[str], *, timeout_s: float, stdin: str | None = None) -> s
 
 
 def chroot(root: Path, argv: Sequence[str], *, timeout_s: float) -> str:
-    """Run `argv` inside `root` with a clean environment; needs to be root."""
-    env = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8"]
-    return run(["chroot", str(root), *env, *argv], timeout_s=timeout_s)
+    """Run `argv` inside `root` with a clean environment; needs root."""
+    return run(["chroot", str(root), *CLEAN_ENV, *argv], timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""The Python wheels a guest needs, collected on the host: the guest installs them without a network."""
+"""The Python wheels of a guest, downloaded on the host: the guest installs them without a network."""
 
 import sys
 import tomllib
@@ -8,16 +8,16 @@ from elastio_testbed.image.cache import cached, digest_of
 from elastio_testbed.image.debian import Suite
 from elastio_testbed.image.tools import run
 
-# The oldest C library that a guest's wheels may ask for.
+# The oldest C library that a guest's wheels may need.
 _GUEST = ("--implementation=cp", "--platform=manylinux2014_x86_64", "--platform=any")
 _PINS = Path("requirements/guest.txt")
 _TIMEOUT_S = 600
 
 
 def dependency_wheels(checkout: Path, cache: Path, suite: Suite) -> Path:
-    """Directory with a wheel for each run-time dependency: as pinned, or the newest without pins.
+    """A directory with a wheel for each run-time dependency: as pinned, or the newest without pins.
 
-    The pins are resolved for the oldest Python; a newer one may lack a need for some of them, and has none of its own.
+    The pins are resolved for the oldest Python; newer ones need no others.
     """
     pins = checkout / _PINS
     wanted = ["-r", str(pins)] if pins.is_file() else _dependencies(checkout)
@@ -32,7 +32,7 @@ def dependency_wheels(checkout: Path, cache: Path, suite: Suite) -> Path:
 
 
 def project_wheel(checkout: Path, directory: Path) -> None:
-    """Build the checkout's own wheel into `directory`, with the build backend installed beside us."""
+    """Build the checkout's own wheel in `directory`, with the installed build backend."""
     _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(checkout))
 
 

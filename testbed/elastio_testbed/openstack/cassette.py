@@ -1,4 +1,4 @@
-"""Recorded exchanges with a real cloud, in the order they happened: one JSON file for one test, without secrets."""
+"""Recorded exchanges with a real cloud in their order, without secrets: one JSON file for each test."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Of a request and of a login's answer: what proves who asks.
+# The credentials in requests, and in responses to a login.
 _SECRET_KEYS = ("secret", "password")
 _HIDDEN = "hidden"
 NEVER = "2126-01-01T00:00:00.000000Z"
-# Headers that mean something to a client; X-Subject-Token, the token itself, is replaced.
+# Headers that clients use; the value of X-Subject-Token, the token itself, is replaced.
 KEPT_HEADERS = ("content-type", "retry-after", "location", "openstack-api-version", "vary", "x-subject-token")
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer; `status` 0: the connection was closed without one."""
+    """One request and its response; `status` 0: the connection was closed without a response."""
 
     service: str
     method: str
@@ -32,11 +32,11 @@ class Exchange:
 
 
 class CassetteError(AssertionError):
-    """The program under test asked for something else than was recorded."""
+    """A request that differs from the recorded one."""
 
 
 class Cassette:
-    """Exchanges and notes of one test. Notes are what the test itself learned from the cloud besides."""
+    """Exchanges and notes of one test. A note is a value that the test itself got from the cloud."""
 
     def __init__(self, entries: list[dict[str, Any]] | None = None) -> None:
         self._entries = entries or []
@@ -71,12 +71,12 @@ class Cassette:
     # --- playing -----------------------------------------------------------------------------------------
 
     def play(self, service: str, method: str, path: str, request: Any) -> Exchange:
-        """The recorded answer to the next request. Raises CassetteError when that one was another."""
+        """The recorded response to the next request. Raises CassetteError when another request was recorded."""
         entry = self._next()
         asked = (service, method, path, _without_secrets(request))
         known = tuple(entry.get(key) for key in ("service", "method", "path", "request"))
         if asked != known:
-            self.failure = f"recorded was {known}, asked for is {asked}; record the exchanges anew"
+            self.failure = f"the next recorded request is {known}, but this one is {asked}; record the exchanges again"
             raise CassetteError(self.failure)
         return Exchange(**entry)
 
@@ -84,23 +84,23 @@ class Cassette:
         """The next note."""
         entry = self._next()
         if "note" not in entry:
-            raise CassetteError(f"recorded was {entry.get('method')} {entry.get('path')}, not a note; record anew")
+            raise CassetteError(f"the next record is {entry.get('method')} {entry.get('path')}, not a note")
         return entry["note"]
 
     def finished(self) -> bool:
-        """Whether everything recorded was used."""
+        """Whether all records were used."""
         return self._at == len(self._entries)
 
     def _next(self) -> dict[str, Any]:
         if self.finished():
-            self.failure = "more is asked for than was recorded; record the exchanges anew"
+            self.failure = "there are more requests than recorded ones; record the exchanges again"
             raise CassetteError(self.failure)
         self._at += 1
         return self._entries[self._at - 1]
 
 
 def _never_expiring(value: Any) -> Any:
-    """A login is good for a day, and played back for years: a client whose token has expired logs in anew."""
+    """A token is valid for a day; a client whose token has expired logs in again, which was not recorded."""
     if isinstance(value, dict):
         return {k: NEVER if k == "expires_at" and isinstance(v, str) else _never_expiring(v) for k, v in value.items()}
     return [_never_expiring(item) for item in value] if isinstance(value, list) else value
@@ -117,5 +117,5 @@ def _is_secret(key: str, value: object) -> bool:
 
 
 def looks_secret(text: str) -> bool:
-    """Whether a fernet token is in the text; a test of the recordings themselves asks."""
+    """Whether the text contains a fernet token; used by the test of the recordings."""
     return re.search(r"gAAAAA[\w-]{40,}", text) is not None

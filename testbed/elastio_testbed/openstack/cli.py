@@ -1,4 +1,4 @@
-"""`elastio-testbed cloud openstack`: the laboratory's OpenStack from the command line."""
+"""`elastio-testbed cloud openstack`: the laboratory's OpenStack on the command line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from elastio_testbed.console import click_errors, progress
+from elastio_testbed.files import write_json
 from elastio_testbed.options import suite_option
 
 MIB = 2**20
@@ -16,31 +18,28 @@ MIB = 2**20
 
 @click.group()
 def openstack() -> None:
-    """A real one-node OpenStack in a root directory of its own, on loopback."""
+    """Run a one-node OpenStack on the loopback interface, in a root directory of its own."""
 
 
 @openstack.command()
 def up() -> None:
-    """Install what is missing, start what does not run. Repeating does nothing."""
+    """Install missing packages and start missing services."""
     from elastio_testbed.openstack.lab import open_lab  # noqa: PLC0415  the SDK takes a second to load
 
-    began = time.monotonic()
-    with _told():
-        lab = open_lab(_say)
-        installed_s = time.monotonic() - began
-        if installed_s > 1:
-            _say(f"packages installed in {installed_s:.0f} s: {lab.root}")
-        lab.up(_say)
+    began, say = time.monotonic(), progress()
+    with click_errors():
+        lab = open_lab(say)
+        lab.up(say)
     click.echo(f"OpenStack is up after {time.monotonic() - began:.1f} s; logs in {lab.root}/var/log/lab")
 
 
 @openstack.command()
-@click.option("--remove", is_flag=True, help="Also remove packages, databases and volumes.")
+@click.option("--remove", is_flag=True, help="Also delete packages, databases and volumes.")
 def down(remove: bool) -> None:
-    """Stop guests and services, and unmount."""
+    """Stop guests and services, and unmount their file systems."""
     from elastio_testbed.openstack.lab import find_lab, remove_lab  # noqa: PLC0415
 
-    with _told():
+    with click_errors():
         lab = find_lab()
         if lab is not None:
             lab.down()
@@ -51,85 +50,60 @@ def down(remove: bool) -> None:
 
 @openstack.command()
 def status() -> None:
-    """What runs, with its memory; exit code 1 when anything does not."""
+    """Show all services and their memory. Exit code 1 unless all of them run."""
     from elastio_testbed.openstack.lab import find_lab  # noqa: PLC0415
 
     lab = find_lab()
     if lab is None:
-        raise click.ClickException("there is no OpenStack yet; `elastio-testbed cloud openstack up` makes it")
+        raise click.ClickException("OpenStack is not installed; run `elastio-testbed cloud openstack up`")
     rows = lab.status()
     for row in rows:
         state = f"pid {row.pid:7d}  {row.memory_bytes / MIB:6.0f} MiB" if row.pid else "down"
         click.echo(f"{row.name:16s} {state}")
-    click.echo(f"{'together':16s} {'':11s}  {sum(row.memory_bytes for row in rows) / MIB:6.0f} MiB")
+    click.echo(f"{'total':16s} {'':11s}  {sum(row.memory_bytes for row in rows) / MIB:6.0f} MiB")
     if any(row.pid is None for row in rows):
-        raise SystemExit(1)
+        sys.exit(1)
 
 
 @openstack.command()
-@click.option("--kind", "names", multiple=True, help="Only these; else all. May be given more than once.")
+@click.option("--kind", "names", multiple=True, help="Kind of fault; may be repeated. Default: all kinds.")
 @click.option("--list", "is_list", is_flag=True, help="Print the kinds and run nothing.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Of the records.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True, help="Seed of the records.")
 @suite_option
-@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write the result here, after every run.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="File for the result, written every run.")
 def faults(names: tuple[str, ...], is_list: bool, seed: int, suite: str | None, json_path: Path | None) -> None:
-    """Take services, credential and quota away from a guest that boosts, and count what was lost and left.
+    """Take services, credential and quota away from a boosting guest, and count lost records and leaked volumes.
 
-    Starts what does not run. Exit code 1 when anything was lost or left, or did not happen as planned.
+    Starts missing services. Exit code 1 if anything was lost or leaked, or did not happen as planned.
     """
     from elastio_testbed.openstack.faults import KINDS  # noqa: PLC0415
 
     unknown = sorted(set(names) - set(KINDS))
     if unknown:
-        raise click.ClickException(f"no such fault: {', '.join(unknown)}; known are {', '.join(KINDS)}")
+        raise click.ClickException(f"unknown fault {', '.join(unknown)}; the faults are {', '.join(KINDS)}")
     if is_list:
         for kind in KINDS.values():
-            click.echo(f"{kind.name}: at {kind.moment}")
+            click.echo(f"{kind.name}: at {kind.trigger}")
         return
-    with _told():
-        document = _carried_out(names or tuple(KINDS), seed, suite, json_path)
+    with click_errors():
+        document = _campaign(names or tuple(KINDS), seed, suite, json_path)
     click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
     if not document["sound"]:
         sys.exit(1)
 
 
-def _carried_out(names: tuple[str, ...], seed: int, suite: str | None, json_path: Path | None) -> dict[str, object]:
-    """The document of these runs. What is done is on the disk before the next run begins."""
-    from elastio_testbed.cli import write_text  # noqa: PLC0415  the command line knows this module
+def _campaign(names: tuple[str, ...], seed: int, suite: str | None, json_path: Path | None) -> dict[str, object]:
+    """The document of these runs; it is written before the next run begins."""
     from elastio_testbed.image import build_guest_image  # noqa: PLC0415
-    from elastio_testbed.openstack.faults import KINDS, Runner, Story, summary  # noqa: PLC0415
+    from elastio_testbed.openstack.faults import KINDS, Runner, ServiceFaultResult, summary  # noqa: PLC0415
     from elastio_testbed.openstack.lab import open_lab  # noqa: PLC0415
 
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        _say(f"[{time.monotonic() - began:7.1f} s] {text}")
-
+    say = progress()
     lab = open_lab(say)
     lab.up(say)
-    stories: list[Story] = []
+    results: list[ServiceFaultResult] = []
     with Runner(lab, build_guest_image(suite=suite), seed, say) as runner:
-        for story in runner.carry_out([KINDS[name] for name in names]):
-            stories.append(story)
-            if json_path is not None:
-                write_text(json_path, json.dumps(summary(stories), indent=2) + "\n")
-    return summary(stories)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-class _told:
-    """Turns LabError, and what else goes wrong with guests and images, into one sentence and exit code 1."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        from elastio_testbed.hypervisor import HypervisorError  # noqa: PLC0415
-        from elastio_testbed.image import ImageError  # noqa: PLC0415
-        from elastio_testbed.openstack.errors import LabError  # noqa: PLC0415
-
-        if isinstance(error, HypervisorError | ImageError | LabError):
-            raise click.ClickException(str(error)) from error
+        for result in runner.carry_out([KINDS[name] for name in names]):
+            results.append(result)
+            write_json(json_path, summary(results))
+    return summary(results)

@@ -1,4 +1,4 @@
-"""Configuration of every service: the overlay's files with the laboratory's secret filled in."""
+"""The configuration of all services: the overlay's files, with the laboratory's password."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _AUTHTOKEN = f"""\
 www_authenticate_uri = {KEYSTONE_URL}
 service_token_roles = service
 service_token_roles_required = true
-# By default a service believes a token for five minutes after it was revoked: as long would every test of that take.
+# By default a service caches a token for five minutes, and accepts a revoked one as long.
 token_cache_time = 10"""
-# The broker's built-in user, which it admits from loopback only.
+# The broker's built-in user, which may log in from loopback only.
 _COMMON = """\
 transport_url = rabbit://guest:guest@127.0.0.1:5672/
 rpc_response_timeout = 120
@@ -57,7 +57,7 @@ _FOLDERS = (
 
 
 def configure(root: Path) -> None:
-    """Write every file of the overlay into `root`, replacing Debian's; the same each time."""
+    """Write all files of the overlay into `root` over those of Debian. Idempotent."""
     secret = password(root)
     for source in sorted(path for path in _OVERLAY.rglob("*") if path.is_file()):
         relative = source.relative_to(_OVERLAY)
@@ -77,7 +77,7 @@ def configure(root: Path) -> None:
 
 
 def password(root: Path) -> str:
-    """The one password of every user and database, made on first use and readable by root only."""
+    """The password of all users and databases, created on first use and readable by root only."""
     path = root / _SECRET
     if not path.exists():
         path.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""The processes of the laboratory's OpenStack: each known by its pid and the moment it began, never by its name."""
+"""The processes of the laboratory's OpenStack, identified by pid and start time, never by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 
-from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.errors import LabError
+from elastio_testbed.image.tools import CLEAN_ENV
 
-_ENV = ("env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8")
 _POLL_S = 0.1
 _STOP_S = 10.0
 _LOG_TAIL_LINES = 5
@@ -24,7 +24,7 @@ _LOG_TAIL_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """One service: how it is started inside the root, and the loopback port it answers on (None: it has none)."""
+    """One service: its command inside the root, and its loopback port, if it has one."""
 
     name: str
     argv: tuple[str, ...]
@@ -33,27 +33,25 @@ class Daemon:
 
 
 class Daemons:
-    """Starts and stops daemons of one root. Records lie in /run of the root, logs in its /var/log/lab."""
+    """Starts and stops the daemons of one root. Pids are in /run/lab of the root, logs in /var/log/lab."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def start(self, daemon: Daemon) -> bool:
-        """Start it unless it runs; False when it ran. Raises LabError when its port belongs to somebody else."""
+        """Start a daemon; False when it runs already. Raises LabError when another program uses its port."""
         if self.process(daemon.name) is not None:
             return False
         if daemon.port is not None and is_open(daemon.port):
-            raise LabError(
-                f"port {daemon.port} of this machine, which {daemon.name} needs, is in use by another program"
-            )
+            raise LabError(f"port {daemon.port} of this machine, needed by {daemon.name}, is in use by another program")
         with self.log(daemon.name).open("ab") as log:
-            pid = _spawn(["chroot", str(self._root), *_ENV, *daemon.argv], log.fileno())
+            pid = _spawn(["chroot", str(self._root), *CLEAN_ENV, *daemon.argv], log.fileno())
         record = {"pid": pid, "began": psutil.Process(pid).create_time()}
         self._record(daemon.name).write_text(json.dumps(record))
         return True
 
     def wait_ready(self, daemon: Daemon) -> None:
-        """Wait until its port answers. Raises LabError with the end of its log when it ended or takes too long."""
+        """Wait until its port answers. Raises LabError when it ends or takes too long."""
         if daemon.port is None:
             return
         deadline = time.monotonic() + daemon.ready_s
@@ -67,11 +65,11 @@ class Daemons:
             time.sleep(_POLL_S)
 
     def stop(self, names: Iterable[str]) -> None:
-        """End these daemons and their children, all together: politely, after ten seconds by force."""
+        """Stop these daemons and their children together: with SIGTERM, after ten seconds with SIGKILL."""
         running = {name: process for name in names if (process := self.process(name)) is not None}
         families = {name: [process, *_children(process)] for name, process in running.items()}
         for name, process in running.items():
-            # mariadbd's and libvirtd's children end with them; the others are groups of equals
+            # mariadbd and libvirtd end their children themselves; the others expect the signal in every process.
             _signal(process, signal.SIGTERM, whole_group=name not in ("mariadb", "libvirtd"))
         everyone = [process for family in families.values() for process in family]
         _, alive = psutil.wait_procs(everyone, timeout=_STOP_S)
@@ -83,7 +81,7 @@ class Daemons:
             self._record(name).unlink(missing_ok=True)
 
     def kill(self, name: str) -> None:
-        """End one daemon and its children at once, as a crash would."""
+        """Kill one daemon and its children, as in a crash."""
         process = self.process(name)
         if process is None:
             return
@@ -94,8 +92,19 @@ class Daemons:
         psutil.wait_procs(family, timeout=_STOP_S)
         self._record(name).unlink(missing_ok=True)
 
+    def suspend(self, name: str) -> None:
+        """Stop scheduling a daemon and its children, as on a machine that hangs. Raises LabError if it does not run."""
+        for member in self.family(name):
+            member.suspend()
+
+    def resume(self, name: str) -> None:
+        """End `suspend`. Raises LabError if the daemon does not run."""
+        for member in self.family(name):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.resume()
+
     def process(self, name: str) -> psutil.Process | None:
-        """The running process of a daemon, or None. A pid that was given to another process does not count."""
+        """The running process of a daemon, or None. A reused pid does not count."""
         try:
             record = json.loads(self._record(name).read_text())
             process = psutil.Process(record["pid"])
@@ -106,14 +115,14 @@ class Daemons:
         return process if same and alive else None
 
     def family(self, name: str) -> list[psutil.Process]:
-        """A daemon's process and its children. Raises LabError where it does not run."""
+        """A daemon's process and its children. Raises LabError if it does not run."""
         process = self.process(name)
         if process is None:
             raise LabError(f"{name} does not run")
         return [process, *_children(process)]
 
     def memory_bytes(self, name: str) -> int:
-        """What a daemon and its children hold in memory, pages they share counted once for each."""
+        """The resident memory of a daemon and its children; shared pages are counted for each process."""
         process = self.process(name)
         total = 0
         for member in [process, *_children(process)] if process else []:
@@ -140,7 +149,7 @@ def is_open(port: int) -> bool:
 
 
 def _spawn(argv: list[str], log: int) -> int:
-    """Start a program that outlives this one, in a session that its children share; returns its pid."""
+    """Start a program that outlives this one, in a session of its own; returns its pid."""
     with open(os.devnull, "rb") as nothing:
         actions = [
             (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),

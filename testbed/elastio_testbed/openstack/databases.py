@@ -1,14 +1,14 @@
-"""The databases of every service, made once for a root."""
+"""The databases of all services, created once for a root."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.image.tools import ImageError, chroot, run
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION, password
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.services import NEUTRON_FILES
 
 _USERS = {
@@ -25,7 +25,7 @@ _TIMEOUT_S = 300.0
 
 
 def create_databases(root: Path) -> None:
-    """Users and schemas; safe to repeat after an interruption. Raises LabError with the failing program's words."""
+    """Create users and schemas. Idempotent. Raises LabError with the output of the failed program."""
     secret = password(root)
     statements = "".join(
         f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8;"
@@ -35,13 +35,13 @@ def create_databases(root: Path) -> None:
     try:
         run(["chroot", str(root), "mysql"], timeout_s=_TIMEOUT_S, stdin=statements)
     except ImageError as error:
-        raise LabError(f"the databases cannot be made: {error}") from error
+        raise LabError(f"the databases cannot be created: {error}") from error
     cell0 = f"mysql+pymysql://nova:{secret}@127.0.0.1/nova_cell0?charset=utf8"
     url = f"{KEYSTONE_URL}/"
     bootstrap = ["keystone-manage", "bootstrap", "--bootstrap-password", secret, "--bootstrap-region-id", REGION]
     bootstrap += [f"--bootstrap-{kind}-url={url}" for kind in ("admin", "internal", "public")]
     keystone_keys = ("--keystone-user", "root", "--keystone-group", "root")
-    _side_by_side(
+    _run_in_parallel(
         root,
         [
             ["keystone-manage", "db_sync"],
@@ -66,21 +66,15 @@ def create_databases(root: Path) -> None:
     )
 
 
-def _side_by_side(root: Path, *lists: Sequence[Sequence[str]]) -> None:
-    """Each list in its order, the lists at the same time: two processors, and most of it is importing Python."""
-    failures: list[Exception] = []
+def _run_in_parallel(root: Path, *lists: Sequence[Sequence[str]]) -> None:
+    """Run each list in its order, and the lists in parallel: most of the time goes to importing Python modules."""
 
     def work(commands: Sequence[Sequence[str]]) -> None:
-        try:
-            for command in commands:
-                chroot(root, command, timeout_s=_TIMEOUT_S)
-        except ImageError as error:
-            failures.append(error)
+        for command in commands:
+            chroot(root, command, timeout_s=_TIMEOUT_S)
 
-    threads = [threading.Thread(target=work, args=(commands,)) for commands in lists]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise LabError(f"the databases cannot be made: {failures[0]}") from failures[0]
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(work, lists))
+    except ImageError as error:
+        raise LabError(f"the databases cannot be created: {error}") from error

@@ -1,7 +1,7 @@
-"""The laboratory's experiments with Nova doing the attach and Cinder selling the volumes.
+"""The laboratory's experiments on OpenStack: volumes from Cinder, attached by Nova.
 
-Cinder sells whole GiB and a volume type's own bandwidth, so only time and data of an experiment are scaled: the
-sizes bought are larger than in the scaled EC2, and so are the costs.
+Cinder has sizes in whole GiB and the bandwidth of the volume type, so only times and amounts of data of an experiment
+are scaled. Volumes are larger than in the scaled EC2, and costs are higher.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
 from elastio.units import GIB
+from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot
 from elastio_testbed.machine import HOST_IN_GUEST, Guest
-from elastio_testbed.openstack import content
-from elastio_testbed.openstack.books import CinderBooks
+from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Front
-from elastio_testbed.openstack.hands import TYPES, Tenant, clouds_text
+from elastio_testbed.openstack.cinder_usage import CinderUsage
+from elastio_testbed.openstack.cloud_fixture import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.lab import Lab, open_lab
+from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.openstack.server import Server, boot
 from elastio_testbed.result import SetupResult
 from elastio_testbed.trial import Evidence, Plan, Trial
 
 CLOUDS = "/etc/openstack/clouds.yaml"
-# What Cinder sells least, and the agent's cap in first caches, as in every experiment.
+# Cinder's smallest volume, and the largest cache in units of the first one, as in every experiment.
 LEAST_GIB, MOST_CACHES = 1, 4
 _VIRSH = ("virsh", "-c", "qemu:///system")
 _VIRSH_S = 60.0
@@ -46,29 +46,31 @@ Say = Callable[[str], None]
 
 
 def check(plan: Plan) -> None:
-    """Raises LabError, before anything is made, for a plan that this cloud cannot run."""
+    """Raises LabError for a plan that this cloud cannot run, before anything is started."""
     if plan.vms != 1 or plan.side_by_side:
         raise LabError("the laboratory's OpenStack runs one guest at a time; --vms and --side-by-side are for EC2")
     if plan.disturb is not None:
-        raise LabError("libvirt keeps the caps of the laboratory's OpenStack; --disturb is for EC2")
+        raise LabError("libvirt controls the bandwidth caps of the laboratory's OpenStack; --disturb is for EC2")
     if plan.needs_tools:
-        raise LabError("the laboratory's OpenStack has no room for applications or lvmcache: run demo or cm1")
+        raise LabError("the laboratory's OpenStack cannot run applications or lvmcache; run demo or cm1")
     scaled = plan.scaled()
     wanted = (scaled.backing_bytes_s, scaled.cache_bytes_s)
-    sold = tuple(kind.bytes_s for kind in content.TYPES)
-    if wanted != sold:
-        raise LabError(f"the volume types carry {sold} bytes/s and the experiment wants {wanted}: use --bandwidth 0.5")
+    provided = tuple(kind.bytes_s for kind in bootstrap.TYPES)
+    if wanted != provided:
+        raise LabError(
+            f"the volume types provide {provided} bytes/s, but the experiment needs {wanted}; use --bandwidth 0.5"
+        )
 
 
 class NovaMachine:
-    """What an experiment asks of a machine, by Nova, Cinder and libvirt."""
+    """The virtual machine of an experiment, on Nova, Cinder and libvirt."""
 
     def __init__(self, lab: Lab, image: GuestImage, name: str) -> None:
         self._lab = lab
-        self.server: Server = boot(lab, image, name, content.DEMO_PROJECT)
+        self.server: Server = boot(lab, image, name, bootstrap.DEMO_PROJECT)
         try:
-            self.tenant = Tenant(lab, self.server.id, content.DEMO_PROJECT)
-            self.tenant.clear()  # of what an interrupted experiment left
+            self.tenant = Tenant(lab, self.server.id, bootstrap.DEMO_PROJECT)
+            self.tenant.clear()  # an interrupted experiment may have left volumes
         except BaseException:
             self.server.delete()
             raise
@@ -91,27 +93,27 @@ class NovaMachine:
         return self.server.console_tail()
 
     def port(self, name: str) -> Path:
-        """Where what the guest writes to /dev/virtio-ports/NAME ends: see the emulator of the overlay."""
+        """The host's file for /dev/virtio-ports/NAME of the guest: see the emulator in the overlay."""
         return self._lab.root / "run/lab" / f"{self.server.domain}.{name}"
 
     def start(self, timeout_s: float) -> None:
-        """Nova has started it; wait for the guest."""
+        """Wait for the guest, which Nova has started already."""
         self.agent.wait_ready(timeout_s)
 
     def attach_new(self, size_gib: int, kind: str) -> str:
-        """Buy a volume and attach it; returns its id when both services say so."""
+        """Create a volume and attach it; returns its id when both services have finished."""
         body = {"volume": {"size": size_gib, "volume_type": kind, "name": "backing"}}
         cloud = self.tenant.cloud
-        volume = _accepted(cloud.block_storage.post("/volumes", json=body), "sell the backing volume")["volume"]
+        volume = _checked(cloud.block_storage.post("/volumes", json=body), "create the backing volume")["volume"]
         self.tenant.settle()
         wanted = {"volumeAttachment": {"volumeId": volume["id"]}}
         path = f"/servers/{self.server.id}/os-volume_attachments"
-        _accepted(cloud.compute.post(path, json=wanted), "attach the backing volume")
+        _checked(cloud.compute.post(path, json=wanted), "attach the backing volume")
         self.tenant.settle()
         return str(volume["id"])
 
     def set_limit(self, serial: str, bytes_per_second: int | None) -> None:
-        """Lift the type's QoS for the check at the end; Nova itself never changes it while attached."""
+        """Lift the QoS of an attached volume, which Nova cannot change. Other values than None are ignored."""
         if bytes_per_second is not None:
             return
         domain = self.server.domain
@@ -124,9 +126,9 @@ class NovaMachine:
         self._virsh("blkdeviotune", domain, target.group(1), *limits)
 
     def disks(self) -> tuple[str, ...]:
-        """Volumes attached, as Nova shows them."""
+        """The ids of attached volumes, as Nova shows them."""
         path = f"/servers/{self.server.id}/os-volume_attachments"
-        shown = _accepted(self.tenant.cloud.compute.get(path), "list what is attached")["volumeAttachments"]
+        shown = _checked(self.tenant.cloud.compute.get(path), "list the attached volumes")["volumeAttachments"]
         return tuple(row["volumeId"] for row in shown)
 
     def _virsh(self, *argv: str) -> str:
@@ -134,20 +136,20 @@ class NovaMachine:
 
 
 class NovaGuest(Guest):
-    """A guest of an experiment that Nova booted. Its agent knows the cloud by clouds.yaml and its config drive."""
+    """A guest of an experiment, booted by Nova. Its agent uses clouds.yaml and the config drive."""
 
     def __init__(
         self,
         machine: NovaMachine,
-        front: Front,
+        proxy: ApiProxy,
         setup: Setup,
         scaled: Scaled,
         config: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        """`config` replaces or adds settings of the agent, by their tables."""
+        """`config`: additional settings of the agent, by table."""
         self.name, self.setup, self.scaled = "vm0", setup, scaled
-        self.machine, self._front, self._config = machine, front, config or {}
-        self.vm = machine  # type: ignore[assignment]  # what an experiment asks of a machine, it answers
+        self.machine, self._proxy, self._config = machine, proxy, config or {}
+        self.vm = machine  # type: ignore[assignment]  # it has the methods that experiments use
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
         self.sample_interval_s = scaled.sample_interval_s
@@ -159,11 +161,11 @@ class NovaGuest(Guest):
 
     @property
     def backing_bytes(self) -> int:
-        """What Cinder sold: whole GiB."""
+        """The size of the backing volume, in whole GiB."""
         return self.backing_gib * GIB
 
     def prepare(self, endpoint: Any, *, boot_s: float = 240.0) -> None:
-        """As for EC2, with the backing volume bought from Cinder first."""
+        """As for EC2, after attaching a backing volume from Cinder."""
         self.vm.start(boot_s)
         kind = "fast" if self.setup is Setup.STATIC_FAST else "slow"
         self.serial = self.machine.attach_new(self.backing_gib, kind)[:20]
@@ -185,17 +187,17 @@ class NovaGuest(Guest):
         self.wait_for(lambda status: status["owned"] is not None, 240, "the cloud to be asked")
 
     def write_clouds(self) -> None:
-        """The tenant's present credential, for root only."""
+        """Write the tenant's present credential, readable by root only."""
         credential = self.machine.tenant.credential
-        text = clouds_text(self._front.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
+        text = clouds_text(self._proxy.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
         self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
 
     def write_config(self, endpoint: Any, **overrides: str) -> None:
-        """The agent's configuration; `overrides` replaces lines of [cache]."""
+        """Write the agent's configuration; `overrides` replaces settings of [cache]."""
         self.configure({"cache": overrides})
 
     def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """The agent's configuration with these changes, by their tables."""
+        """Write the agent's configuration with these changes, by table."""
         tables: dict[str, dict[str, object]] = {}
         for wanted in (self._config, changes):
             for name, table in wanted.items():
@@ -205,45 +207,45 @@ class NovaGuest(Guest):
 
 
 class OpenstackTrial(Trial):
-    """A set-up on a fresh guest that Nova boots. Its methods raise LabError and ImageError, too."""
+    """A set-up on a new guest of Nova. Its methods also raise LabError and ImageError."""
 
     def prepare(self) -> None:
-        """Start the services that do not run, boot the guest, and put device, filesystem and agent in place."""
-        with _told():
+        """Start missing services, boot the guest, and set up device, file system and agent."""
+        with _sdk_errors_translated():
             lab = open_lab(self.say)
             lab.up(self.say)
             self.say("booting a guest with Nova")
             enter = self._stack.enter_context
-            front = enter(Front(Cassette(), live=True))
+            proxy = enter(ApiProxy(Cassette(), live=True))
             machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
-            self._cloud = CinderBooks(lab, machine.tenant, time.time() - 1)
-            guest = NovaGuest(machine, front, self.setup, self.scaled)
+            self._cloud = CinderUsage(lab, machine.tenant, time.time() - 1)
+            guest = NovaGuest(machine, proxy, self.setup, self.scaled)
             self.guests.append(guest)
             guest.prepare(self._cloud)
 
     def finish(self, cancelled: threading.Event) -> None:
         """See `Trial`."""
-        with _told():
+        with _sdk_errors_translated():
             super().finish(cancelled)
 
     def conclude(self) -> tuple[SetupResult, Evidence]:
         """See `Trial`."""
-        with _told():
+        with _sdk_errors_translated():
             return super().conclude()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _told():
+        with _sdk_errors_translated():
             super().__exit__(kind, error, trace)
 
 
 def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping[str, object]]) -> str:
-    """The agent's configuration: sizes in whole GiB, the rest as in every experiment, but for `changes`.
+    """The agent's configuration with `changes`: sizes in whole GiB, the rest as in every experiment.
 
-    Nothing is bought on top to drain: no volume type carries more than the fast one, which static-fast has, too.
+    `drain_bandwidth_mb_s` is 0: the fast type, which static-fast uses too, is the fastest volume type.
     """
-    slow, fast = content.TYPES
+    slow, fast = bootstrap.TYPES
     first_gib = max(LEAST_GIB, -(-round(scaled.initial_cache_gib * GIB) // GIB))
     tables: dict[str, Mapping[str, object]] = {
         "device": {"backing_uuid": f'"{backing_uuid}"', "bandwidth_mb_s": slow.bytes_s / 1e6},
@@ -269,16 +271,16 @@ def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping
     )
 
 
-def _accepted(answer: Any, what: str) -> Any:
+def _checked(answer: Any, what: str) -> Any:
     if answer.status_code >= 300:
-        raise LabError(f"OpenStack does not {what}: {answer.status_code} {answer.text}")
+        raise LabError(f"OpenStack refuses to {what}: {answer.status_code} {answer.text}")
     return answer.json()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What the SDK raises becomes LabError."""
+def _sdk_errors_translated() -> Iterator[None]:
+    """Translate the SDK's errors to LabError."""
     try:
         yield
     except (SDKException, ClientException) as error:
-        raise LabError(f"the laboratory's OpenStack does not answer as it should: {error}") from error
+        raise LabError(f"a request to the laboratory's OpenStack failed: {error}") from error

@@ -1,8 +1,8 @@
-"""What goes wrong in a real OpenStack while a guest boosts, one thing in each run, and what came of it.
+"""Fault injection into a real OpenStack while a guest boosts: one fault in each run.
 
-As in the campaign on EC2 a writer in the guest has every record acknowledged by the host before it counts, and all
-of them are read back after the run. A fault lasts until the agent has met it; then it is put right as an operator
-would, and the agent has to come to rest by itself.
+As in the campaign on EC2, a record of the writer counts as acknowledged when the host has received its number, and
+all acknowledged records are read back after the run. A fault lasts until the agent has noticed it. Then it is repaired
+as an operator would do it, and the agent has to return to idle without help.
 """
 
 from __future__ import annotations
@@ -16,158 +16,158 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.faults import acks
-from elastio_testbed.faults.kinds import Moment
+from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, ImageError
-from elastio_testbed.openstack import content, services
-from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack import bootstrap, services
+from elastio_testbed.openstack.fault_target import NovaTarget, boot_target, errors_in, open_intents
 from elastio_testbed.openstack.lab import Lab
-from elastio_testbed.openstack.subject import NovaSubject, booted, errors_in, open_intents
 
-MOMENT_S = 240.0
-# For the agent to meet what went wrong: services believe a token for some seconds, and a burst has to end first.
-FELT_S = 300.0
+TRIGGER_S = 240.0
+# Until the agent notices the fault: services cache a token for some seconds, and a burst has to end first.
+NOTICE_S = 300.0
 DETACHING_S = 120.0
-# The test's own volume is the only one: with so many the project may have no more.
-FULL = {"volumes": 1}
+# The backing volume is the only one of the project, so this quota forbids a cache volume.
+NO_MORE_VOLUMES = {"volumes": 1}
 FAILURES = (HypervisorError, LabError, ImageError, SDKException, ClientException, OSError, ValueError, KeyError)
 
-Deed = Callable[[NovaSubject], None]
+Action = Callable[[NovaTarget], None]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One row of the table: at `moment` comes `strike`, and no sooner than `trigger_delay_s` later `mend`.
+class ServiceFault:
+    """One row of the table: `inject` at `trigger`, and `repair` at least `least_s` later.
 
-    `is_early`: it is struck before the load, or the moment would be over before it is in force.
-    `said` is a part of the error that the agent has to have met before the end of the fault, `said_later` of one until
-    the end of the run; empty: it need not notice. `shown` is what Cinder has to show of the cache volume just before
-    the end of the fault; empty: anything. `check` is the check of `elastio doctor` that has to fail meanwhile, and
-    `way_out` a part of its sentence.
+    `is_before_load`: injected before the load starts, for faults that take effect too late otherwise. `error`: a word
+    of an error that the agent has to report before the repair ("": any error, None: no error needed). `late_error`: a
+    word of an error that it has to report before the end of the run. `statuses`: the possible statuses of the cache
+    volume just before the repair; empty: any. `doctor_check`: the check of `elastio doctor` that has to fail before
+    the repair, `doctor_advice` a word of its text.
     """
 
     name: str
-    moment: Moment
-    strike: Deed
-    mend: Deed
-    said: str = ""
-    said_later: str = ""
-    shown: tuple[str, ...] = ()
-    trigger_delay_s: float = 20.0
-    is_early: bool = False
-    check: str = ""
-    way_out: str = ""
+    trigger: Trigger
+    inject: Action
+    repair: Action
+    error: str | None = None
+    late_error: str = ""
+    statuses: tuple[str, ...] = ()
+    least_s: float = 20.0
+    is_before_load: bool = False
+    doctor_check: str = ""
+    doctor_advice: str = ""
 
-    def is_seen_in(self, doctor: str, shown: Sequence[str]) -> bool:
-        """Whether doctor and Cinder said what they have to say during this fault."""
-        as_shown = any(status in self.shown for status in shown) or not self.shown
-        return self.way_out in doctor and as_shown
-
-
-def _without(service: str) -> tuple[Deed, Deed]:
-    """A service ends, and is started again."""
-    return lambda subject: subject.end_service(service), lambda subject: subject.start_service(service)
+    def is_reported(self, doctor: str, shown: Sequence[str]) -> bool:
+        """Whether doctor and Cinder have shown the fault."""
+        as_shown = any(status in self.statuses for status in shown) or not self.statuses
+        return self.doctor_advice in doctor and as_shown
 
 
-def _lose_the_detach(subject: NovaSubject) -> None:
-    """Nova has accepted it, and begins when Cinder does not answer any more: the volume stands still in `detaching`."""
-    subject.freeze(services.NOVA_COMPUTE.name)
+def _without(service: str) -> tuple[Action, Action]:
+    """Kill a service; start it again."""
+    return lambda target: target.kill_service(service), lambda target: target.start_service(service)
+
+
+def _interrupt_detach(target: NovaTarget) -> None:
+    """Stop Cinder between Nova's acceptance of a detach and its execution: the volume stays in `detaching`."""
+    target.suspend_service(services.NOVA_COMPUTE.name)
     try:
-        subject.wait_until(lambda: "detaching" in subject.shown(), DETACHING_S, "the volume to be detaching")
-        subject.end_service(services.CINDER_API.name)
+        target.wait_until(lambda: "detaching" in target.cache_statuses(), DETACHING_S, "the volume to be detaching")
+        target.kill_service(services.CINDER_API.name)
     finally:
-        subject.thaw(services.NOVA_COMPUTE.name)
+        target.resume_service(services.NOVA_COMPUTE.name)
 
 
-NO_ANSWER = "it is asked again"
-KINDS: Mapping[str, Kind] = {
+ANY_ERROR = ""
+KINDS: Mapping[str, ServiceFault] = {
     kind.name: kind
     for kind in (
-        Kind(
+        ServiceFault(
             "cinder-api-stopped-at-purchase",
-            Moment("intent", "CreateVolume"),
+            Trigger("intent", "CreateVolume"),
             *_without(services.CINDER_API.name),
-            NO_ANSWER,
+            ANY_ERROR,
         ),
-        Kind(
+        ServiceFault(
             "nova-api-stopped-at-attach",
-            Moment("outcome", "CreateVolume"),
+            Trigger("outcome", "CreateVolume"),
             *_without(services.NOVA_API.name),
-            NO_ANSWER,
+            ANY_ERROR,
         ),
-        Kind(
+        ServiceFault(
             "cinder-volume-stopped-at-attach",
-            Moment("intent", "AttachVolume"),
+            Trigger("intent", "AttachVolume"),
             *_without(services.CINDER_VOLUME.name),
-            shown=("reserved", "attaching"),
-            trigger_delay_s=30.0,
+            statuses=("reserved", "attaching"),
+            least_s=30.0,
         ),
-        Kind(
+        ServiceFault(
             "nova-api-stopped-at-detach",
-            Moment("outcome", "DetachCacheSet"),
+            Trigger("outcome", "DetachCacheSet"),
             *_without(services.NOVA_API.name),
-            NO_ANSWER,
+            ANY_ERROR,
         ),
-        Kind(
+        ServiceFault(
             "cinder-api-stopped-at-detach",
-            Moment("intent", "DetachVolume"),
+            Trigger("intent", "DetachVolume"),
             *_without(services.CINDER_API.name),
-            NO_ANSWER,
+            ANY_ERROR,
         ),
-        Kind(
+        ServiceFault(
             "cinder-api-stopped-during-detach",
-            Moment("outcome", "DetachCacheSet"),
-            _lose_the_detach,
+            Trigger("outcome", "DetachCacheSet"),
+            _interrupt_detach,
             _without(services.CINDER_API.name)[1],
-            NO_ANSWER,
-            said_later="stood still in detaching",
+            ANY_ERROR,
+            late_error="detaching",
         ),
-        Kind(
+        ServiceFault(
             "cinder-api-stopped-at-deletion",
-            Moment("intent", "DeleteVolume"),
+            Trigger("intent", "DeleteVolume"),
             *_without(services.CINDER_API.name),
-            NO_ANSWER,
+            ANY_ERROR,
         ),
-        Kind(
+        ServiceFault(
             "cinder-volume-stopped-at-deletion",
-            Moment("intent", "DeleteVolume"),
+            Trigger("intent", "DeleteVolume"),
             *_without(services.CINDER_VOLUME.name),
-            shown=("deleting",),
+            statuses=("deleting",),
         ),
-        Kind(
+        ServiceFault(
             "credential-revoked",
-            Moment("decision", "boosting"),
-            NovaSubject.revoke,
-            NovaSubject.renew,
-            "make a new application credential",
-            check="OpenStack credential",
-            way_out="make a new application credential and put it into clouds.yaml",
+            Trigger("decision", "boosting"),
+            NovaTarget.revoke_credential,
+            NovaTarget.renew_credential,
+            "application credential",
+            doctor_check="OpenStack credential",
+            doctor_advice="clouds.yaml",
         ),
-        Kind(
+        ServiceFault(
             "quota-reached",
-            Moment("intent", "CreateVolume"),
-            lambda subject: subject.limit(**FULL),
-            lambda subject: subject.limit(**content.QUOTA),
-            "beyond a quota",
-            is_early=True,
-            check="OpenStack quota",
-            way_out="ask the cloud's operator for a larger quota",
+            Trigger("intent", "CreateVolume"),
+            lambda target: target.set_quota(**NO_MORE_VOLUMES),
+            lambda target: target.set_quota(**bootstrap.QUOTA),
+            "quota",
+            is_before_load=True,
+            doctor_check="OpenStack quota",
+            doctor_advice="operator",
         ),
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class ServiceFaultResult:
     """One run.
 
-    `met`: agent, doctor and cloud said what they were expected to say of the fault. `doctor`: what `elastio doctor`
-    said of it. `shown`: what Cinder showed of the cache volume at the end of the fault, where it could be asked.
-    `felt`: the writer was ended by it, though applications should notice nothing. `rest_s`: from the end of the
-    fault until nothing of the cycle was left. `open_intents` are actions whose outcome the journal does not have.
-    `stuck` says why the run was given up.
+    `came`: the trigger occurred. `met`: agent, doctor and cloud reported the fault as expected. `doctor`: the text of
+    the failed check. `shown`: statuses of the cache volume before the repair, where expected. `felt`: the fault
+    stopped the writer, although applications should not notice it. `rest_s`: from the repair until the cycle had
+    ended and its volume was deleted. `open_intents`: actions without an outcome in the journal. `stuck`: the reason
+    why the run was aborted.
     """
 
     kind: str
@@ -195,12 +195,12 @@ class Story:
 
 
 class Runner:
-    """Use as a context manager. One guest serves all runs; one that a run has left unfit is replaced."""
+    """Use as a context manager. One guest serves all runs; after a failed run it is replaced."""
 
     def __init__(self, lab: Lab, image: GuestImage, seed: int, say: Say) -> None:
         self._lab, self._image, self._seed, self._say = lab, image, seed, say
         self._stack = ExitStack()
-        self._subject: NovaSubject | None = None
+        self._target: NovaTarget | None = None
 
     def __enter__(self) -> Runner:
         return self
@@ -208,107 +208,109 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._discard()
 
-    def subject(self) -> NovaSubject:
-        """The guest that is fit for the next run. Raises LabError or HypervisorError when none comes up."""
-        if self._subject is None:
-            self._subject = self._stack.enter_context(booted(self._lab, self._image, self._say))
-        return self._subject
+    def target(self) -> NovaTarget:
+        """The guest of the next run, booted if there is none. Raises LabError or HypervisorError."""
+        if self._target is None:
+            self._target = self._stack.enter_context(boot_target(self._lab, self._image, self._say))
+        return self._target
 
-    def carry_out(self, kinds: Sequence[Kind]) -> Iterator[Story]:
-        """The story of each run as soon as it is known. Raises LabError or HypervisorError when no guest comes up."""
+    def carry_out(self, kinds: Sequence[ServiceFault]) -> Iterator[ServiceFaultResult]:
+        """The result of each run after its end. Raises LabError or HypervisorError when no guest can be booted."""
         for kind in kinds:
             self._say(kind.name)
-            story = self._story(kind, self.subject())
-            self._say(_told(story))
-            if not story.is_sound:
+            result = self._run(kind, self.target())
+            self._say(_summary_line(result))
+            if not result.is_sound:
                 self._discard()
-            yield story
+            yield result
 
     def _discard(self) -> None:
-        """Whatever the fault was: every service runs, the quota is what it was, and nothing is left of the guest."""
+        """Start every service, restore the quota and delete the guest."""
         self._lab.start(*(daemon.name for daemon in services.ALL))
-        if self._subject is not None:
-            self._subject.limit(**content.QUOTA)
-        self._subject = None
+        if self._target is not None:
+            self._target.set_quota(**bootstrap.QUOTA)
+        self._target = None
         self._stack.close()
 
-    def _story(self, kind: Kind, subject: NovaSubject) -> Story:
-        name, began = f"{kind.name}-{time.time():.0f}", Story(kind.name)
+    def _run(self, kind: ServiceFault, target: NovaTarget) -> ServiceFaultResult:
+        name, began = f"{kind.name}-{time.time():.0f}", ServiceFaultResult(kind.name)
         try:
-            since = subject.last_record()
-            story = struck(kind, subject, began, name, self._seed, since)
-            journal = [record for record in subject.journal() if record["seq"] > since]
-            story = replace(
-                story,
-                met=story.met and kind.said_later in " ".join(errors_in(journal)),
-                left_volumes=subject.leaked(),
+            since = target.last_record()
+            result = run_fault(kind, target, began, name, self._seed, since)
+            journal = [record for record in target.journal() if record["seq"] > since]
+            result = replace(
+                result,
+                met=result.met and kind.late_error in " ".join(errors_in(journal)),
+                left_volumes=target.leaked(),
                 open_intents=open_intents(journal),
                 errors=errors_in(journal),
             )
-            return with_records(story, subject, name, self._seed)
+            return with_verification(result, target, name, self._seed)
         except FAILURES as error:
             return replace(began, stuck=f"{type(error).__name__}: {error}")
 
 
-def struck(kind: Kind, subject: NovaSubject, story: Story, name: str, seed: int, since: int) -> Story:
-    """From the first record to the rest after the fault; the run begins after the journal's record `since`."""
-    subject.guest.check(["elastio", "resume"], timeout_s=90)
-    subject.forget_records()
-    subject.start_writer(name, seed)
-    seen = subject.arm(kind.moment, kill=False)
-    if kind.is_early:
-        kind.strike(subject)
-    subject.burst()
-    came = subject.wait_for_moment(seen, MOMENT_S)
+def run_fault(
+    kind: ServiceFault, target: NovaTarget, result: ServiceFaultResult, name: str, seed: int, since: int
+) -> ServiceFaultResult:
+    """Run from the first record until the agent is idle again; the journal's records after `since` are this run's."""
+    target.guest.check(["elastio", "resume"], timeout_s=90)
+    target.forget_records()
+    target.start_writer(name, seed)
+    seen = target.arm(kind.trigger, kill=False)
+    if kind.is_before_load:
+        kind.inject(target)
+    target.burst()
+    came = target.wait_for_trigger(seen, TRIGGER_S)
     at = time.monotonic()
-    if not kind.is_early:
-        kind.strike(subject)
-    met = not kind.said or subject.wait_for_trouble(kind.said, since, FELT_S)
-    doctor = subject.failed_checks().get(kind.check, "") if kind.check else ""
-    time.sleep(max(0.0, kind.trigger_delay_s - (time.monotonic() - at)))
-    shown = subject.shown() if kind.shown else ()
-    kind.mend(subject)
-    mended = time.monotonic()
-    subject.wait_for_agent()
-    subject.wait_for_rest()
+    if not kind.is_before_load:
+        kind.inject(target)
+    met = kind.error is None or target.wait_for_error(kind.error, since, NOTICE_S)
+    doctor = target.failed_checks().get(kind.doctor_check, "") if kind.doctor_check else ""
+    time.sleep(max(0.0, kind.least_s - (time.monotonic() - at)))
+    shown = target.cache_statuses() if kind.statuses else ()
+    kind.repair(target)
+    repaired = time.monotonic()
+    target.wait_for_agent()
+    target.wait_for_rest()
     return replace(
-        story,
+        result,
         came=came,
-        met=met and kind.is_seen_in(doctor, shown),
+        met=met and kind.is_reported(doctor, shown),
         doctor=doctor,
         shown=shown,
-        felt=not subject.writer_runs(),
-        fault_s=round(mended - at, 1),
-        rest_s=round(time.monotonic() - mended, 1),
+        felt=not target.writer_runs(),
+        fault_s=round(repaired - at, 1),
+        rest_s=round(time.monotonic() - repaired, 1),
     )
 
 
-def with_records(story: Story, subject: NovaSubject, name: str, seed: int) -> Story:
-    """Read back every record that the host knows to be acknowledged."""
-    subject.stop_writer()
-    subject.guest.check(["elastio", "pause"], timeout_s=90)
-    found = subject.verify(name, seed, acks.read(subject.records).get(name, 0))
-    return replace(story, acknowledged_records=found["checked"], lost_records=found["lost"])
+def with_verification(result: ServiceFaultResult, target: NovaTarget, name: str, seed: int) -> ServiceFaultResult:
+    """Read back every acknowledged record."""
+    target.stop_writer()
+    target.guest.check(["elastio", "pause"], timeout_s=90)
+    found = target.verify(name, seed, acks.read(target.records).get(name, 0))
+    return replace(result, acknowledged_records=found["checked"], lost_records=found["lost"])
 
 
-def summary(stories: Sequence[Story]) -> dict[str, Any]:
+def summary(results: Sequence[ServiceFaultResult]) -> dict[str, Any]:
     """The document of all runs."""
     return {
-        "runs": len(stories),
-        "acknowledged_records": sum(story.acknowledged_records for story in stories),
-        "lost_records": sum(story.lost_records for story in stories),
-        "left_volumes": sum(len(story.left_volumes) for story in stories),
-        "stuck_runs": sum(bool(story.stuck) for story in stories),
-        "worst_rest_s": max((s.rest_s for s in stories if s.rest_s is not None), default=None),
-        "sound": bool(stories) and all(story.is_sound for story in stories),
-        "stories": [story.as_dict() for story in stories],
+        "runs": len(results),
+        "acknowledged_records": sum(result.acknowledged_records for result in results),
+        "lost_records": sum(result.lost_records for result in results),
+        "left_volumes": sum(len(result.left_volumes) for result in results),
+        "stuck_runs": sum(bool(result.stuck) for result in results),
+        "worst_rest_s": max((s.rest_s for s in results if s.rest_s is not None), default=None),
+        "sound": bool(results) and all(result.is_sound for result in results),
+        "stories": [result.as_dict() for result in results],
     }
 
 
-def _told(story: Story) -> str:
-    if story.stuck:
-        return f"  STUCK: {story.stuck.splitlines()[0]}"
-    lost = f"{story.lost_records} of {story.acknowledged_records} records lost"
-    left = f"{len(story.left_volumes)} volumes left, {len(story.open_intents)} intents open"
-    late = "" if story.came and story.met else ", NOT MET as expected"
-    return f"  {lost}, {left}, fault of {story.fault_s} s, at rest {story.rest_s} s after it{late}"
+def _summary_line(result: ServiceFaultResult) -> str:
+    if result.stuck:
+        return f"  STUCK: {result.stuck.splitlines()[0]}"
+    lost = f"{result.lost_records} of {result.acknowledged_records} records lost"
+    left = f"{len(result.left_volumes)} volumes left, {len(result.open_intents)} open intents"
+    unexpected = "" if result.came and result.met else ", NOT REPORTED as expected"
+    return f"  {lost}, {left}, fault of {result.fault_s} s, idle {result.rest_s} s after the repair{unexpected}"

@@ -1,4 +1,4 @@
-"""The laboratory's OpenStack as one thing: up, down, status. Idempotent, loopback only, in a root of its own."""
+"""The laboratory's OpenStack: up, down, status. Idempotent; on loopback only; in a root directory of its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
 from elastio_testbed.image.tools import chroot
-from elastio_testbed.openstack import content, services
+from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import configure, password
 from elastio_testbed.openstack.daemons import Daemon, Daemons
 from elastio_testbed.openstack.databases import create_databases
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.mounts import mount_all, mounts_below, unmount_all
 from elastio_testbed.openstack.packages import existing_root, packages_root
 
@@ -32,7 +32,7 @@ _LIBVIRT_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One daemon: `memory_bytes` counts pages that its processes share once for each."""
+    """One daemon; `memory_bytes` counts shared pages for each of its processes."""
 
     name: str
     pid: int | None
@@ -48,23 +48,23 @@ class Lab:
 
     @property
     def password(self) -> str:
-        """Of every user of this cloud."""
+        """The password of all users of this cloud."""
         return password(self.root)
 
     def up(self, say: Say) -> None:
-        """Start what does not run, and make what is missing. Raises LabError; what has started keeps running."""
+        """Start all services and create missing resources. Raises LabError; started services keep running."""
         with self._locked():
             self._up(say)
 
     def down(self) -> None:
-        """Stop guests and daemons, by their pids, and unmount; databases, images and volumes stay."""
+        """Stop guests and daemons and unmount file systems. Databases, images and volumes are kept."""
         with self._locked():
             self._end_guests()
             self.daemons.stop(daemon.name for daemon in reversed(services.CLOUD + services.IDENTITY))
             self.daemons.stop(daemon.name for daemon in reversed(services.INFRASTRUCTURE))
             left = unmount_all(self.root)
         if left:
-            raise LabError(f"{len(left)} mounts below {self.root} could not be undone, the first is {left[0]}")
+            raise LabError(f"{len(left)} file systems below {self.root} cannot be unmounted, the first is {left[0]}")
 
     def status(self) -> list[Status]:
         """Every daemon, running or not."""
@@ -94,23 +94,23 @@ class Lab:
             configure(self.root)
             mount_all(self.root)
             self._start(services.INFRASTRUCTURE)
-            done("database, message broker and libvirt run")
+            done("database, message broker and libvirt are running")
             stamp = self.root / _INITIALISED
             if not stamp.exists():
                 create_databases(self.root)
                 stamp.touch()
-                done("databases made")
+                done("databases created")
             self._start(services.IDENTITY)
-            content.fill_identity(content.connect(self.password), self.password)
+            bootstrap.create_identity(bootstrap.connect(self.password), self.password)
             done("Keystone and Placement answer")
-            # The first question of a fresh libvirt takes seconds, in which nova-compute would give up.
+            # The first request to a new libvirt takes seconds; nova-compute would time out.
             chroot(self.root, ["virsh", "-c", "qemu:///system", "version"], timeout_s=_LIBVIRT_S)
             self._start(services.CLOUD)
             done("Glance, Neutron, Nova and Cinder answer")
-            content.fill_cloud(content.connect(self.password))
-            done("volume types, quota and hypervisor are there")
+            bootstrap.create_cloud(bootstrap.connect(self.password))
+            done("volume types, quota and hypervisor are ready")
         except (ImageError, SDKException, ClientException) as error:
-            raise LabError(f"the laboratory's OpenStack did not come up: {error}") from error
+            raise LabError(f"the laboratory's OpenStack cannot be started: {error}") from error
 
     def _start(self, daemons: tuple[Daemon, ...]) -> None:
         for daemon in daemons:
@@ -123,7 +123,7 @@ class Lab:
             self.daemons.wait_ready(daemon)
 
     def _end_guests(self) -> None:
-        """QEMU outlives libvirt, so ask libvirt first."""
+        """End the guests through libvirt first: QEMU outlives libvirt."""
         if self.daemons.process(services.LIBVIRT.name) is None:
             return
         virsh = ["virsh", "-c", "qemu:///system"]
@@ -137,19 +137,17 @@ class Lab:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise LabError(
-                    "another `elastio-testbed cloud openstack` is at work on this cloud; wait for it"
-                ) from None
+                raise LabError("another `elastio-testbed cloud openstack` is running; wait for its end") from None
             yield
 
 
 def open_lab(say: Say, cache: Path | None = None) -> Lab:
-    """The laboratory's cloud, its packages installed first where they are not. Raises LabError."""
+    """The laboratory's cloud, installed if it is missing. Raises LabError."""
     if os.geteuid() != 0:
-        raise LabError("the laboratory's OpenStack needs root: chroot, mounts and QEMU")
+        raise LabError("the laboratory's OpenStack needs root, for chroot, mounts and QEMU")
     cache = cache or cache_directory()
     if existing_root(cache) is None:
-        say("installing the packages of OpenStack, once (2 to 5 minutes)")
+        say("installing the packages of OpenStack (once, 2 to 5 minutes)")
     try:
         return Lab(packages_root(cache))
     except ImageError as error:
@@ -157,17 +155,17 @@ def open_lab(say: Say, cache: Path | None = None) -> Lab:
 
 
 def find_lab(cache: Path | None = None) -> Lab | None:
-    """The laboratory's cloud if it has ever been made; nothing is installed or started."""
+    """The laboratory's cloud, or None if it is not installed. Nothing is started."""
     root = existing_root(cache or cache_directory())
     return Lab(root) if root is not None else None
 
 
 def remove_lab(cache: Path | None = None) -> None:
-    """Stop everything and remove the root with its databases and volumes. Raises LabError."""
+    """Stop everything and delete the root with its databases and volumes. Raises LabError."""
     lab = find_lab(cache)
     if lab is None:
         return
     lab.down()
     if mounts_below(lab.root):
-        raise LabError(f"{lab.root} is not removed: something is mounted below it")
+        raise LabError(f"{lab.root} was not removed: a file system is mounted below it")
     subprocess.run(["rm", "-rf", "--one-file-system", str(lab.root.parent)], check=True, timeout=600)

@@ -1,4 +1,4 @@
-"""Kernel file systems for the root directory, with a /dev of its own that has no KVM and no disks."""
+"""Kernel file systems for the root directory, and a /dev without KVM and disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINKS = {"ptmx": "pts/ptmx", "fd": "/proc/self/fd", "stdin": "fd/0", "stdout": 
 
 
 def mount_all(root: Path) -> None:
-    """Mount what is missing. /run is memory: what stands there ends with the machine or with `unmount_all`."""
+    """Mount what is missing. /run is a tmpfs: its files end with the machine or with `unmount_all`."""
     here = set(mounts_below(root))
     for folder, kind, options in (("proc", "proc", ""), ("sys", "sysfs", "ro"), ("run", "tmpfs", "mode=755")):
         if root / folder not in here:
@@ -35,7 +35,7 @@ def mount_all(root: Path) -> None:
 
 
 def unmount_all(root: Path) -> list[Path]:
-    """Unmount everything below `root`, the volumes' bind mounts too; returns what would not go."""
+    """Unmount everything below `root`, with the volumes' bind mounts; returns what is still mounted."""
     for point in reversed(mounts_below(root)):
         run(["umount", "--lazy", str(point)], timeout_s=_TIMEOUT_S)
     return mounts_below(root)

@@ -1,4 +1,4 @@
-"""The root directory of the laboratory's OpenStack: Debian packages, and nothing started.
+"""The root directory of the laboratory's OpenStack, with Debian packages.
 
 Debian 12 ships the 2022.2 ("Zed") release: keystone 22, placement 8, glance 25, neutron 21, nova 26, cinder 21.
 """
@@ -21,13 +21,13 @@ SERVICES = (
     "uwsgi-plugin-python3",
     "placement-api",
     "glance-api",
-    # Nova asks Neutron about every server, even one without a network: its API is needed, its agents are not.
+    # Nova asks Neutron about every server, even without a network: the API is needed, the agents are not.
     "neutron-api",
     "neutron-rpc-server",
     "nova-api",
     "nova-conductor",
     "nova-scheduler",
-    # Not nova-compute-qemu: that brings the emulators of 34 architectures, and libvirt asks each one at its start.
+    # Not nova-compute-qemu: it depends on the emulators of 34 architectures, and libvirt probes each one at its start.
     "nova-compute-kvm",
     "genisoimage",  # makes the config drive; nova only recommends it
     "cinder-api",
@@ -39,7 +39,7 @@ SERVICES = (
     "qemu-utils",
 )
 _EXCLUDED = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*")
-# Debian's packages offer to set databases and endpoints up themselves, of a cloud they cannot know.
+# Debian's packages offer to set up databases and endpoints; `databases` and `bootstrap` do it here.
 _REFUSED_QUESTIONS = (
     "keystone keystone/configure_db",
     "keystone keystone/create-admin-tenant",
@@ -55,25 +55,25 @@ _REFUSED_QUESTIONS = (
     "neutron-common neutron/configure_db",
     "neutron-api neutron/register-endpoint",
 )
-# No package may start what it brings: the file says so to every maintainer script.
+# Keeps the maintainer scripts of packages from starting daemons.
 _NO_DAEMONS = 'printf "#!/bin/sh\\nexit 101\\n" > "$1/usr/sbin/policy-rc.d" && chmod 755 "$1/usr/sbin/policy-rc.d"'
 _EMULATOR = "/usr/bin/qemu-system-x86_64"
 _DIVERT = f"dpkg-divert --local --rename --divert {_EMULATOR}.real --add {_EMULATOR}"
-# Raised when what is done below changes while the lists do not.
+# Increment this when the steps below change and the lists do not.
 _RECIPE = 1
 _TIMEOUT_S = 3600
 
 
 def packages_root(cache: Path) -> Path:
-    """The directory of the installed root, made when the cache has none; needs root and the network once.
+    """The directory of the installed root, created if the cache has none; needs root, and the network once.
 
-    The same directory later holds databases and volumes: it is the laboratory's, and `clean` removes it.
+    The directory later holds databases and volumes, too.
     """
     return cached(cache / f"openstack-{_digest()}", _install) / "root"
 
 
 def existing_root(cache: Path) -> Path | None:
-    """The directory of the installed root if there is one; nothing is made."""
+    """The directory of the installed root, or None."""
     root = cache / f"openstack-{_digest()}" / "root"
     return root if root.is_dir() else None
 

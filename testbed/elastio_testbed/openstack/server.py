@@ -1,4 +1,4 @@
-"""A guest that Nova boots from the laboratory's own image, and the guest agent in it."""
+"""A guest that Nova boots from the laboratory's image, and its guest agent."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import SDKException
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.channel import Channel
 from elastio_testbed.hypervisor.command import kernel_command_line
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot, run
-from elastio_testbed.openstack import content
-from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.lab import Lab
 
-# Raised when the properties below change while the guest image does not.
+# Increment this when the properties below change and the guest image does not.
 _RECIPE = 4
 _CONVERT_S = 300.0
 _ACTIVE_S = 180.0
@@ -32,7 +32,7 @@ _ASK_AGAIN_S = 1.0
 
 
 class Server:
-    """One running server: `id` is Nova's, `agent` speaks with the guest agent inside."""
+    """One running server; `id` is Nova's, `agent` the guest agent inside."""
 
     def __init__(self, lab: Lab, cloud: Connection, server_id: str, domain: str) -> None:
         self.id, self.domain = server_id, domain
@@ -56,13 +56,13 @@ class Server:
         return "\n".join(path.read_text(errors="replace").splitlines()[-_CONSOLE_LINES:])
 
     def close(self) -> None:
-        """Drop the connection to the guest agent; the server runs on."""
+        """Close the connection to the guest agent; the server continues to run."""
         if self._channel is not None:
             self._channel.close()
         self._channel = self._agent = None
 
     def delete(self) -> None:
-        """End it; its volumes become available. Raises LabError when it is still there after two minutes."""
+        """Delete the server; its volumes become available. Raises LabError after two minutes."""
         self.close()
         compute = self._cloud.compute
         compute.delete_server(self.id, ignore_missing=True)
@@ -73,7 +73,7 @@ class Server:
             time.sleep(0.5)
 
     def _connected(self) -> socket.socket:
-        # A socket's path may have 107 characters, the root's alone can have more: go through its directory.
+        # A socket's path has at most 107 characters, and the root's can be longer: connect through its directory.
         folder = os.open(self._lab.root / "run/lab", os.O_PATH | os.O_DIRECTORY)
         found = socket.socket(socket.AF_UNIX)
         try:
@@ -92,17 +92,17 @@ class Server:
         shown = words[0].rsplit("{", 1)[-1] + words[-1].split("}", 1)[0]
         if '"frontend-open":true' in shown:
             return True
-        time.sleep(_ASK_AGAIN_S)  # each question starts a program, and a booting guest needs the processor
+        time.sleep(_ASK_AGAIN_S)  # each query starts a program, and a booting guest needs the processor
         return False
 
 
-def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = content.PROJECT) -> Server:
-    """Boot a server as the tenant; returns when Nova calls it active. Raises LabError."""
-    admin = content.connect(lab.password)
-    tenant = content.connect(lab.password, content.USER, project)
+def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = bootstrap.PROJECT) -> Server:
+    """Boot a server as the tenant, and wait until it is active. Raises LabError."""
+    admin = bootstrap.connect(lab.password)
+    tenant = bootstrap.connect(lab.password, bootstrap.USER, project)
     try:
         image_id = _upload(admin, image)
-        flavor = admin.compute.find_flavor(content.FLAVOR)
+        flavor = admin.compute.find_flavor(bootstrap.FLAVOR)
         server = tenant.compute.create_server(
             name=name, image_id=image_id, flavor_id=flavor.id, networks="none", config_drive=True
         )
@@ -117,7 +117,7 @@ def boot(lab: Lab, image: GuestImage, name: str = "guest", project: str = conten
 
 
 def _upload(admin: Connection, image: GuestImage) -> str:
-    """Kernel, initramfs and root of the guest image, once for each digest."""
+    """Upload kernel, initramfs and root of the guest image, once for each digest; returns the image's id."""
     name = f"elastio-{image.digest}-{_RECIPE}"
     known = admin.image.find_image(name)
     if known is not None and known.status == "active":
@@ -139,7 +139,7 @@ def _upload(admin: Connection, image: GuestImage) -> str:
 
 
 def _image(admin: Connection, name: str, path: Path, disk: str, container: str, **properties: str) -> str:
-    with path.open("rb") as data:  # given a name, the SDK opens the file and leaves it open
+    with path.open("rb") as data:  # given a file name, the SDK does not close the file
         made: Any = admin.create_image(
             name,
             data=data,

@@ -1,10 +1,10 @@
-"""Which daemons make a one-node OpenStack, in the order they need one another."""
+"""The daemons of a one-node OpenStack, in the order of their dependencies."""
 
 from __future__ import annotations
 
 from elastio_testbed.openstack.daemons import Daemon
 
-# Distribution on loopback only, and no busy waiting: the processors are needed elsewhere.
+# Erlang's distribution on loopback only, and no busy waiting.
 _BEAM = "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none"
 _ERLANG = (
     "env",
@@ -19,7 +19,7 @@ _ERLANG = (
 def _wsgi(name: str, port: int, program: str) -> Daemon:
     options = "--master --processes 1 --threads 6 --enable-threads --lazy-apps --die-on-term --no-orphans"
     wire = "--buffer-size 65535 --socket-timeout 60 --disable-logging"
-    # The small HTTP router of uwsgi keeps no connection alive, and must say so.
+    # uwsgi's HTTP router does not keep connections alive, and has to announce it.
     headers = ("--add-header", "Connection: close", "--rem-header", "Content-Length")
     start = ("uwsgi_python3", "--http-socket", f"127.0.0.1:{port}")
     return Daemon(name, (*start, *options.split(), *wire.split(), *headers, "--wsgi-file", program), port)
@@ -29,7 +29,7 @@ MARIADB = Daemon(
     "mariadb",
     (
         *("mariadbd", "--user=mysql", "--bind-address=127.0.0.1", "--port=3306", "--skip-name-resolve"),
-        # Nothing here has to outlive the machine.
+        # The databases need not survive a crash of the machine.
         *("--max-connections=600", "--innodb-flush-log-at-trx-commit=0", "--skip-log-bin"),
         "--innodb-buffer-pool-size=128M",
     ),

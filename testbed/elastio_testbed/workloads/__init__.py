@@ -1,8 +1,7 @@
-"""What an experiment runs in its guest: one value per kind of application, all behind `Workload`."""
+"""What an experiment runs in its guest: one `Workload` per kind of application."""
 
 from elastio_testbed.workloads.bonnie import Bonnie
 from elastio_testbed.workloads.dumps import Dumps
-from elastio_testbed.workloads.kind import Workload
 from elastio_testbed.workloads.lammps import Lammps
 
-__all__ = ["Bonnie", "Dumps", "Lammps", "Workload"]
+__all__ = ["Bonnie", "Dumps", "Lammps"]

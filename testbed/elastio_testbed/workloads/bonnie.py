@@ -1,46 +1,30 @@
-"""Bonnie++, as the published micro-benchmark runs it: three times, with pauses."""
+"""Bonnie++ as in the published micro-benchmark: three runs with pauses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.workloads.kind import GUEST_MIB
+from elastio_testbed.experiment import GUEST_MIB, Scaled
 
-if TYPE_CHECKING:
-    from elastio_testbed.experiment import Scaled
-
-# Bonnie++ writes its file, rewrites it (reads and writes it again), reads it.
+# Bonnie++ writes its file, rewrites it (reads and writes), and reads it.
 PASSES = 4
-# Less than this and the benchmark's own six processes are in want.
+# The benchmark's own six processes need this much.
 LEAST_MEMORY_MIB = 48
-
-
-def first_and_rest(runs: Sequence[Mapping[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of the first run, and the means of those after it, as the publication shows them.
-
-    `runs` are a set-up's `figures`. A figure that a run does not have is left out of the mean.
-    """
-    if not runs:
-        return {}, {}
-    names = sorted({name for run in runs[1:] for name in run})
-    return dict(runs[0]), {name: fmean(run[name] for run in runs[1:] if name in run) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
 class Bonnie:
     """One run for each dump of the experiment, on a file of the dump's size, with `compute_s` as the pauses.
 
-    The published VM has 2 GB of memory and blocks of 32 KiB. A guest cannot be scaled that far down: the benchmark
-    alone is kept to its share of memory, page cache included, so that its file does not fit.
+    The published VM has 2 GB of memory and blocks of 32 KiB. A guest cannot be scaled down that far; only the benchmark
+    is limited to its share of memory, page cache included, so that its file does not fit.
     """
 
     memory_gb: float = 2.0
     chunk_kib: int = 32
-    # Bonnie++'s own number of random reads takes as long at any size: it is scaled with the data.
+    # Bonnie++'s default number of random reads takes the same time at any size, so it is scaled with the data.
     seeks: int = 8192
     program: str = "bonnie"
     needs_tools: bool = True
@@ -57,7 +41,7 @@ class Bonnie:
             "memory_mib": max(LEAST_MEMORY_MIB, scaled.bytes_of(self.memory_gb) // MIB),
             "chunk_kib": self.chunk_kib,
             "seeks": max(1, round(self.seeks * scaled.time * scaled.bandwidth)),
-            "patience_s": 120 + 4 * self.moved_bytes(scaled) / scaled.backing_bytes_s,
+            "timeout_s": 120 + 4 * self.moved_bytes(scaled) / scaled.backing_bytes_s,
         }
 
     def memory_mib(self, scaled: Scaled) -> int:

@@ -1,14 +1,11 @@
-"""A checkpointing application reduced to its I/O: it sleeps instead of computing."""
+"""A checkpointing application that is reduced to its I/O and sleeps instead of computing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from elastio_testbed.workloads.kind import GUEST_MIB
-
-if TYPE_CHECKING:
-    from elastio_testbed.experiment import Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""docs/reference/state-machine.md, made from the table. Run this file to write the page anew."""
+"""docs/reference/state-machine.md, made from the table. Run this file to write the page again."""
 
 from __future__ import annotations
 
@@ -11,61 +11,42 @@ from elastio.core.state import Phase
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "state-machine.md"
 
 PHASES = {
-    Phase.IDLE: "No cache, nothing bought. The load is watched; volumes of this agent are listed now and then.",
-    Phase.ATTACHING: "A volume is bought, attached, formatted and put in front of the backing device.",
-    Phase.BOOSTING: "Phase 1: application I/O first. Dirty data flows back only while the load leaves room.",
-    Phase.FLUSHING: "Phase 2: flush first. Can be reversed until, at its end, new writes bypass the cache.",
-    Phase.DETACHING: "The cache set leaves the backing device, the superblock the disk, the disk the machine, the "
-    "volume the cloud; each step waits for the proof of the one before.",
-    Phase.FAULTED: "Something that only an operator may decide. Nothing is released.",
+    Phase.IDLE: "No cache is attached, no volume is bought. The load is watched; this agent's volumes are listed at "
+    "intervals.",
+    Phase.ATTACHING: "A volume is bought and attached; its disk is made a cache set, which is attached to the backing "
+    "device.",
+    Phase.BOOSTING: "Phase 1: application I/O comes first. Dirty data is flushed only with spare bandwidth.",
+    Phase.FLUSHING: "Phase 2: the flush comes first. Can be reversed until, at its end, new writes bypass the cache.",
+    Phase.DETACHING: "The cache set is detached, its superblock wiped, the volume detached and deleted. Each step "
+    "waits until the one before is seen to be done.",
+    Phase.FAULTED: "Only an operator may decide how to go on. Nothing is released.",
 }
-
-EVENTS = {
-    Event.BOOST_WANTED: "Utilization reached the threshold for the hold time, a sure forecast says that a burst is "
-    "near, or an operator asked; no cap forbids it.",
-    Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
-    Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
-    Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
-    Event.BOOST_ABANDONED: "The deadline passed, the volume failed, or its disk was not what was bought.",
-    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was there, or an "
-    "operator asked to flush or pause, or a hold began.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "has its chance left, or an operator asked, or a hold began, or somebody else made writes bypass the cache.",
-    Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
-    "bypass the cache yet.",
-    Event.CACHE_LEFT: "The kernel shows no cache set any more: somebody detached it, or it failed while it was clean.",
-    Event.DRAINED: "Clean, and mode `none`.",
-    Event.DIRTIED: "The cache set is attached and not drained after all.",
-    Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
-    Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a strange cache set "
-    "is attached, the volume hangs on another machine, or no cache shows although one took writes or was dirty "
-    "before a boot, or before it was torn off.",
-    Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "
-    "without it, or an operator resumed and no danger shows any longer.",
-}
-
 
 HEAD = """\
 # State machine
 
-The agent is in one of six phases. It moves only by the pairs of this table; a pair that is not in it is a bug and
-raises. `elastio why` shows every move with the sentence that says what was seen.
+The agent is in one of six phases. It changes phase only by the transitions of this table; any other is a bug and raises
+an error. `elastio why` shows every transition with a sentence that says what was seen.
 """
 
 TAIL = """\
 ## After a start
 
-After a start, a crash, a reboot or a repair the phase is read off the kernel, not remembered. An attached cache in
-writeback mode is `boosting`, one that is flushed at full speed, or in any other mode, `flushing`, and one whose detach
-has begun `detaching`. With no cache attached an open cycle of the journal goes on `attaching` if it never boosted, else
-`detaching`; without one the agent is `idle`. A cycle whose cache took writes or was dirty when it was last seen is
-`faulted` if it was last seen in another boot, or was torn off since, and if the backing device asks for no cache: that
-device may be an older copy. A flush that an operator forced goes on even if the kernel was not told yet.
+After a start, a crash, a reboot or a repair the phase is read from the kernel, not from memory:
+
+- A cache that is attached in writeback mode is `boosting`; one that is flushed at full speed, or is in any other mode,
+  is `flushing`; one whose detach has begun is `detaching`.
+- Without an attached cache, an open cycle of the journal continues as `attaching` if it never boosted, else as
+  `detaching`. Without an open cycle the agent is `idle`.
+- A cycle whose cache took writes or was dirty when it was last seen is `faulted` if it was last seen in another boot or
+  was removed by surprise since, and if the backing device asks for no cache: that device may be an older copy.
+
+A flush that an operator forced continues even if the kernel had not begun it yet.
 
 ## After a boost that failed
 
-After a refused or abandoned boost the load is left alone for {first_s:.0f} s, and twice as long after each further
-failure in a row, up to {most_min:.0f} minutes. A boost that succeeds, or a restart, forgets this. An operator's
+After a refused or abandoned boost the load is ignored for {first_s:.0f} s, and twice as long after each further
+failure in a row, up to {most_min:.0f} minutes. A successful boost or a restart resets this. An operator's
 `elastio boost` does not wait.
 """
 
@@ -76,13 +57,15 @@ def table(title: str, *rows: tuple[str, ...]) -> str:
 
 
 def page() -> str:
-    moves = ((f"`{before}`", str(event), f"`{after}`") for (before, event), after in TRANSITIONS.items())
-    repair = ("`faulted`", str(Event.REPAIRED), "read off the kernel")
+    moves = (
+        (f"`{before}`", str(event), f"`{after}`" if after else "read from the kernel")
+        for (before, event), after in TRANSITIONS.items()
+    )
     parts = (
         HEAD,
         table("Phases", ("phase", "what happens in it"), *((f"`{phase}`", PHASES[phase]) for phase in Phase)),
-        table("Transitions", ("phase", "event", "next phase"), *moves, repair),
-        table("Events", ("event", "what shows it"), *((str(event), EVENTS[event]) for event in Event)),
+        table("Transitions", ("phase", "event", "next phase"), *moves),
+        table("Events", ("event", "what shows it"), *((str(event), event.meaning) for event in Event)),
         TAIL.format(first_s=FAILED_COOL_DOWN_S, most_min=FAILED_COOL_DOWN_MOST_S / 60),
     )
     return "\n".join(parts)

@@ -15,9 +15,10 @@ from elastio.accounting.history_store import HistoryLimits, read_loads
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Quote, RequestKind, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
-from elastio.core.state import Cycle, Phase, Timestamps, Trigger
+from elastio.core.state import Phase
 
 from .simulated import KERNEL, assert_at_rest, in_phase, machine
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from elastio.codec import decode, encode
 from elastio.core.actions import CreateVolume
+from elastio.core.cycle import Backoff, Cycle, Trigger
 from elastio.core.model import Purchase, VolumeSpec
-from elastio.core.state import Backoff, Cycle, Trigger
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False, allow_infinity=False),

@@ -20,7 +20,7 @@ from elastio.errors import ControlError, ElastioError, HostError, LockedError
 
 
 class Bench:
-    """A server and its selector, turned by hand, with a clock that stands still."""
+    """A server and its selector, turned by hand, with a stopped clock."""
 
     def __init__(self, path: Path, handle: Handler) -> None:
         self.now = 100.0

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.actions import DeleteVolume, DescribeVolume, Outcome, OutcomeKind
+from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.governor import NOTHING
 from elastio.core.model import BackingView, CacheState, Rates, Sample, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.polling import CLOSE_POLL_S, LATE_SHARE, SOON_S
-from elastio.core.state import AgentState, Cycle, LoadWatch, Phase, Timestamps
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.core.update import adopt, fold
 
 from .values import HIGH, NOW, POLICY, VOLUME_ID, WALL, backing, cached, cycle, disk, host, volume

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from elastio.core.actions import BypassCache, EnterPhase1, EnterPhase2, LimitWrites, WakeWriteback
+from elastio.core.cycle import Timestamps
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, Request, RequestKind
 from elastio.core.planner import LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Timestamps
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.units import MB
 
 from .values import HIGH, NOW, POLICY, QUIET, SET, busy_sample, cached, cycle, disk, host, seen, state

@@ -15,11 +15,12 @@ from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
 from elastio.agent.loop import FORECAST_EVERY_S
 from elastio.agent.memory import shift
+from elastio.core.cycle import Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, RequestKind
 from elastio.core.observation import Decision
 from elastio.core.policy import Caps, Policy, boost_trigger, chance_until, forecast_size
-from elastio.core.state import LoadWatch, Phase, Trigger
+from elastio.core.state import LoadWatch, Phase
 from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from elastio.agent.graceful_shutdown import GracefulShutdown
-from elastio.core import inhibition
+from elastio.core import inhibition, requests
+from elastio.core.cycle import Timestamps
+from elastio.core.detection import Detection
 from elastio.core.machine import decide
 from elastio.core.model import CacheState, Notice, Request, RequestKind
-from elastio.core.policy import StopPolicy
-from elastio.core.state import Inhibition, InhibitionReason, Phase, Timestamps
+from elastio.core.observation import Answer, Observation
+from elastio.core.policy import Policy, StopPolicy
+from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Stretch
 
@@ -22,6 +25,14 @@ from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, 
 FLUSH = StopPolicy(flush=True, limit_s=120.0)
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
 AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
+
+
+def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
+    return requests.answer(before, request, obs, policy, unmoved)
+
+
+def unmoved(before: AgentState, detected: Detection) -> AgentState:
+    raise AssertionError(f"{detected.event} in {before.phase}")
 
 
 def quiesce(sim: Simulation, seconds: float = 600.0) -> None:
@@ -97,7 +108,7 @@ def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happ
     snapshot = replace(SNAPSHOT, until=NOW + 9000)
     held = state(Phase.IDLE, inhibition=snapshot)
     for _ in range(3):  # asked for again and again: nothing piles up
-        held, answer = inhibition.answer(held, Request(kind), seen(), POLICY)
+        held, answer = asked(held, Request(kind), seen(), POLICY)
         assert answer.accepted
         assert held.inhibition is not None
         assert held.inhibition.under == snapshot
@@ -107,27 +118,23 @@ def test_the_hold_of_a_snapshot_is_in_force_again_after_a_stop_that_did_not_happ
 def test_a_script_can_end_its_hold_under_another_one() -> None:
     stop = Inhibition(InhibitionReason.STOP, NOW + 60, under=SNAPSHOT)
     notice = Inhibition(InhibitionReason.NOTICE, NOW + 600, under=stop)
-    after, answer = inhibition.answer(
-        state(Phase.IDLE, inhibition=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY
-    )
+    after, answer = asked(state(Phase.IDLE, inhibition=notice), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
     assert after.inhibition == replace(notice, under=replace(stop, under=None))
     assert "notice" in answer.text
 
 
 def test_a_script_learns_that_its_hold_was_over() -> None:
-    _, answer = inhibition.answer(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
+    _, answer = asked(state(Phase.IDLE), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert not answer.accepted
-    _, answer = inhibition.answer(
-        state(Phase.IDLE, inhibition=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY
-    )
+    _, answer = asked(state(Phase.IDLE, inhibition=SNAPSHOT), Request(RequestKind.UNQUIESCE), seen(), POLICY)
     assert answer.accepted
 
 
 @pytest.mark.parametrize("reason", [InhibitionReason.STOP, InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE])
 def test_nothing_is_quiesced_while_the_machine_ends(reason: InhibitionReason) -> None:
     before = state(Phase.BOOSTING, cycle(), inhibition=Inhibition(reason, NOW + 60))
-    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
+    after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted
     assert after == before
 
@@ -135,14 +142,17 @@ def test_nothing_is_quiesced_while_the_machine_ends(reason: InhibitionReason) ->
 @pytest.mark.parametrize(("seconds", "until"), [(5.0, SNAPSHOT.until), (1e6, NOW + 1e6)])
 def test_a_second_quiesce_never_shortens_the_first(seconds: float, until: float) -> None:
     before = state(Phase.IDLE, inhibition=SNAPSHOT)
-    after, answer = inhibition.answer(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
+    after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
     assert answer.accepted
     assert after.inhibition == Inhibition(InhibitionReason.SNAPSHOT, until)
 
 
 def test_a_faulted_agent_quiesces_nothing() -> None:
-    _, answer = inhibition.answer(
-        state(Phase.FAULTED, fault="x"), Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY
+    _, answer = asked(
+        state(Phase.FAULTED, fault=Fault(FaultKind.INCONSISTENT, "x")),
+        Request(RequestKind.QUIESCE, seconds=60),
+        seen(),
+        POLICY,
     )
     assert not answer.accepted
 

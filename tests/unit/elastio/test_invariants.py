@@ -24,10 +24,11 @@ from elastio.core.actions import (
     TagVolume,
     WakeWriteback,
 )
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.invariants import check, why_not_let_go
 from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
 from elastio.core.observation import Decision
-from elastio.core.state import Cycle, Phase, Timestamps, Trigger
+from elastio.core.state import Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB, MB
 

@@ -19,6 +19,7 @@ from elastio.agent.journal import Journal, Owner, read
 from elastio.agent.memory import Memory, remember, shift
 from elastio.codec import encode
 from elastio.core.actions import AttachVolume, CreateVolume, Outcome, OutcomeKind
+from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     Purchase,
@@ -30,19 +31,7 @@ from elastio.core.model import (
     VolumeState,
     VolumeTag,
 )
-from elastio.core.state import (
-    AgentState,
-    Backoff,
-    Cycle,
-    Inhibition,
-    InhibitionReason,
-    Lesson,
-    Phase,
-    Timestamps,
-    Trigger,
-    UselessBoost,
-    Waste,
-)
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, Phase, UselessBoost, Waste
 from elastio.errors import ConfigError, JournalError
 
 SPEC = VolumeSpec(10 * 2**30, 128.0, 3000)
@@ -88,7 +77,7 @@ FULL = Cycle(
     may_lack_data=True,
     operator_confirmed=True,
     tag=VolumeTag.CLEAN,
-    failure="no luck",
+    failure=Failure(FailureKind.TIMED_OUT, "no luck"),
 )
 OWNER = Owner("uuid-1", "i-1")
 STATE = AgentState(phase=Phase.BOOSTING, cycle=FULL, paused=True)

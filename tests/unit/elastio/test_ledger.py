@@ -10,8 +10,8 @@ import pytest
 
 from elastio.accounting.ledger import GAP_S, Ledger
 from elastio.accounting.rows import CycleRow
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.model import Quote, Serial, Spend, Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.core.state import Cycle, Timestamps, Trigger
 
 GB = 10**9
 BOOT = 1_770_000_000.0  # wall clock minus CLOCK_BOOTTIME
@@ -116,7 +116,7 @@ def test_deletion_that_the_cloud_took_back_runs_the_bill_on(ledger: Ledger) -> N
 
 
 def test_failure_is_kept(ledger: Ledger) -> None:
-    ledger.record(replace(DECIDED, failure="quota reached"), None, BOOT)
+    ledger.record(replace(DECIDED, failure=Failure(FailureKind.ERROR, "quota reached")), None, BOOT)
     ledger.record(DECIDED, None, BOOT)
     assert only(ledger).failure == "quota reached"
     assert only(ledger).is_refused
@@ -124,7 +124,11 @@ def test_failure_is_kept(ledger: Ledger) -> None:
 
 def test_cycles_of_a_period_are_those_that_touch_it(ledger: Ledger) -> None:
     ledger.record(CLOSED, QUOTE, BOOT)  # START .. START + 101
-    ledger.record(replace(DECIDED, token="refused", started_wall=START + 500, failure="no"), None, BOOT)
+    ledger.record(
+        replace(DECIDED, token="refused", started_wall=START + 500, failure=Failure(FailureKind.ERROR, "no")),
+        None,
+        BOOT,
+    )
     ledger.record(replace(BOUGHT, token="open", started_wall=START + 900, opened_wall=START + 901), None, BOOT)
 
     def tokens(since: float, until: float) -> list[str]:
@@ -249,7 +253,7 @@ def test_spend_is_clipped_to_the_period(ledger: Ledger) -> None:
 
 
 def test_refused_boosts_and_orphans_do_not_use_up_the_cap_on_boosts(ledger: Ledger) -> None:
-    ledger.record(replace(DECIDED, token="refused", failure="quota reached"), None, BOOT)
+    ledger.record(replace(DECIDED, token="refused", failure=Failure(FailureKind.ERROR, "quota reached")), None, BOOT)
     ledger.record(replace(CLOSED, token="orphan", trigger=Trigger.ORPHAN), None, BOOT)
     ledger.record(replace(DECIDED, token="under way"), None, BOOT)
     spend = ledger.spend_since(START - 100, START + 5000)

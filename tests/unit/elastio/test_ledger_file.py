@@ -14,7 +14,7 @@ import pytest
 import elastio.accounting.database
 from elastio.accounting.database import MIGRATIONS
 from elastio.accounting.ledger import Ledger
-from elastio.core.state import Timestamps
+from elastio.core.cycle import Timestamps
 from elastio.errors import LedgerError
 
 from .test_ledger import BOOT, BOUGHT, CLOSED, GB, QUOTE, only, rows
@@ -94,7 +94,7 @@ def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
 def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
     ledger.record(BOUGHT, QUOTE, BOOT)
     with pytest.raises(LedgerError, match="NOT NULL"):
-        ledger.record(replace(CLOSED, times=Timestamps(), failure=None), QUOTE, BOOT)  # type: ignore[arg-type]
+        ledger.record(replace(CLOSED, times=Timestamps(), peak_dirty_bytes=None), QUOTE, BOOT)  # type: ignore[arg-type]
     assert only(ledger).is_open
     ledger.record(CLOSED, QUOTE, BOOT)
     assert not only(ledger).is_open

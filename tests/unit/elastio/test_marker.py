@@ -10,8 +10,9 @@ import pytest
 from elastio.agent.journal import NOBODY
 from elastio.agent.mount_guard import GuardedJournal, MountGuard, is_out
 from elastio.core.actions import CreateVolume, InstallCache, Outcome, OutcomeKind
+from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeSpec
-from elastio.core.state import AgentState, Phase, Timestamps
+from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from elastio.sim.records import MemoryJournal
 

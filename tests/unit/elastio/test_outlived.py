@@ -18,6 +18,7 @@ from elastio.core.actions import (
     OutcomeKind,
     StartWithoutCache,
 )
+from elastio.core.cycle import Failure, FailureKind, Timestamps
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.invariants import check
 from elastio.core.machine import decide
@@ -25,7 +26,8 @@ from elastio.core.model import CacheSetUuid, CacheState, HostView, Request, Requ
 from elastio.core.observation import Decision
 from elastio.core.planner import must_end, next_action
 from elastio.core.recovery import recover
-from elastio.core.state import Phase, Timestamps
+from elastio.core.requests import quiesce
+from elastio.core.state import Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
@@ -240,7 +242,7 @@ def test_one_that_came_back_is_flushed_whatever_the_load() -> None:
 
 def test_no_copy_is_made_of_a_device_that_would_wait_for_it() -> None:
     of = state(Phase.IDLE, failed_clean_set=SET)
-    _, answer = inhibition.answer(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)), POLICY)
+    _, answer = quiesce(of, Request(RequestKind.QUIESCE, seconds=60), seen(host(OUTLIVED)))
     assert not answer.accepted
     assert not inhibition.is_safe_to_copy(None, host(OUTLIVED))
 
@@ -360,7 +362,7 @@ def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache(
 def test_a_boost_that_was_withdrawn_teaches_no_size() -> None:
     gone = replace(boosted(), moved_bytes=GIB, volume=volume(VolumeState.GONE))
     gone = replace(gone, times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
-    for failure, updates_learned_size in (("", True), ("the load was over", False)):
+    for failure, updates_learned_size in ((None, True), (Failure(FailureKind.WITHDRAWN, "the load was over"), False)):
         of = state(Phase.DETACHING, replace(gone, failure=failure), learned_size_bytes=None)
         after = decide(of, seen(host(backing())), POLICY).state
         assert (after.learned_size_bytes is not None) is updates_learned_size

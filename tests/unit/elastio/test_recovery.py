@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from elastio.agent.memory import shift
+from elastio.core.cycle import Backoff, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import CacheMode, CacheState, HostView
 from elastio.core.recovery import cycle_of, phase_of, recover
-from elastio.core.state import AgentState, Backoff, Phase, Timestamps, Trigger
+from elastio.core.state import AgentState, FaultKind, Phase
 
 from .values import NOW, OTHER_SET, POLICY, SET, backing, cached, cycle, disk, drained, host, seen, state, volume
 
@@ -113,10 +114,10 @@ def test_a_purchase_without_an_outcome_is_in_doubt_from_the_start_on() -> None:
 
 
 def test_what_the_old_agent_waited_for_means_nothing_to_the_new_one() -> None:
-    late = cycle(backoffs={"AttachVolume": Backoff(9, NOW + 60)}, failure="old")
+    late = cycle(backoffs={"AttachVolume": Backoff(9, NOW + 60)}, failure=Failure(FailureKind.ERROR, "old"))
     state = recovered(remembered(Phase.ATTACHING, cycle=late), host(backing()))
     assert state.cycle is not None
-    assert (state.cycle.backoffs, state.cycle.failure) == ({}, "")
+    assert (state.cycle.backoffs, state.cycle.failure) == ({}, None)
 
 
 def test_a_cache_that_nobody_remembers_waits_for_the_cloud_to_say_whose_it_is() -> None:
@@ -135,7 +136,8 @@ def test_a_cache_on_a_volume_of_somebody_else_is_a_fault() -> None:
     strange = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, serial="other"))
     state = recovered(remembered(owned=(volume(),)), strange)
     assert state.phase is Phase.FAULTED
-    assert "not one of this agent's" in state.fault
+    assert state.fault is not None
+    assert state.fault.kind is FaultKind.FOREIGN_CACHE
 
 
 def test_a_cache_that_was_attached_before_its_outcome_was_written_is_the_cycles() -> None:

@@ -10,7 +10,8 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.core import missing_cache
 from elastio.core.actions import RegisterBacking, RegisterCache, StartWithoutCache
-from elastio.core.detection import danger, in_faulted, is_kept, orphans
+from elastio.core.cycle import UNKNOWN_VOLUME, Cycle
+from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import (
@@ -26,7 +27,7 @@ from elastio.core.model import (
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
-from elastio.core.state import UNKNOWN_VOLUME, AgentState, Cycle, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 
 from .simulated import STEADY, in_phase, intents, machine
@@ -54,9 +55,11 @@ RECOVER = Request(RequestKind.RECOVER)
 GIVE_UP = Request(RequestKind.RECOVER, accepts_loss=True)
 BY_NAME = replace(GIVE_UP, volume_id=VOLUME_ID)
 
+MISSED = Fault(FaultKind.CACHE_MISSING, "the cache is missing")
+
 
 def wounded(of: Cycle | None = None, **changes: Any) -> AgentState:
-    return state(Phase.FAULTED, of, fault="the cache is missing", **changes)
+    return state(Phase.FAULTED, of, **{"fault": MISSED, **changes})
 
 
 def ask(of: AgentState, request: Request, view: HostView = WAITING) -> tuple[AgentState, Answer]:
@@ -78,7 +81,7 @@ def test_recover_says_which_volume_is_needed_and_what_only_it_holds() -> None:
     [
         (state(Phase.BOOSTING, boosted()), host(cached())),
         (state(Phase.IDLE), host(backing())),
-        (wounded(boosted(), stopped=True), host(None)),
+        (wounded(boosted(), fault=Fault(FaultKind.RULE_BROKEN, "a rule")), host(None)),
         (wounded(cycle()), host(None)),
     ],
 )
@@ -181,7 +184,8 @@ def test_a_device_that_the_kernel_let_go_of_before_anybody_looked_is_missed(phas
     wounded_host = replace(host(None), dead_bcache_device="bcache0")
     after = decide(state(phase, boosted()), seen(wounded_host), POLICY).state
     assert after.phase is Phase.FAULTED
-    assert VOLUME_ID in after.fault
+    assert after.fault is not None
+    assert VOLUME_ID in after.fault.text
     assert "unmounted" in after.waiting_for
     missing = status_of(after, seen(wounded_host), POLICY, RuntimeInfo("0.1.0", 0.0)).missing
     assert missing is not None
@@ -254,8 +258,8 @@ def test_a_volume_that_is_not_marked_clean_and_that_nobody_remembers_is_no_orpha
     there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{tag}", tag=tag) for tag in VolumeTag)
     for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
         of = state(Phase.IDLE, owned=there, given_up=given_up)
-        assert [v.id for v in orphans(of)] == left
-        assert [v.id for v in there if not is_kept(v, of)] == left
+        assert [v.id for v in of.orphans] == left
+        assert [v.id for v in there if not of.is_kept(v)] == left
 
 
 # --- an accepted loss is that of one volume, once --------------------------------------------------------
@@ -297,7 +301,7 @@ def test_an_accepted_loss_is_used_up_and_the_volume_left_while_it_exists() -> No
     assert danger(after, view) is None
     assert missing_cache.settle(after, view) == after
     listed = missing_cache.settle(replace(after, owned=(volume(VolumeState.AVAILABLE),)), seen(host(backing())))
-    assert (listed.given_up, orphans(listed)) == ((VOLUME_ID,), ())
+    assert (listed.given_up, listed.orphans) == ((VOLUME_ID,), ())
     assert danger(listed, view) is not None, "the tag was gone: this is another one"
     assert missing_cache.settle(replace(after, owned=()), view).given_up == ()
 
@@ -341,7 +345,8 @@ BYPASSED = replace(boosted(), dirty_bytes=0).stamped(bypassed=NOW - 5)
 def test_a_device_whose_dirty_data_was_out_at_the_last_boot_is_not_taken_for_clean(phase: Phase) -> None:
     found = decide(booted(phase), seen(host(backing())), POLICY)
     assert found.state.phase is Phase.FAULTED
-    assert VOLUME_ID in found.state.fault
+    assert found.state.fault is not None
+    assert VOLUME_ID in found.state.fault.text
     assert found.actions == ()
     resumed = seen(host(backing()), requests=(Request(RequestKind.RESUME),))
     assert decide(found.state, resumed, POLICY).state.phase is Phase.FAULTED
@@ -419,4 +424,4 @@ def test_an_operator_settles_the_dispute_by_name_and_the_volume_stays() -> None:
     after = decide(settled, seen(view), POLICY).state
     assert (after.phase, after.cycle) == (Phase.IDLE, None)
     listed = replace(after, owned=(volume(VolumeState.AVAILABLE),))
-    assert orphans(listed) == ()
+    assert listed.orphans == ()

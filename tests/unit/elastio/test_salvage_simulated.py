@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from elastio.core.actions import HelpDetach, TagVolume
+from elastio.core.cycle import Backoff
 from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.planner import next_action
-from elastio.core.state import Backoff, Phase
+from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
@@ -110,7 +111,8 @@ def assert_kept(sim: Simulation) -> None:
     """Whatever the wait, the volume with the data is still there, as it was."""
     sim.run_for(700)
     assert sim.phase is Phase.FAULTED
-    assert "older copy" in sim.state.fault
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.MAY_LACK_DATA
     assert sim.world.volumes_left() == 1
     for action in ("ReleaseCacheDisk", "DetachVolume", "DeleteVolume"):
         assert intents(sim, action) == 0
@@ -205,7 +207,9 @@ def test_a_clean_cache_that_may_be_older_than_the_device_is_not_brought_back_by_
     sim.run_for(120)
     assert intents(sim, "AttachVolume") == 1
     assert sim.world.kernel.bcache.stale_links == 0
-    assert f"volume {volume_id} may be older" in sim.state.fault
+    assert sim.state.fault is not None
+    assert sim.state.fault.kind is FaultKind.CACHE_MISSING
+    assert volume_id in sim.state.fault.text
     assert "an operator" in sim.state.waiting_for
     answer = sim.ask(RequestKind.RECOVER)
     assert not answer.accepted

@@ -8,22 +8,11 @@ from typing import Any
 import pytest
 
 from elastio.core import waste
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Rates, Request, RequestKind, Sample, VolumeState
 from elastio.core.policy import watch_load
-from elastio.core.state import (
-    AgentState,
-    Cycle,
-    Inhibition,
-    InhibitionReason,
-    Lesson,
-    LoadWatch,
-    Phase,
-    Timestamps,
-    Trigger,
-    UselessBoost,
-    Waste,
-)
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson, LoadWatch, Phase, UselessBoost, Waste
 from elastio.units import GIB, MB
 
 from .values import NOW, POLICY, WALL, backing, cycle, host, seen, state, volume
@@ -130,7 +119,12 @@ def test_a_boost_that_gained_less_than_some_seconds_is_remembered() -> None:
 
 
 def test_a_boost_that_was_withdrawn_because_its_load_was_over_is_remembered() -> None:
-    assert over(served(times=Timestamps(decided=NOW - 40), failure="the load was over")).useless != ()
+    assert (
+        over(
+            served(times=Timestamps(decided=NOW - 40), failure=Failure(FailureKind.WITHDRAWN, "the load was over"))
+        ).useless
+        != ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +200,7 @@ def test_an_operator_may_still_boost_and_a_boost_that_came_to_be_ends_the_count(
 
 
 def test_what_was_refused_before_anything_was_bought_is_not_counted() -> None:
-    assert over(cycle(failure="quota", volume_id=None, volume=None), failures=9).wasted == 0
+    assert over(cycle(failure=Failure(FailureKind.ERROR, "quota"), volume_id=None, volume=None), failures=9).wasted == 0
 
 
 # --- and sizes -------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from elastio.config.schema import parse
+from elastio.core.cycle import Cycle
 from elastio.core.policy import Policy
-from elastio.core.state import Cycle
 from elastio.sim.experiment import Experiment
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder

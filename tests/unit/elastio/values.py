@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -24,7 +25,7 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy
-from elastio.core.state import AgentState, Cycle, LoadWatch, Phase, Timestamps, Trigger
+from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import GIB
 
 SET = CacheSetUuid("11111111-0000-4000-8000-000000000001")

@@ -1,4 +1,4 @@
-"""A plain EC2 (moto's server in this process), a metadata service, and EC2's answers put in the SDK's way."""
+"""An EC2 endpoint (moto's server in this process), a metadata service, and responses injected into the SDK."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"  # read when moto is imported
 
+import botocore
 import botocore.session
 from botocore.awsrequest import AWSResponse
 from moto.server import ThreadedMotoServer
@@ -27,13 +28,27 @@ ZONE = "us-east-1a"
 ACCOUNT = "123456789012"
 BACKING = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
 
+SDK_CHANGED = (
+    f"botocore {botocore.__version__} loads or stores its data in another way than elastio_aws/slim.py expects: "
+    "adapt slim.py, or pin botocore below this version"
+)
+
 Open = Callable[..., AwsProvider]
-Answer = Callable[..., list[str]]
+
+
+class Seconds:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Neither the machine's AWS settings nor its proxies take part."""
+    """Remove the machine's AWS settings and proxies."""
     nothing = str(tmp_path_factory.mktemp("home") / "none")
     with pytest.MonkeyPatch.context() as patch:
         for name in [key for key in os.environ if key.startswith("AWS_") or key.lower().endswith("_proxy")]:
@@ -57,17 +72,20 @@ def moto_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def slim_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trimmed SDK data, made once for all tests."""
+    """Trimmed SDK data, shared by all tests."""
     from elastio_aws import slim
 
     root = tmp_path_factory.mktemp("botocore")
-    slim.build(root)
+    try:
+        slim.build(root)
+    except Exception as error:  # whatever a changed SDK raises
+        pytest.fail(f"{SDK_CHANGED} ({error!r})")
     return root
 
 
 @pytest.fixture(scope="session")
 def sdk(moto_url: str) -> Iterator[Any]:
-    """A client of the SDK with its full data, to see what the provider did."""
+    """A client of the SDK with full data, to check what the provider did."""
     client = botocore.session.Session().create_client("ec2", region_name=REGION, endpoint_url=moto_url)
     yield client
     client.close()
@@ -75,14 +93,14 @@ def sdk(moto_url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def instance_id(sdk: Any) -> str:
-    answer = sdk.run_instances(
+    response = sdk.run_instances(
         ImageId="ami-12345678",
         MinCount=1,
         MaxCount=1,
         InstanceType="m7i.4xlarge",
         Placement={"AvailabilityZone": ZONE},
     )
-    return str(answer["Instances"][0]["InstanceId"])
+    return str(response["Instances"][0]["InstanceId"])
 
 
 @pytest.fixture
@@ -117,32 +135,39 @@ class _Body:
         yield self.text
 
 
-@pytest.fixture
-def answer() -> Answer:
-    """`answer(provider, "AttachVolume", 400, "VolumeInUse")`: EC2 says so from now on; gives the list of calls."""
+def respond(
+    provider: AwsProvider, operation: str, status: int, code: str = "", text: str = "Sorry.", body: str = ""
+) -> list[str]:
+    """From now on EC2 responds to the operation with this status, error code or body. Returns the list of requests."""
+    calls: list[str] = []
+    xml = (
+        f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors>"
+        "<RequestID>0</RequestID></Response>"
+    )
 
-    def put(
-        provider: AwsProvider, operation: str, status: int, code: str = "", text: str = "Sorry.", body: str = ""
-    ) -> list[str]:
-        calls: list[str] = []
-        xml = (
-            f"<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors>"
-            "<RequestID>0</RequestID></Response>"
-        )
+    def reply(request: Any, **_: Any) -> AWSResponse:
+        calls.append(str(request.body))
+        return AWSResponse(request.url, status, {}, _Body((body or xml).encode()))
 
-        def reply(request: Any, **_: Any) -> AWSResponse:
-            calls.append(str(request.body))
-            return AWSResponse(request.url, status, {}, _Body((body or xml).encode()))
+    provider.ec2().client().meta.events.register(f"before-send.ec2.{operation}", reply)
+    return calls
 
-        provider.ec2().client().meta.events.register(f"before-send.ec2.{operation}", reply)
-        return calls
 
-    return put
+def returns(client: Any, operation: str, *results: dict[str, Any]) -> list[dict[str, Any]]:
+    """The SDK's client returns these results in turn, then the last one. Returns the list of requests."""
+    requests: list[dict[str, Any]] = []
+
+    def reply(params: dict[str, Any], **_: Any) -> tuple[Any, dict[str, Any]]:
+        requests.append(dict(params["body"]))
+        return type("Response", (), {"status_code": 200}), results[min(len(requests), len(results)) - 1]
+
+    client.meta.events.register(f"before-call.ec2.{operation}", reply)
+    return requests
 
 
 @dataclass
 class Metadata:
-    """A metadata service under a path prefix. `statuses` are used up one per request, then all are 200."""
+    """A metadata service under a path prefix. Each request takes one of `statuses`; without one it is 200."""
 
     url: str = ""
     document: str = ""
@@ -181,7 +206,7 @@ def metadata_service() -> Iterator[Metadata]:
         do_GET = do_PUT = _reply
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Quiet."""
+            """No log."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     service.url = f"http://127.0.0.1:{server.server_port}/prefix"

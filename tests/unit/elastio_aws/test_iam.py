@@ -1,4 +1,4 @@
-"""The policy that is shipped speaks of what the provider does. What IAM makes of it is not tested here."""
+"""The shipped policy matches the provider's calls. IAM's evaluation of it is not tested here."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_every_call_is_allowed_and_nothing_else() -> None:
     assert allowed == {f"ec2:{name}" for name in OPERATIONS}
 
 
-def test_what_is_marked_dirty_is_neither_detached_nor_deleted() -> None:
+def test_policy_denies_detach_and_delete_of_dirty_volumes() -> None:
     (denied,) = statements("Deny")
     assert actions(denied) == {"ec2:DetachVolume", "ec2:DeleteVolume"}
     assert denied["Condition"] == {"StringEquals": {f"aws:ResourceTag/{STATE_TAG}": VolumeTag.DIRTY.value}}
 
 
-def test_marks_are_all_that_may_be_changed() -> None:
+def test_state_is_the_only_tag_that_may_be_changed() -> None:
     (marking,) = (s for s in statements("Allow") if "aws:TagKeys" in str(s.get("Condition", "")))
     assert marking["Condition"]["ForAllValues:StringEquals"] == {"aws:TagKeys": [STATE_TAG]}
     words = marking["Condition"]["StringEquals"][f"aws:RequestTag/{STATE_TAG}"]
     assert set(words) == {VolumeTag.DIRTY.value, VolumeTag.CLEAN.value}
 
 
-def test_the_janitor_may_delete_what_is_clean_alone() -> None:
+def test_janitor_may_delete_only_what_is_clean() -> None:
     deleting = [s for s in statements("Allow", "iam-janitor") if "ec2:DeleteVolume" in actions(s)]
     conditions = [s["Condition"]["StringEquals"] for s in deleting]
     assert conditions == [{f"aws:ResourceTag/{STATE_TAG}": VolumeTag.CLEAN.value}]

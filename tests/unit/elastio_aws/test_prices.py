@@ -3,41 +3,36 @@ from __future__ import annotations
 import pytest
 
 from elastio.errors import ConfigError
-from elastio.units import GIB, MIB
-from elastio_aws.gp3 import Purchase
+from elastio_aws.gp3 import Parameters
 from elastio_aws.prices import quote
 from elastio_aws.settings import Settings, parse
 
 
-def test_free_part_costs_only_storage() -> None:
-    bought = quote(Purchase(100, 3000, 125), Settings(), "us-east-1")
-    assert bought.price_per_hour * 720 == pytest.approx(8.00)
-    assert bought.currency == "USD"
-    assert bought.minimum_s == 60
-
-
-def test_throughput_and_iops_over_the_free_part_are_added() -> None:
-    bought = quote(Purchase(200, 8000, 2000), Settings(), "us-east-1")
-    assert bought.price_per_hour * 720 == pytest.approx(200 * 0.08 + 1875 * 0.04 + 5000 * 0.005)
-    assert bought.spec.size_bytes == 200 * GIB
-    assert bought.spec.bandwidth_mb_s == pytest.approx(2000 * MIB / 1e6)
-    assert bought.spec.iops == 8000
+@pytest.mark.parametrize(
+    ("volume", "per_month"),
+    [(Parameters(100, 3000, 125), 8.00), (Parameters(200, 8000, 2000), 200 * 0.08 + 1875 * 0.04 + 5000 * 0.005)],
+)
+def test_size_and_throughput_and_iops_above_the_included_ones_are_billed(volume: Parameters, per_month: float) -> None:
+    found = quote(volume, Settings(), "us-east-1")
+    assert found.price_per_hour * 720 == pytest.approx(per_month)
+    assert (found.currency, found.minimum_s) == ("USD", 60)
+    assert found.spec == volume.spec(Settings().scale)
 
 
 def test_source_names_place_and_date() -> None:
-    assert quote(Purchase(1, 3000, 125), Settings(), "us-east-1").price_source.endswith("us-east-1; 2026-11-20")
+    assert quote(Parameters(1, 3000, 125), Settings(), "us-east-1").price_source.endswith("us-east-1; 2026-11-20")
 
 
-def test_region_without_a_price_is_not_charged_at_another_ones() -> None:
-    there = quote(Purchase(1, 3000, 125), Settings(), "sa-east-1")
+def test_region_without_a_price_has_no_price_of_another_region() -> None:
+    there = quote(Parameters(1, 3000, 125), Settings(), "sa-east-1")
     assert (there.price_known, there.price_per_hour) == (False, 0.0)
-    assert quote(Purchase(1, 3000, 125), Settings(), "us-east-1").price_known
+    assert quote(Parameters(1, 3000, 125), Settings(), "us-east-1").price_known
 
 
 @pytest.mark.parametrize("region", ["sa-east-1", "us-east-1"])
-def test_price_that_the_operator_sets_is_taken(region: str) -> None:
+def test_configured_price_is_used(region: str) -> None:
     prices = {"gb_month": 0.152, "mib_s_month": 0.076, "iops_month": 0.0095, "currency": "BRL", "source": "contract"}
-    bought = quote(Purchase(200, 8000, 2000), parse({"prices": prices}), region)
+    bought = quote(Parameters(200, 8000, 2000), parse({"prices": prices}), region)
     assert bought.price_per_hour * 720 == pytest.approx(200 * 0.152 + 1875 * 0.076 + 5000 * 0.0095)
     assert (bought.price_known, bought.currency, bought.price_source) == (True, "BRL", "contract")
 
@@ -50,9 +45,10 @@ def test_price_that_the_operator_sets_is_taken(region: str) -> None:
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": "0.1"},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": True},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "currency": 5},
+        {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "currency": ""},
         {"gb_month": 0.1, "mib_s_month": 0.1, "iops_month": 0.1, "gib_month": 0.1},
     ],
 )
-def test_half_a_price_is_none(table: dict[str, object]) -> None:
+def test_incomplete_price_is_refused(table: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         parse({"prices": table})

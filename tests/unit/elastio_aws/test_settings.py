@@ -27,35 +27,34 @@ def test_scale_and_tags_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "named"),
+    ("table", "key"),
     [
-        ({"volume_typ": "gp3"}, "volume_typ is not a setting"),
-        ({"volume_type": "io2"}, 'must be "gp3"'),
-        ({"iops": "3000"}, "iops must be a whole number"),
-        ({"iops": True}, "iops must be a whole number"),
-        ({"iops": 0}, "iops must be above 0"),
-        ({"encrypted": 1}, "encrypted must be true or false"),
-        ({"read_timeout_s": 0}, "read_timeout_s must be above 0"),
-        ({"connect_timeout_s": float("inf")}, "connect_timeout_s must be above 0"),
-        ({"read_timeout_s": "10"}, "read_timeout_s must be a number"),
-        ({"max_attempts": 0}, "max_attempts must be above 0"),
-        ({"endpoint_url": "localhost:5000"}, "must start with http"),
-        ({"metadata_url": "file:///etc"}, "must start with http"),
-        ({"cache_dir": "cache"}, "must be an absolute path"),
-        ({"kms_key_id": "k"}, "needs provider.aws.encrypted"),
-        ({"extra_tags": {"elastio:owner": "me"}}, "is reserved"),
-        ({"extra_tags": {"aws:x": "me"}}, "is reserved"),
-        ({"extra_tags": {"a": 1}}, "must be a string"),
-        ({"extra_tags": {"a": "x" * 257}}, "too long"),
-        ({"extra_tags": {f"k{n}": "" for n in range(41)}}, "40 are the most"),
-        ({"extra_tags": []}, "must be a table"),
-        ({"scale": {"gib": 1}}, "scale.gib is not a setting"),
-        ({"scale": {"gib_bytes": 0}}, "whole number above 0"),
-        ({"scale": {"gib_bytes": 1.5}}, "whole number above 0"),
+        ({"volume_typ": "gp3"}, "volume_typ"),
+        ({"volume_type": "io2"}, "volume_type"),
+        ({"iops": "3000"}, "iops"),
+        ({"iops": True}, "iops"),
+        ({"iops": 0}, "iops"),
+        ({"encrypted": 1}, "encrypted"),
+        ({"read_timeout_s": 0}, "read_timeout_s"),
+        ({"connect_timeout_s": float("inf")}, "connect_timeout_s"),
+        ({"read_timeout_s": "10"}, "read_timeout_s"),
+        ({"max_attempts": 0}, "max_attempts"),
+        ({"endpoint_url": "localhost:5000"}, "endpoint_url"),
+        ({"metadata_url": "file:///etc"}, "metadata_url"),
+        ({"cache_dir": "cache"}, "cache_dir"),
+        ({"kms_key_id": "k"}, "kms_key_id"),
+        ({"extra_tags": {"elastio:owner": "me"}}, "extra_tags.elastio:owner"),
+        ({"extra_tags": {"aws:x": "me"}}, "extra_tags.aws:x"),
+        ({"extra_tags": {"a": 1}}, "extra_tags.a"),
+        ({"extra_tags": {"a": "x" * 257}}, "extra_tags.a"),
+        ({"extra_tags": {f"k{n}": "" for n in range(41)}}, "extra_tags"),
+        ({"extra_tags": []}, "extra_tags"),
+        ({"scale": {"gib": 1}}, "scale.gib"),
+        ({"scale": {"gib_bytes": 0}}, "scale.gib_bytes"),
+        ({"scale": {"gib_bytes": 1.5}}, "scale.gib_bytes"),
     ],
 )
-def test_wrong_setting_is_one_sentence_naming_the_key(table: dict[str, object], named: str) -> None:
-    with pytest.raises(ConfigError, match=r"^provider\.aws\.") as caught:
+def test_wrong_setting_names_its_key(table: dict[str, object], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         parse(table, {})
-    assert named in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert caught.value.code == f"provider.aws.{key}"

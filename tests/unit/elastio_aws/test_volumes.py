@@ -58,7 +58,7 @@ def test_volume_is_read_in_bytes_and_mb_s_of_the_scale() -> None:
     assert volume.created_wall == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
-def test_tags_asked_for_stand_in_until_they_are_shown() -> None:
+def test_requested_tags_are_used_until_they_are_shown() -> None:
     shown = {**_shown("creating"), "VolumeId": "vol-1"}
     assert volume_of(shown, ME, Scale(), {"elastio:cycle": "token"}).token == "token"
 
@@ -73,7 +73,7 @@ def test_expiry_is_the_same_within_an_hour_and_never_early() -> None:
     assert expires(at + 3600, 86400) == "2026-01-02T12:00:00Z"
 
 
-def test_one_volume_is_offered_the_same_name_again() -> None:
+def test_same_volume_gets_the_same_name_proposed() -> None:
     names = DeviceNames()
     first = next(names.propose("vol-1"))
     names.remember(first, "vol-1")
@@ -81,7 +81,7 @@ def test_one_volume_is_offered_the_same_name_again() -> None:
     assert next(DeviceNames().propose("vol-1")) == first
 
 
-def test_name_lately_used_is_not_offered_to_another_volume() -> None:
+def test_recently_used_name_is_not_proposed_for_another_volume() -> None:
     names = DeviceNames()
     taken = next(names.propose("vol-1"))
     names.remember(taken, "vol-2")

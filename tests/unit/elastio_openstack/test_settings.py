@@ -1,4 +1,4 @@
-"""`[provider.openstack]`: every wrong value is one sentence that names its key."""
+"""`[provider.openstack]`: the error of every wrong value has its key as code."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ def test_types_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "key"),
     [
-        ({"colour": "red"}, r"provider\.openstack\.colour is not a setting"),
-        ({"timeout_s": True}, "timeout_s must be a number"),
-        ({"timeout_s": 0}, "timeout_s must be above 0"),
-        ({"minimum_s": -1}, "minimum_s must be 0 or more"),
-        ({"metadata_url": "169.254.169.254"}, "must start with http"),
-        ({"cloud": "c", "clouds_file": "clouds.yaml"}, "absolute path"),
-        ({"clouds_file": "/etc/openstack/clouds.yaml"}, r"needs provider\.openstack\.cloud"),
-        ({"extra_metadata": {"elastio:owner": "me"}}, "reserved"),
-        ({"extra_metadata": {"team": 7}}, "must be a string"),
-        ({"extra_metadata": {"team": "x" * 256}}, "too long"),
-        ({"extra_metadata": {str(n): "" for n in range(41)}}, "41 entries"),
-        ({"types": {"fast": 64}}, r"types\.fast must be a table"),
-        ({"types": {"fast": {"speed": 64}}}, r"types\.fast\.speed is not a setting"),
-        ({"types": {"fast": {"bandwidth_mb_s": -1}}}, r"types\.fast\.bandwidth_mb_s must be above 0"),
-        ({"types": {"fast": {"bandwidth_mb_s": 1, "bandwidth_mb_s_per_gib": 1}}}, "either"),
+        ({"colour": "red"}, "colour"),
+        ({"timeout_s": True}, "timeout_s"),
+        ({"timeout_s": 0}, "timeout_s"),
+        ({"minimum_s": -1}, "minimum_s"),
+        ({"metadata_url": "169.254.169.254"}, "metadata_url"),
+        ({"cloud": "c", "clouds_file": "clouds.yaml"}, "clouds_file"),
+        ({"clouds_file": "/etc/openstack/clouds.yaml"}, "clouds_file"),
+        ({"extra_metadata": {"elastio:owner": "me"}}, "extra_metadata.elastio:owner"),
+        ({"extra_metadata": {"team": 7}}, "extra_metadata.team"),
+        ({"extra_metadata": {"team": "x" * 256}}, "extra_metadata.team"),
+        ({"extra_metadata": {str(n): "" for n in range(41)}}, "extra_metadata"),
+        ({"types": {"fast": 64}}, "types.fast"),
+        ({"types": {"fast": {"speed": 64}}}, "types.fast.speed"),
+        ({"types": {"fast": {"bandwidth_mb_s": -1}}}, "types.fast.bandwidth_mb_s"),
+        ({"types": {"fast": {"bandwidth_mb_s": 1, "bandwidth_mb_s_per_gib": 1}}}, "types.fast"),
     ],
 )
-def test_wrong_value_is_named(table: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_setting_names_its_key(table: dict[str, object], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         parse(table)
+    assert caught.value.code == f"provider.openstack.{key}"

@@ -1,4 +1,4 @@
-"""How long a volume has been detaching, and when that is too long."""
+"""How long a volume has been detaching, and when that counts as stuck."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState
-from elastio_openstack.stuck import Detaches
+from elastio_openstack.stuck import DetachTimer
 
 VOLUME = Volume(VolumeId("v-1"), Serial("v-1"), VolumeState.DETACHING, 1 << 30, 64.0, "token-1", "backing", 0.0)
 
@@ -27,30 +27,30 @@ def clock() -> Seconds:
     return Seconds()
 
 
-def test_detach_is_stuck_once_it_has_been_seen_for_as_long_as_the_deadline(clock: Seconds) -> None:
-    detaches = Detaches(60.0, clock)
-    assert not detaches.is_stuck(VOLUME)
+def test_detach_is_stuck_after_the_deadline(clock: Seconds) -> None:
+    timer = DetachTimer(60.0, clock)
+    assert not timer.is_stuck(VOLUME)
     clock.now += 59.0
-    assert not detaches.is_stuck(VOLUME)
+    assert not timer.is_stuck(VOLUME)
     clock.now += 1.0
-    assert detaches.is_stuck(VOLUME)
+    assert timer.is_stuck(VOLUME)
 
 
 @pytest.mark.parametrize("between", [VolumeState.ATTACHED, VolumeState.AVAILABLE])
-def test_another_state_in_between_begins_the_count_anew(clock: Seconds, between: VolumeState) -> None:
-    detaches = Detaches(60.0, clock)
-    detaches.is_stuck(VOLUME)
+def test_another_state_in_between_restarts_the_timer(clock: Seconds, between: VolumeState) -> None:
+    timer = DetachTimer(60.0, clock)
+    timer.is_stuck(VOLUME)
     clock.now += 50.0
-    assert not detaches.is_stuck(replace(VOLUME, state=between))
+    assert not timer.is_stuck(replace(VOLUME, state=between))
     clock.now += 50.0
-    assert not detaches.is_stuck(VOLUME)
+    assert not timer.is_stuck(VOLUME)
 
 
-def test_volumes_are_counted_apart_and_a_forgotten_one_from_its_next_look(clock: Seconds) -> None:
-    detaches = Detaches(60.0, clock)
-    detaches.is_stuck(VOLUME)
+def test_timers_are_per_volume_and_can_be_reset(clock: Seconds) -> None:
+    timer = DetachTimer(60.0, clock)
+    timer.is_stuck(VOLUME)
     clock.now += 60.0
-    assert not detaches.is_stuck(replace(VOLUME, id=VolumeId("v-2")))
-    assert detaches.is_stuck(VOLUME)
-    detaches.forget(VOLUME.id)
-    assert not detaches.is_stuck(VOLUME)
+    assert not timer.is_stuck(replace(VOLUME, id=VolumeId("v-2")))
+    assert timer.is_stuck(VOLUME)
+    timer.forget(VOLUME.id)
+    assert not timer.is_stuck(VOLUME)

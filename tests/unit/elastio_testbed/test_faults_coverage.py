@@ -1,4 +1,4 @@
-"""What campaigns met: steps are counted once, and what was missed is not counted."""
+"""The coverage of campaigns: a step counts once, and a missed one does not count."""
 
 from __future__ import annotations
 
@@ -14,30 +14,39 @@ from elastio_testbed.cli import main
 from elastio_testbed.faults.coverage import campaigns, steps, steps_met, steps_of
 from elastio_testbed.faults.kinds import ACTIONS, CALLS, KINDS
 from elastio_testbed.faults.plan import plan
-from elastio_testbed.faults.story import Story, summary
+from elastio_testbed.faults.run_result import RunResult, summary
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = sorted((REPOSITORY / "docs/results/faults").glob("*.json"))
 
 
 def document(*kinds: str, missed: bool = False, **changes: Any) -> dict[str, Any]:
-    """As it comes back from a file."""
-    stories = [Story(run, 40, missed=missed) for run in plan(len(kinds), 5, kinds[:1])]
-    found = summary(5, [dataclasses.replace(story, **changes) for story in stories])
+    """As read from a file."""
+    results = [RunResult(run, 40, missed=missed) for run in plan(len(kinds), 5, kinds[:1])]
+    found = summary(5, [dataclasses.replace(result, **changes) for result in results])
     loaded: dict[str, Any] = json.loads(json.dumps(found))
     return loaded
+
+
+def planned(kind: str, what: str) -> dict[str, Any]:
+    return {"kind": "power-cut", "cloud": [], "moment": {"kind": kind, "what": what}}
 
 
 def row(documents: list[dict[str, Any]], kind: str) -> tuple[str, ...]:
     return next(row for row in steps(documents).rows if row[0] == kind)
 
 
-def test_a_step_that_is_met_twice_counts_once() -> None:
+def test_a_step_that_is_covered_twice_counts_once() -> None:
     twice = [document("daemon-kill", "daemon-kill"), document("daemon-kill", "daemon-kill")]
     assert row(twice, "daemon-kill") == ("daemon-kill", "4", "2", str(2 * len(ACTIONS)), "0")
 
 
-def test_a_step_that_was_missed_is_not_met() -> None:
+def test_a_step_counts_once_under_its_old_and_its_new_name() -> None:
+    results = [{"missed": False, "planned": planned("intent", what)} for what in ("MarkVolume", "TagVolume")]
+    assert steps_met(results) == {"power-cut": {"intent TagVolume"}}
+
+
+def test_a_missed_step_is_not_covered() -> None:
     assert row([document("daemon-kill", missed=True)], "daemon-kill")[1:3] == ("1", "0")
 
 
@@ -48,7 +57,7 @@ def test_the_steps_of_a_fault_of_the_cloud_are_its_calls() -> None:
     assert found["steps_met"] == {"api-lost-answer": 3}
 
 
-def test_every_kind_has_a_row_if_it_was_met_or_not() -> None:
+def test_every_kind_has_a_row_whether_covered_or_not() -> None:
     assert [row[0] for row in steps([document("reboot")]).rows] == list(KINDS)
 
 
@@ -66,7 +75,7 @@ def test_files_of_every_format_can_be_read(path: Path) -> None:
     assert len(campaigns([found]).rows) == 2
 
 
-def test_the_page_of_the_campaigns_is_what_their_files_say(tmp_path: Path) -> None:
+def test_the_page_of_the_campaigns_is_up_to_date(tmp_path: Path) -> None:
     page = KEPT[0].with_name("README.md")
     copy = tmp_path / "page.md"
     copy.write_text(page.read_text())

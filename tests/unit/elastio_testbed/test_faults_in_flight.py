@@ -1,8 +1,8 @@
-"""Writes in flight, read off the kernel's trace."""
+"""Writes in flight, parsed from the kernel's trace."""
 
 import pytest
 
-from elastio_testbed.faults.in_flight import Store, seen
+from elastio_testbed.faults.in_flight import Store, parse
 from elastio_testbed.hypervisor import GuestError
 
 TRACE = r"""# tracer: nop
@@ -18,18 +18,18 @@ TRACE = r"""# tracer: nop
 """
 
 
-def test_each_switch_is_told_with_what_was_in_flight() -> None:
-    found = seen(TRACE)
+def test_each_switch_has_the_number_of_writes_in_flight() -> None:
+    found = parse(TRACE)
     assert found.stores == (Store("attach", "aa-bb", 2), Store("cache_mode", "none", 0))
     assert all(store.is_switch for store in found.stores)
     assert found.most_writes == 2
 
 
-def test_other_attributes_and_modes_are_no_switch() -> None:
+def test_other_attributes_and_modes_are_not_a_switch() -> None:
     assert not Store("cache_mode", "writeback", 3).is_switch
     assert not Store("writeback_rate", "0", 3).is_switch
 
 
-def test_a_trace_with_a_gap_is_no_proof() -> None:
+def test_a_trace_with_a_gap_is_rejected() -> None:
     with pytest.raises(GuestError):
-        seen(TRACE + "CPU:1 [LOST 42 EVENTS]\n")
+        parse(TRACE + "CPU:1 [LOST 42 EVENTS]\n")

@@ -1,4 +1,4 @@
-"""The writer of records: what it acknowledges can be read back, and what is gone is seen to be gone."""
+"""The writer of records: what it acknowledges can be read back, and every loss is detected."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from elastio_testbed.faults import acks
-from elastio_testbed.guest import moments, records
+from elastio_testbed.guest import journal_trigger, records
 
-# A file system in memory knows no O_DIRECT.
+# tmpfs does not support O_DIRECT.
 BUFFERED = 0
-# So many records, and each slot of the table has been written to.
+# This many records, and each slot of the table has been written.
 ROUND = 2 * records.SLOTS
 
 
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], dict[str, Any]]:
-    """Writes so many records and gives what `verify` wants."""
+    """A function that writes so many records and returns the spec for `verify`."""
 
     def write(count: int) -> dict[str, Any]:
         port = tmp_path / "port"
@@ -41,6 +41,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], 
 Written = Callable[[int], dict[str, Any]]
 
 
+class GoneError(OSError):
+    """An I/O error of the device."""
+
+
 def overwrite(path: str, at: int, data: bytes) -> None:
     with Path(path).open("r+b") as file:
         file.seek(at)
@@ -54,7 +58,7 @@ def test_every_acknowledged_record_is_read_back(written: Written, count: int) ->
     assert records.verify(spec, BUFFERED) == {"checked": count, "lost": 0, "examples": []}
 
 
-def test_a_record_that_turned_old_again_is_lost(written: Written) -> None:
+def test_a_record_that_reverted_to_old_data_is_lost(written: Written) -> None:
     spec = written(ROUND + 40)
     _, table, _ = records.paths(spec)
     old = records.content(spec["name"], spec["seed"], 13, records.noise(spec["seed"]))
@@ -70,13 +74,13 @@ def test_one_wrong_byte_is_a_lost_record(written: Written, place: int, number: i
     assert records.verify(spec, BUFFERED)["examples"] == [{"number": number, "where": where}]
 
 
-def test_a_record_that_was_appended_once_and_is_gone_is_lost(written: Written) -> None:
+def test_a_missing_record_of_the_once_file_is_lost(written: Written) -> None:
     spec = written(6)
     os.truncate(records.paths(spec)[2], 2 * records.RECORD)
     assert records.verify(spec, BUFFERED)["examples"] == [{"number": 6, "where": "once"}]
 
 
-def test_a_file_cut_short_has_lost_its_end(written: Written) -> None:
+def test_the_missing_end_of_a_truncated_file_is_lost(written: Written) -> None:
     spec = written(5)
     log, table, once = records.paths(spec)
     os.truncate(log, 2 * records.RECORD)
@@ -87,18 +91,18 @@ def test_a_file_cut_short_has_lost_its_end(written: Written) -> None:
     assert records.verify(spec, BUFFERED)["lost"] == 5
 
 
-def test_a_record_of_another_writer_is_none_of_this_one(written: Written) -> None:
+def test_a_record_of_another_writer_does_not_count(written: Written) -> None:
     spec = written(3)
     overwrite(records.paths(spec)[0], 0, records.content("run1-1", spec["seed"], 1, records.noise(spec["seed"])))
     assert records.verify(spec, BUFFERED)["lost"] == 1
 
 
-def test_a_later_record_that_the_host_never_heard_of_is_no_loss(written: Written) -> None:
+def test_a_later_record_that_was_not_acknowledged_is_not_a_loss(written: Written) -> None:
     spec = written(ROUND + 10)
     assert records.verify({**spec, "acknowledged": ROUND + 2}, BUFFERED)["lost"] == 0
 
 
-def test_half_a_record_is_excused_only_where_one_may_have_been_on_its_way(written: Written) -> None:
+def test_a_partial_record_is_accepted_only_where_one_may_be_in_transit(written: Written) -> None:
     spec = written(ROUND)
     _, table, _ = records.paths(spec)
     overwrite(table, 1 * records.RECORD + 9000, b"torn")  # the very next number goes there
@@ -107,7 +111,7 @@ def test_half_a_record_is_excused_only_where_one_may_have_been_on_its_way(writte
     assert records.verify(spec, BUFFERED)["lost"] == 1
 
 
-def test_every_second_record_is_fsynced_once_and_nothing_after_it(written: Written, tmp_path: Path) -> None:
+def test_every_second_record_is_fsynced_once(written: Written, tmp_path: Path) -> None:
     spec = written(4)
     log, _, once = (Path(path).stat().st_size // records.RECORD for path in records.paths(spec))
     assert (log, once) == (2, 2)
@@ -120,52 +124,52 @@ def test_every_second_record_is_fsynced_once_and_nothing_after_it(written: Writt
     assert synced == [0, 1, 2, 0, 1, 2]
 
 
-def test_an_error_ends_the_writer_and_the_host_is_told_which_and_when(written: Written) -> None:
+def test_an_error_stops_the_writer_and_is_reported_with_number_and_time(written: Written) -> None:
     spec, calls, fsync = written(1), iter(range(1, 100)), os.fsync
 
     def failing(descriptor: int) -> None:
         if next(calls) == 5:  # table, directory, twice for the first record
-            raise OSError(errno.EIO, "gone")
+            raise GoneError(errno.EIO, "gone")
         fsync(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "MOST_RECORDS", 9)
         patch.setattr(os, "fsync", failing)
-        with pytest.raises(OSError, match="gone"):
+        with pytest.raises(GoneError):
             records.write({**spec, "name": "run1-1"})
     text = acks.text_of(Path(spec["port"]))
     last, failed = acks.acknowledged(text)["run1-1"], acks.failures(text)["run1-1"]
     assert (last.number, failed.number, failed.code) == (1, 2, errno.EIO)
     assert last.at_s <= failed.at_s
-    marks = Path(spec["kernel_log"]).read_text().splitlines()
-    assert [line.split()[1] for line in marks] == ["run1-0", "run1-1", "run1-1"]
+    clocks = Path(spec["kernel_log"]).read_text().splitlines()
+    assert [line.split()[1] for line in clocks] == ["run1-0", "run1-1", "run1-1"]
 
 
 # --- acknowledgements ----------------------------------------------------------------------------------------------
 
 
-def test_only_whole_lines_acknowledge() -> None:
+def test_only_complete_lines_acknowledge() -> None:
     first, second = records.ack_line("a", 1, 2.5).decode(), records.ack_line("a", 12, 3.25).decode()
-    torn, one = second[:7], {"a": acks.Word(1, 2.5)}
+    torn, one = second[:7], {"a": acks.WriteOutcome(1, 2.5)}
     assert acks.acknowledged(first + torn) == one
     assert acks.acknowledged(first + torn + "\n") == one
     assert acks.acknowledged(first + torn + records.ack_line("b", 2, 4.0).decode()) == one
-    assert acks.acknowledged(second + first) == {"a": acks.Word(12, 3.25)}
+    assert acks.acknowledged(second + first) == {"a": acks.WriteOutcome(12, 3.25)}
     assert acks.acknowledged(second.replace(" 3.25", " 3.26")) == {}
 
 
-def test_an_error_is_no_acknowledgement_and_an_acknowledgement_no_error() -> None:
+def test_errors_and_acknowledgements_are_told_apart() -> None:
     text = (records.ack_line("a", 7, 2.5) + records.failed_line("a", 8, 2.75, 5)).decode()
-    assert acks.acknowledged(text) == {"a": acks.Word(7, 2.5)}
-    assert acks.failures(text) == {"a": acks.Word(8, 2.75, 5)}
+    assert acks.acknowledged(text) == {"a": acks.WriteOutcome(7, 2.5)}
+    assert acks.failures(text) == {"a": acks.WriteOutcome(8, 2.75, 5)}
 
 
-def test_a_port_that_was_never_written_to_acknowledges_nothing(tmp_path: Path) -> None:
+def test_a_port_without_a_file_acknowledges_nothing(tmp_path: Path) -> None:
     assert acks.read(tmp_path / "none") == {}
-    assert acks.told(tmp_path / "none", "moment") == 0
+    assert acks.count_lines(tmp_path / "none", "triggered") == 0
 
 
-# --- moments -------------------------------------------------------------------------------------------------------
+# --- triggers ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -178,54 +182,54 @@ def test_a_port_that_was_never_written_to_acknowledges_nothing(tmp_path: Path) -
         (["intent"], "intent", "CreateVolume", False),
     ],
 )
-def test_a_moment_is_one_record_of_the_journal(record: object, kind: str, what: str, fits: bool) -> None:
-    assert moments.fits(json.dumps(record).encode(), kind, what) is fits
+def test_a_trigger_matches_one_record_of_the_journal(record: object, kind: str, what: str, fits: bool) -> None:
+    assert journal_trigger.matches(json.dumps(record).encode(), kind, what) is fits
 
 
-def test_half_a_line_is_no_moment() -> None:
-    assert not moments.fits(b'{"kind":"intent","action":"Crea', "intent", "CreateVolume")
+def test_an_incomplete_line_does_not_match() -> None:
+    assert not journal_trigger.matches(b'{"kind":"intent","action":"Crea', "intent", "CreateVolume")
 
 
-def test_only_what_is_written_after_the_watch_began_counts(tmp_path: Path) -> None:
+def test_only_records_after_the_start_of_the_watch_match(tmp_path: Path) -> None:
     journal, port = tmp_path / "journal", tmp_path / "port"
     line = json.dumps({"kind": "intent", "action": "AttachVolume"}) + "\n"
     journal.write_text(line)
-    descriptor = moments.at_end(str(journal))
+    descriptor = journal_trigger.at_end(str(journal))
     assert os.read(descriptor, 100) == b""
     with journal.open("a") as file:
         file.write(line)
-    moments.wait_for(descriptor, str(journal), "intent", "AttachVolume")
+    journal_trigger.wait_for_record(descriptor, str(journal), "intent", "AttachVolume")
     port.touch()
-    moments.act({"do": "tell", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
-    assert port.read_text() == "moment intent AttachVolume\n"
-    assert acks.told(port, "moment") == 1
+    journal_trigger.act({"do": "report", "port": str(port), "kind": "intent", "what": "AttachVolume"}, 0)
+    assert port.read_text() == "triggered intent AttachVolume\n"
+    assert acks.count_lines(port, "triggered") == 1
 
 
-def test_a_limit_is_seen_in_any_cgroup_below_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_any_cgroup_below_the_root_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("a.slice", ""), ("b.slice", "252:16 rbps=max wbps=1 riops=max wiops=max\n")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "io.max").write_text(text)
     limited = tmp_path / "b.slice" / "io.max"
     polled: list[float] = []
 
-    def stopped(seconds: float) -> None:
+    def sleep(seconds: float) -> None:
         polled.append(seconds)
         limited.write_text("252:16 rbps=max wbps=1 riops=max wiops=max\n")
 
-    moments.wait_for_limit("io.max", str(tmp_path))
+    journal_trigger.wait_for_limit("io.max", str(tmp_path))
     limited.write_text("")
-    monkeypatch.setattr("time.sleep", stopped)
-    moments.wait_for_limit("io.max", str(tmp_path))
+    monkeypatch.setattr("time.sleep", sleep)
+    journal_trigger.wait_for_limit("io.max", str(tmp_path))
     assert len(polled) == 1
 
 
 def test_a_spoilt_file_does_not_parse_before_the_daemon_is_killed(tmp_path: Path) -> None:
-    spoilt, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
-    spoilt.write_text("[device]\n")
+    corrupted, port, cgroup = tmp_path / "elastio.toml", tmp_path / "port", tmp_path / "cgroup.kill"
+    corrupted.write_text("[device]\n")
     port.touch()
-    spec = {"do": "kill all", "spoil": str(spoilt), "port": str(port), "kind": "limit", "what": "io.max"}
-    moments.act({**spec, "cgroup_kill": str(cgroup)}, 0)
+    spec = {"do": "kill all", "corrupt": str(corrupted), "port": str(port), "kind": "limit", "what": "io.max"}
+    journal_trigger.act({**spec, "cgroup_kill": str(cgroup)}, 0)
     assert cgroup.read_text() == "1"
     with pytest.raises(tomllib.TOMLDecodeError):
-        tomllib.loads(spoilt.read_text())
-    assert port.read_text() == "moment limit io.max\n"
+        tomllib.loads(corrupted.read_text())
+    assert port.read_text() == "triggered limit io.max\n"

@@ -1,4 +1,4 @@
-"""Records of one fsync each: what the check takes for lost."""
+"""Records of one fsync each: which of them count as lost."""
 
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ def test_whole_records_are_not_lost(spec: dict[str, Any]) -> None:
     assert verify(spec, flags=0) == {"checked": COUNT, "lost": []}
 
 
-def test_a_record_that_is_cut_off_is_lost(spec: dict[str, Any]) -> None:
+def test_a_truncated_record_is_lost(spec: dict[str, Any]) -> None:
     with Path(path(spec)).open("r+b") as file:
         file.truncate((COUNT - 1) * RECORD + 1)
     assert verify(spec, flags=0)["lost"] == [COUNT]
 
 
-def test_a_changed_byte_and_a_record_in_anothers_place_are_lost(spec: dict[str, Any]) -> None:
+def test_a_changed_and_a_misplaced_record_are_lost(spec: dict[str, Any]) -> None:
     file = Path(path(spec))
     whole = file.read_bytes()
     first, rest = whole[:RECORD], whole[RECORD:]
@@ -38,6 +38,6 @@ def test_a_changed_byte_and_a_record_in_anothers_place_are_lost(spec: dict[str, 
     assert verify(spec, flags=0)["lost"] == [2, COUNT]
 
 
-def test_of_a_file_that_is_gone_all_are_lost(spec: dict[str, Any]) -> None:
+def test_all_records_of_a_missing_file_are_lost(spec: dict[str, Any]) -> None:
     Path(path(spec)).unlink()
     assert verify(spec, flags=0)["lost"] == [1, 2, 3, 4, 5]

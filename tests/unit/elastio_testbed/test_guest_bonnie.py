@@ -18,13 +18,13 @@ def test_figures_are_read_from_the_csv_in_mb_per_second() -> None:
     }
 
 
-def test_a_test_too_short_to_tell_has_no_figure() -> None:
+def test_a_test_that_is_too_short_has_no_figure() -> None:
     assert set(bonnie.figures_in(TOO_SHORT)) == {"write_mb_s", "rewrite_mb_s"}
 
 
 @pytest.mark.parametrize("text", ["", "Can't open file ./Bonnie.1\n", "1.97" + LINE[4:], "1.98,2.00a,vm0\n"])
-def test_anything_else_is_an_error_that_shows_it(text: str) -> None:
-    with pytest.raises(bonnie.BonnieError, match=r"no CSV of format 1\.98"):
+def test_anything_else_is_an_error(text: str) -> None:
+    with pytest.raises(bonnie.BonnieError):
         bonnie.figures_in(text)
 
 

@@ -1,4 +1,4 @@
-"""What QEMU is told: disks, ports, accelerator, kernel command line."""
+"""QEMU's command line: disks, ports, accelerator, kernel."""
 
 import itertools
 import json
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.hypervisor import Disk
+from elastio_testbed.hypervisor import Disk, HypervisorError
 from elastio_testbed.hypervisor.accel import accelerator, has_virtualization
 from elastio_testbed.hypervisor.command import PORTS, Hardware, Wiring, kernel_command_line, qemu_argv
 from elastio_testbed.image import GuestImage
@@ -21,15 +21,15 @@ def argv_with(*disks: tuple[Disk, str]) -> list[str]:
     return qemu_argv(image, Hardware("tcg,thread=multi", 2, 768), wiring, disks)
 
 
-def test_a_port_of_the_guest_ends_in_a_file_of_the_host() -> None:
+def test_a_port_of_the_guest_writes_to_a_file_of_the_host() -> None:
     cache = Path("/cache")
     image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest")
-    ports = {"org.elastio.records": Path("/run/a,b/records"), "org.elastio.moments": Path("/run/moments")}
+    ports = {"org.elastio.records": Path("/run/a,b/records"), "org.elastio.triggers": Path("/run/triggers")}
     wiring = Wiring(Path("/run/root.qcow2"), Path("/run/console"), 5, 6, ports)
     argv = qemu_argv(image, Hardware("tcg", 1, 512), wiring, [])
     assert "file,id=out0,path=/run/a,,b/records,append=on" in values(argv, "-chardev")
     assert "virtserialport,chardev=out0,name=org.elastio.records" in values(argv, "-device")
-    assert "virtserialport,chardev=out1,name=org.elastio.moments" in values(argv, "-device")
+    assert "virtserialport,chardev=out1,name=org.elastio.triggers" in values(argv, "-device")
 
 
 def test_a_guest_that_reboots_ends_the_machine() -> None:
@@ -74,13 +74,13 @@ def test_a_boot_disk_is_throttled_for_reads_and_writes_together(driver: str, mod
     assert (device["driver"], device["serial"], device["bus"]) == (model, SERIAL, "port3")
 
 
-def test_no_cap_is_no_limit_in_qemu() -> None:
+def test_a_disk_without_limits_is_not_throttled() -> None:
     assert Disk(SERIAL, Path("/vol"), None).limits() == {"bps-total": 0, "iops-total": 0}
 
 
 @pytest.mark.parametrize("serial", [SERIAL + "0", "vol-012", ""])
-def test_a_serial_that_qemu_would_cut_or_misread_is_refused(serial: str) -> None:
-    with pytest.raises(ValueError, match="serial"):
+def test_a_serial_that_qemu_would_truncate_or_misread_is_refused(serial: str) -> None:
+    with pytest.raises(HypervisorError):
         Disk(serial, Path("/vol"), None)
 
 
@@ -91,7 +91,7 @@ def test_kvm_needs_a_processor_with_virtualization(flags: str, able: bool) -> No
     assert has_virtualization(f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: vmx\n") is able
 
 
-def test_the_accelerator_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accelerator_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELASTIO_ACCEL", "kvm")
     assert accelerator() == "kvm"
     assert accelerator("tcg") == "tcg,thread=multi"

@@ -1,6 +1,7 @@
-"""The machine against a real QEMU whose guest only halts: nothing in there lets go of a disk."""
+"""The machine with a real QEMU whose guest only halts, so it never releases a disk."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,20 +36,20 @@ def volume(tmp_path: Path) -> Path:
 @pytest.fixture
 def vm(image: GuestImage, tmp_path: Path) -> Iterator[VirtualMachine]:
     with VirtualMachine(image, directory=tmp_path / "vm", memory_mib=64, cpus=1) as machine:
-        with pytest.raises(GuestTimeout, match="did not start in time"):
+        with pytest.raises(GuestTimeout):
             machine.start(0.3)
         yield machine
 
 
 def halting_kernel() -> bytes:
-    """The least that QEMU loads by Linux's x86 boot protocol (Documentation/arch/x86/boot.rst)."""
+    """The smallest kernel that QEMU loads by Linux's x86 boot protocol (Documentation/arch/x86/boot.rst)."""
     kernel = bytearray(4096)
     kernel[0x1F1] = 1  # one sector of set-up code
     kernel[0x200:0x202] = b"\xeb\x66"  # its entry: a jump over the header, to 0x268
     kernel[0x202:0x208] = b"HdrS\x0c\x02"
     kernel[0x211] = 1  # loaded high
     kernel[0x22C:0x230] = b"\xff\xff\xff\x7f"  # highest address of an initrd
-    kernel[0x268:0x26C] = b"\xfa\xf4\xeb\xfd"  # cli; hlt; and again
+    kernel[0x268:0x26C] = b"\xfa\xf4\xeb\xfd"  # cli; hlt; in a loop
     return bytes(kernel)
 
 
@@ -58,7 +59,7 @@ def make_volume(path: Path) -> Path:
     return path
 
 
-def test_a_guest_that_does_not_come_up_is_left_to_be_looked_at(vm: VirtualMachine) -> None:
+def test_a_guest_that_does_not_boot_continues_to_run(vm: VirtualMachine) -> None:
     assert vm.alive
 
 
@@ -70,14 +71,14 @@ def test_leaving_the_context_ends_qemu(image: GuestImage) -> None:
     assert not vm.alive
 
 
-def test_qemu_gives_up_with_its_own_words(image: GuestImage) -> None:
+def test_a_qemu_that_does_not_start_is_an_error(image: GuestImage) -> None:
     with VirtualMachine(image, accel="nonsense") as vm:
-        with pytest.raises(HypervisorError, match="nonsense"):
+        with pytest.raises(HypervisorError):
             vm.start(5)
         assert not vm.alive
 
 
-def test_plugging_twice_is_plugging_once(vm: VirtualMachine, volume: Path) -> None:
+def test_plug_is_idempotent(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     assert vm.disks() == (SERIAL,)
@@ -85,12 +86,12 @@ def test_plugging_twice_is_plugging_once(vm: VirtualMachine, volume: Path) -> No
 
 def test_a_serial_is_not_plugged_with_another_file(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(HypervisorError, match="is plugged with"):
+    with pytest.raises(HypervisorError):
         vm.plug(SERIAL, make_volume(tmp_path / "other"), bytes_per_second=64_000_000)
 
 
-def test_a_refused_plug_leaves_nothing_behind(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
-    with pytest.raises(HypervisorError, match="No such file"):
+def test_a_refused_plug_changes_nothing(vm: VirtualMachine, volume: Path, tmp_path: Path) -> None:
+    with pytest.raises(HypervisorError):
         vm.plug(SERIAL, tmp_path / "missing", bytes_per_second=64_000_000)
     assert vm.disks() == ()
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
@@ -102,7 +103,7 @@ def test_a_machine_on_a_power_strip_takes_its_disks_from_there(image: GuestImage
     with PowerStrip() as strip, VirtualMachine(image, disks=[Disk(OTHER, volume, None)], power=strip) as vm:
         with pytest.raises(GuestTimeout):
             vm.start(0.3)
-        with pytest.raises(HypervisorError, match="cannot be served"):
+        with pytest.raises(HypervisorError):
             vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
         make_volume(missing)
         vm.plug(SERIAL, missing, bytes_per_second=64_000_000)
@@ -116,41 +117,41 @@ def test_a_machine_on_a_power_strip_takes_its_disks_from_there(image: GuestImage
     assert (tmp_path / "volume.cut").stat().st_size == volume.stat().st_size
 
 
-def test_there_are_as_many_disks_as_ports(vm: VirtualMachine, tmp_path: Path) -> None:
+def test_a_plug_without_a_free_port_is_refused(vm: VirtualMachine, tmp_path: Path) -> None:
     for index in range(16):
         vm.plug(f"vol{index}", make_volume(tmp_path / f"volume{index}"), bytes_per_second=1_000_000)
-    with pytest.raises(HypervisorError, match="all 16 hot-plug ports are taken"):
+    with pytest.raises(HypervisorError):
         vm.plug("vol16", make_volume(tmp_path / "volume16"), bytes_per_second=1_000_000)
 
 
-def test_a_guest_that_holds_a_disk_keeps_it(vm: VirtualMachine, volume: Path) -> None:
+def test_a_disk_that_the_guest_does_not_release_stays_plugged(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(GuestHoldsDisk, match=SERIAL):
+    with pytest.raises(GuestHoldsDisk):
         vm.unplug(SERIAL, 0.3)
     assert vm.disks() == (SERIAL,)
 
 
-def test_unplugging_what_is_not_plugged_is_refused(vm: VirtualMachine) -> None:
-    with pytest.raises(HypervisorError, match="is not plugged"):
+def test_unplugging_an_unknown_disk_is_refused(vm: VirtualMachine) -> None:
+    with pytest.raises(HypervisorError):
         vm.unplug(SERIAL, 1)
 
 
-def test_a_pulled_disks_file_is_free_at_once(vm: VirtualMachine, volume: Path) -> None:
+def test_the_file_of_a_pulled_disk_is_closed_at_once(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     with pytest.raises(GuestHoldsDisk):
         vm.pull(SERIAL, 0.3)
-    # QEMU locks the files it uses: a second disk on this one is proof that the first has let go.
+    # QEMU locks its files: a second disk on this file proves that the first has closed it.
     vm.plug(OTHER, volume, bytes_per_second=64_000_000)
     assert vm.disks() == (SERIAL, OTHER)
 
 
 def test_a_file_in_use_is_not_plugged_again(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
-    with pytest.raises(HypervisorError, match="lock"):
+    with pytest.raises(HypervisorError):
         vm.plug(OTHER, volume, bytes_per_second=64_000_000)
 
 
-def test_disks_outlive_a_power_cut(vm: VirtualMachine, volume: Path) -> None:
+def test_disks_stay_plugged_after_a_power_cut(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     vm.set_limit(SERIAL, 16_000_000, 100)
     vm.kill()
@@ -158,31 +159,29 @@ def test_disks_outlive_a_power_cut(vm: VirtualMachine, volume: Path) -> None:
     assert vm.disks() == (SERIAL,)
     with pytest.raises(GuestTimeout):
         vm.start(0.3)
-    # Still a part of the running machine: QEMU knows it and will not give its serial's names twice.
+    # The disk is part of the running machine: QEMU does not accept its names twice.
     with pytest.raises(GuestHoldsDisk):
         vm.unplug(SERIAL, 0.3)
 
 
-def test_a_pulled_disk_does_not_come_back_with_the_next_start_and_is_let_go_of_once(
-    vm: VirtualMachine, volume: Path
-) -> None:
+def test_a_pulled_disk_is_absent_after_a_restart_and_can_be_unplugged_once(vm: VirtualMachine, volume: Path) -> None:
     vm.plug(SERIAL, volume, bytes_per_second=64_000_000)
     with pytest.raises(GuestHoldsDisk):
         vm.pull(SERIAL, 0.3)
     vm.kill()
     assert vm.disks() == ()
     vm.unplug(SERIAL, 1)
-    with pytest.raises(HypervisorError, match="is not plugged"):
+    with pytest.raises(HypervisorError):
         vm.unplug(SERIAL, 1)
 
 
-def test_a_guest_that_does_not_end_by_itself_is_killed(vm: VirtualMachine) -> None:
+def test_a_guest_that_does_not_end_is_killed(vm: VirtualMachine) -> None:
     assert vm.await_off(0.3) is False
     assert not vm.alive
     assert vm.await_off(0.3) is True
 
 
-def test_the_file_of_a_port_is_there_from_the_start(image: GuestImage, tmp_path: Path) -> None:
+def test_the_file_of_a_port_exists_from_the_start(image: GuestImage, tmp_path: Path) -> None:
     port = tmp_path / "records"
     with VirtualMachine(image, memory_mib=64, ports={"org.elastio.records": port}) as vm:
         with pytest.raises(GuestTimeout):
@@ -196,11 +195,26 @@ def test_a_machine_that_is_off_forgets_an_unplugged_disk(image: GuestImage, volu
         assert vm.disks() == ()
 
 
-def test_a_guest_deaf_to_the_power_button_is_killed(vm: VirtualMachine) -> None:
+def test_a_disk_that_is_unplugged_while_power_comes_back_leaves_the_machine_that_boots_with_it(
+    image: GuestImage, volume: Path
+) -> None:
+    """The guest, which only halts, does not release it: the disk is still plugged, in QEMU as in the machine's list."""
+    with VirtualMachine(image, disks=[Disk(SERIAL, volume, None)]) as vm, ThreadPoolExecutor() as pool:
+        started = pool.submit(vm.start, 1.0)
+        while not vm.is_starting and not started.done():
+            pass
+        with pytest.raises(GuestHoldsDisk):
+            vm.unplug(SERIAL, 0.5)
+        assert vm.disks() == (SERIAL,)
+        with pytest.raises(GuestTimeout):
+            started.result()
+
+
+def test_a_guest_that_ignores_the_power_button_is_killed(vm: VirtualMachine) -> None:
     assert vm.shutdown(0.3) is False
     assert not vm.alive
 
 
-def test_the_agent_of_a_machine_that_is_off_is_refused(image: GuestImage) -> None:
-    with VirtualMachine(image) as vm, pytest.raises(HypervisorError, match="not running"):
+def test_a_machine_that_is_off_has_no_agent(image: GuestImage) -> None:
+    with VirtualMachine(image) as vm, pytest.raises(HypervisorError):
         _ = vm.agent

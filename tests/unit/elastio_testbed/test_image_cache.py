@@ -1,4 +1,4 @@
-"""The cache of build results: complete entries under digests of their contents."""
+"""The cache of build results: complete entries, named by the digests of their inputs."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_digest_follows_contents_names_and_executable_bits(tmp_path: Path) -> No
     assert len(seen) == 4
 
 
-def test_digest_ignores_byte_compiled_files_and_where_the_tree_lies(tmp_path: Path) -> None:
+def test_digest_ignores_byte_compiled_files_and_the_place_of_the_tree(tmp_path: Path) -> None:
     for place in ("here", "there"):
         (tmp_path / place / "package").mkdir(parents=True)
         (tmp_path / place / "package" / "module.py").write_text("x = 1\n")
@@ -31,7 +31,7 @@ def test_digest_ignores_byte_compiled_files_and_where_the_tree_lies(tmp_path: Pa
     assert digest_of(trees=[tmp_path / "here/package"]) == digest_of(trees=[tmp_path / "there/package"])
 
 
-def test_digest_keeps_neighbouring_values_apart() -> None:
+def test_digest_separates_adjacent_values() -> None:
     assert digest_of(["ab", "c"]) != digest_of(["a", "bc"])
 
 
@@ -49,17 +49,17 @@ def test_builds_an_entry_once(tmp_path: Path) -> None:
     assert len(builds) == 1
 
 
-def test_a_failed_build_leaves_no_entry_and_no_rest(tmp_path: Path) -> None:
+def test_a_failed_build_leaves_no_files(tmp_path: Path) -> None:
     def build(directory: Path) -> None:
         (directory / "half").write_text("half")
         raise RuntimeError("no space")
 
-    with pytest.raises(RuntimeError, match="no space"):
+    with pytest.raises(RuntimeError):
         cached(tmp_path / "entry", build)
     assert [path.name for path in tmp_path.iterdir()] == ["entry.lock"]
 
 
-def test_prune_keeps_the_entries_used_last(tmp_path: Path) -> None:
+def test_prune_keeps_the_most_recently_used_entries(tmp_path: Path) -> None:
     for age, name in enumerate(("guest-new", "guest-old", "guest-older", "debian-oldest")):
         cached(tmp_path / name, lambda directory: None)
         os.utime(tmp_path / name, (10_000 - age, 10_000 - age))
@@ -69,7 +69,9 @@ def test_prune_keeps_the_entries_used_last(tmp_path: Path) -> None:
     assert kept == {"guest-new", "guest-older", "debian-oldest"}
 
 
-def test_cache_directory_is_the_named_one_or_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_directory_is_that_of_the_environment_or_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ELASTIO_CACHE", raising=False)
     assert cache_directory() == tmp_path / ".cache/elastio"

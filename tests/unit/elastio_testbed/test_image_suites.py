@@ -1,4 +1,4 @@
-"""Which Debian a guest is made of."""
+"""The choice of the guests' Debian release."""
 
 import click
 import pytest
@@ -9,7 +9,7 @@ from elastio_testbed.image.debian import chosen_suite
 from elastio_testbed.image.tools import ImageError
 
 
-def test_the_option_outweighs_the_environment_which_outweighs_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_overrides_the_environment_which_overrides_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ELASTIO_SUITE", raising=False)
     assert chosen_suite().name == "bookworm"
     monkeypatch.setenv("ELASTIO_SUITE", "trixie")
@@ -46,6 +46,6 @@ def test_every_command_that_boots_guests_takes_the_suite() -> None:
     assert taking == set(commands(main)) - without
 
 
-def test_a_suite_that_no_guest_is_made_of_is_refused_before_anything_runs() -> None:
+def test_an_unsupported_suite_is_refused_before_anything_runs() -> None:
     done = CliRunner().invoke(main, ["faults", "--list", "--suite", "sarge"])
     assert done.exit_code == 2

@@ -1,4 +1,4 @@
-"""The laboratory's OpenStack, as far as it shows without one: configuration, recordings, the front."""
+"""The laboratory's OpenStack without its services: configuration, recordings, the proxy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
-from elastio_testbed.faults.subject import MOMENTS_PORT, RECORDS_PORT
-from elastio_testbed.openstack import configure, content, services
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.errors import LabError
+from elastio_testbed.experiment import Scaled
+from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
+from elastio_testbed.openstack import bootstrap, configure, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
-from elastio_testbed.openstack.errors import LabError
-from elastio_testbed.openstack.front import Front
+from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 
@@ -27,7 +28,7 @@ def _exchange(**changes: object) -> Exchange:
     return Exchange(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def test_every_configuration_is_filled_and_repeating_changes_nothing(tmp_path: Path) -> None:
+def test_every_configuration_is_complete_and_a_repetition_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     configure.configure(tmp_path)
     first = {path: path.read_text() for path in sorted(tmp_path.rglob("*.conf"))}
@@ -38,7 +39,7 @@ def test_every_configuration_is_filled_and_repeating_changes_nothing(tmp_path: P
     assert "username = nova\n" in (tmp_path / "etc/nova/nova.conf").read_text()
 
 
-def test_password_is_made_once_and_is_for_root_only(tmp_path: Path) -> None:
+def test_password_is_created_once_and_readable_by_root_only(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     secret = configure.password(tmp_path)
     assert len(secret) == 32
@@ -58,23 +59,23 @@ def test_every_listener_of_the_services_is_on_loopback(tmp_path: Path) -> None:
 
 
 def test_daemon_that_does_not_run_has_no_processes(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="nova-compute does not run"):
+    with pytest.raises(LabError):
         Daemons(tmp_path).family("nova-compute")
 
 
-def test_guest_has_the_ports_of_the_fault_runs_and_their_files_are_where_they_are_looked_for() -> None:
+def test_emulator_has_the_ports_of_the_fault_runs_and_writes_to_their_files() -> None:
     wrapper = (configure._OVERLAY / "usr/bin/qemu-system-x86_64").read_text()
-    for port in (RECORDS_PORT, MOMENTS_PORT):
+    for port in (RECORDS_PORT, TRIGGER_PORT):
         assert f",name={port}" in wrapper
         assert f"path=/run/lab/$name.{port}," in wrapper
 
 
 def test_volume_types_are_those_of_the_demo_under_emulation() -> None:
     scaled = Scaled(EXPERIMENTS["demo"], 0.12, 0.5)
-    assert tuple(kind.bytes_s for kind in content.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
+    assert tuple(kind.bytes_s for kind in bootstrap.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
 
 
-def test_recording_hides_what_proves_who_asks(tmp_path: Path) -> None:
+def test_recording_contains_no_credentials(tmp_path: Path) -> None:
     login = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "s3cret"}}}}
     cassette = Cassette()
     cassette.record(_exchange(request=login, headers={"x-subject-token": "gAAAAA" + "x" * 80}))
@@ -86,7 +87,7 @@ def test_recording_hides_what_proves_who_asks(tmp_path: Path) -> None:
     assert Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", again).status == 200
 
 
-def test_recorded_login_does_not_expire_while_it_is_played_back(tmp_path: Path) -> None:
+def test_recorded_login_does_not_expire(tmp_path: Path) -> None:
     cassette = Cassette()
     cassette.record(_exchange(body={"token": {"expires_at": "2026-11-22T10:08:04.000000Z", "links": [None]}}))
     cassette.save(tmp_path / "c.json")
@@ -94,7 +95,7 @@ def test_recorded_login_does_not_expire_while_it_is_played_back(tmp_path: Path) 
     assert played.body == {"token": {"expires_at": NEVER, "links": [None]}}
 
 
-def test_no_recording_holds_a_login_that_expires() -> None:
+def test_no_recording_contains_a_login_that_expires() -> None:
     ends = re.compile(r'"expires_at":"(\d{4})')
     texts = [path.read_text(encoding="utf-8") for path in RECORDED.glob("*.json")]
     years = [int(year) for text in texts for year in ends.findall(text)]
@@ -102,49 +103,49 @@ def test_no_recording_holds_a_login_that_expires() -> None:
     assert min(years) >= int(NEVER[:4])
 
 
-def test_other_request_than_recorded_is_an_error() -> None:
+def test_request_that_differs_from_the_recorded_one_is_an_error() -> None:
     cassette = Cassette()
     cassette.record(_exchange())
-    with pytest.raises(CassetteError, match="record the exchanges anew"):
+    with pytest.raises(CassetteError):
         cassette.play("cinder", "GET", "/v4", None)
     assert cassette.failure
 
 
-def test_more_than_recorded_is_an_error() -> None:
+def test_request_after_the_last_recorded_one_is_an_error() -> None:
     cassette = Cassette()
     assert cassette.finished()
-    with pytest.raises(CassetteError, match="more is asked for"):
+    with pytest.raises(CassetteError):
         cassette.play("cinder", "GET", "/v3", None)
 
 
-def test_notes_come_back_in_their_place() -> None:
+def test_notes_are_played_in_their_order() -> None:
     cassette = Cassette()
     cassette.note(["vol-1"])
     cassette.record(_exchange())
     assert cassette.noted() == ["vol-1"]
-    with pytest.raises(CassetteError, match="not a note"):
+    with pytest.raises(CassetteError):
         cassette.noted()
 
 
-def test_front_plays_answers_with_its_own_addresses() -> None:
+def test_proxy_plays_responses_with_its_own_addresses() -> None:
     cassette = Cassette()
     body = {"endpoint": "http://nova.lab/v2.1", "again": "http://keystone.lab/v3"}
     cassette.record(_exchange(service="keystone", path="/v3", body=body))
-    with Front(cassette, live=False) as front, urllib.request.urlopen(front.auth_url(), timeout=10) as answer:
+    with ApiProxy(cassette, live=False) as proxy, urllib.request.urlopen(proxy.auth_url(), timeout=10) as answer:
         found = json.load(answer)
-        assert found["again"] == front.auth_url()
+        assert found["again"] == proxy.auth_url()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/v2\.1", found["endpoint"])
     assert cassette.finished()
 
 
-def test_front_closes_without_an_answer_where_none_came() -> None:
+def test_proxy_closes_the_connection_where_no_response_was_recorded() -> None:
     cassette = Cassette()
     cassette.record(_exchange(service="keystone", path="/v3", status=0))
-    with Front(cassette, live=False) as front, pytest.raises((urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(front.auth_url(), timeout=10)
+    with ApiProxy(cassette, live=False) as proxy, pytest.raises((urllib.error.URLError, ConnectionError)):
+        urllib.request.urlopen(proxy.auth_url(), timeout=10)
 
 
-def test_no_recording_holds_a_secret() -> None:
+def test_no_recording_contains_a_secret() -> None:
     files = sorted(RECORDED.glob("*.json"))
     assert files
     for path in files:

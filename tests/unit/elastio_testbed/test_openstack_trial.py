@@ -1,4 +1,4 @@
-"""Experiments on the laboratory's OpenStack, as far as they show without one: refusals, configuration, books."""
+"""Experiments on the laboratory's OpenStack without its services: refusals, configuration, usage."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from elastio.core.model import VolumeSpec
 from elastio.units import GIB
 from elastio_openstack import settings, speeds
 from elastio_testbed.cli import main
+from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import PUBLISHED, Setup
 from elastio_testbed.openstack import demo
-from elastio_testbed.openstack.books import CinderBooks, attachments_of, row_of
-from elastio_testbed.openstack.errors import LabError
+from elastio_testbed.openstack.cinder_usage import CinderUsage, attach_spans, usage_of
 from elastio_testbed.run import trials_of
 from elastio_testbed.trial import OPENSTACK, Plan, Trial, cloud_s, volume_agbs
 
@@ -31,24 +31,22 @@ def test_each_cloud_has_trials_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    "changes",
     [
-        ({"vms": 2}, "one guest at a time"),
-        ({"side_by_side": True}, "one guest at a time"),
-        ({"setups": (Setup.LVMCACHE,)}, "run demo or cm1"),
-        ({"experiment": "lammps"}, "run demo or cm1"),
-        ({"bandwidth": 1.0}, "use --bandwidth 0.5"),
-        ({"disturb": 1}, "--disturb is for EC2"),
+        {"vms": 2},
+        {"side_by_side": True},
+        {"setups": (Setup.LVMCACHE,)},
+        {"experiment": "lammps"},
+        {"bandwidth": 1.0},
+        {"disturb": 1},
     ],
 )
-def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_is_made(
-    changes: dict[str, object], said: str
-) -> None:
-    with pytest.raises(LabError, match=said):
+def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_starts(changes: dict[str, object]) -> None:
+    with pytest.raises(LabError):
         trials_of(replace(PLAN, **changes))  # type: ignore[arg-type]
 
 
-def test_agent_of_the_guest_understands_its_configuration_and_the_fast_type_carries_what_it_buys() -> None:
+def test_configuration_is_valid_and_the_fast_type_provides_the_bandwidth() -> None:
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), {}))
     policy = schema.parse(document).policy()
     assert policy.initial_size_bytes == policy.min_size_bytes == GIB
@@ -66,7 +64,7 @@ def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() ->
     assert policy.caps.max_size_bytes == 20 * GIB
 
 
-def test_changed_settings_replace_and_complete_the_others() -> None:
+def test_changed_settings_are_merged_with_the_others() -> None:
     changes = {"policy": {"attach_timeout_s": 45}, "cache": {"max_size_gib": 8}}
     document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
     policy = schema.parse(document).policy()
@@ -75,7 +73,7 @@ def test_changed_settings_replace_and_complete_the_others() -> None:
 
 
 def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[str, str | None]:
-    """As Nova lists it."""
+    """An action in the format of Nova's list."""
     day = "2026-01-01T"
     return {
         "action": kind,
@@ -86,7 +84,7 @@ def action(kind: str, begin: str, end: str, message: str | None = None) -> dict[
 
 
 def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -> None:
-    spans = attachments_of(
+    spans = attach_spans(
         [
             action("attach_volume", "00:10:00", "00:10:09"),
             action("attach_volume", "00:09:55", "00:09:56", "Error"),
@@ -95,7 +93,7 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
         ]
     )
     columns = [VOLUME, "1", "fast", "2026-01-01 00:09:50", "2026-01-01 00:09:53", "2026-01-01 00:11:00"]
-    row = row_of(columns, spans)
+    row = usage_of(columns, spans)
     assert cloud_s(row.history) == 3.0 + 9.0
     assert (row.serial, row.size_gib) == (VOLUME[:20], 1)
     assert row.deleted_at is not None
@@ -103,32 +101,30 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
     assert row.history[-1] == (row.deleted_at, "deleted")
 
 
-def test_attach_of_a_later_volume_is_not_taken_for_the_one_that_is_gone() -> None:
-    spans = attachments_of([action("attach_volume", "00:10:00", "00:10:09")])
-    gone = row_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
+def test_attach_of_a_later_volume_does_not_count_for_a_deleted_one() -> None:
+    spans = attach_spans([action("attach_volume", "00:10:00", "00:10:09")])
+    gone = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
     assert cloud_s(gone.history) is None
     assert [state for _, state in gone.history] == ["creating", "available", "deleted"]
 
 
-def test_volume_that_never_became_available_has_only_begun() -> None:
-    row = row_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
+def test_volume_that_never_became_available_is_still_creating() -> None:
+    row = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
     assert row.deleted_at is None
     assert [state for _, state in row.history] == ["creating"]
 
 
 def test_cost_of_a_cinder_volume_is_its_types_bandwidth_times_whole_gib() -> None:
-    row = row_of([VOLUME, "2", "fast", "2026-01-01 00:00:00", "NULL", "2026-01-01 00:00:10"], [])
-    assert volume_agbs(row, CinderBooks.scale) == pytest.approx(64.0 * 2 * GIB / 1e9 * 10)
+    row = usage_of([VOLUME, "2", "fast", "2026-01-01 00:00:00", "NULL", "2026-01-01 00:00:10"], [])
+    assert volume_agbs(row, CinderUsage.scale) == pytest.approx(64.0 * 2 * GIB / 1e9 * 10)
 
 
-def test_command_line_refuses_in_one_sentence() -> None:
+def test_command_line_refuses_in_one_line() -> None:
     done = CliRunner().invoke(main, ["run", "demo", "--cloud", "openstack", "--bandwidth", "1"])
-    assert done.exit_code == 1
-    assert done.output.startswith("Error: the volume types carry")
-    assert "Traceback" not in done.output
+    assert (done.exit_code, len(done.output.splitlines())) == (1, 1)
 
 
-def test_command_line_knows_the_cloud_of_this_machine() -> None:
+def test_command_line_has_the_commands_of_the_cloud() -> None:
     done = CliRunner().invoke(main, ["cloud", "openstack", "--help"])
     assert done.exit_code == 0
     assert {"up", "down", "status"} <= set(done.output.split())

@@ -7,37 +7,37 @@ import pytest
 from elastio_testbed.experiment import Setup
 from elastio_testbed.lvmcache import MAPPED_NAME
 from elastio_testbed.rates import role_of
-from elastio_testbed.series import from_json, shown, thinned
+from elastio_testbed.series import from_json, series_of, thinned
 
 from .documents import evidence
 
 
 def test_throughput_of_the_application_is_that_of_the_adaptive_device() -> None:
-    found = shown(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
+    found = series_of(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
     assert [v for _, v in found.rates["application"]] == pytest.approx([8.0] * 10)
     assert set(found.rates) == {"application", "backing volume", "cache volume"}
 
 
-def test_a_static_volume_is_the_applications_own() -> None:
-    assert set(shown(Setup.STATIC_SLOW, evidence(Setup.STATIC_SLOW)).rates) == {"application"}
+def test_a_static_volume_is_that_of_the_application() -> None:
+    assert set(series_of(Setup.STATIC_SLOW, evidence(Setup.STATIC_SLOW)).rates) == {"application"}
 
 
 def test_times_count_from_the_first_dump_and_idle_is_a_phase_like_others() -> None:
-    found = shown(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
+    found = series_of(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
     assert found.volumes == ((2.0, 9.0, 1.2),)
     assert found.phases[:2] == ((1.0, 3.0, "attaching"), (3.0, 9.0, "boosting"))
 
 
-def test_what_was_recorded_long_after_the_run_is_not_shown() -> None:
+def test_records_after_the_run_are_not_shown() -> None:
     records = evidence(Setup.STATIC_FAST)
     records.timeline += [{**records.timeline[-1], "t": 5000.0 + n} for n in range(3)]
-    found = shown(Setup.STATIC_FAST, records)
+    found = series_of(Setup.STATIC_FAST, records)
     assert found.end_s < 20
     assert max(t for t, _ in found.rates["application"]) <= found.end_s
 
 
-def test_what_is_kept_in_a_file_comes_back_the_same() -> None:
-    found = shown(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
+def test_a_stored_series_is_read_back_unchanged() -> None:
+    found = series_of(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
     assert from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
@@ -61,5 +61,5 @@ def test_thinning_keeps_the_mean() -> None:
         ("vda", "", False, ""),
     ],
 )
-def test_what_a_disk_of_the_guest_is(name: str, serial: str, is_static: bool, role: str) -> None:
+def test_the_role_of_a_disk(name: str, serial: str, is_static: bool, role: str) -> None:
     assert role_of(name, serial, "vm0backing", is_static=is_static) == role

@@ -2,36 +2,33 @@ from __future__ import annotations
 
 import pytest
 
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.cli import chosen_setups
-from elastio_testbed.experiment import PUBLISHED, Setup
-from elastio_testbed.lvmcache import MAPPED_NAME
+from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
+from elastio_testbed.lvmcache import MAPPED_NAME, LvmCache, lvm_commands
 from elastio_testbed.rates import rates_of
-from elastio_testbed.run import Plan
+from elastio_testbed.trial import Plan
 
 MIB_SECTORS = 2048
 
 
-def test_all_set_ups_are_the_published_ones_and_another_is_asked_for_by_name() -> None:
+def test_all_means_the_published_set_ups_and_others_are_named() -> None:
     assert chosen_setups(("all",)) == PUBLISHED
     assert chosen_setups(("lvmcache", "all")) == tuple(Setup)
 
 
-def test_a_set_up_asked_for_twice_runs_once() -> None:
+def test_a_set_up_named_twice_runs_once() -> None:
     assert chosen_setups(("adaptive", "adaptive", "static-slow")) == (Setup.STATIC_SLOW, Setup.ADAPTIVE)
 
 
 @pytest.mark.parametrize("experiment", ["demo", "cm1"])
-def test_the_published_set_ups_of_a_plain_workload_need_the_everyday_image_only(experiment: str) -> None:
+def test_the_published_set_ups_of_a_simple_workload_need_the_default_image_only(experiment: str) -> None:
     assert not Plan(experiment, PUBLISHED).needs_tools
     assert Plan(experiment, (*PUBLISHED, Setup.LVMCACHE)).needs_tools
+    assert Plan("bonnie", PUBLISHED).needs_tools
 
 
-@pytest.mark.parametrize("experiment", ["lammps", "bonnie"])
-def test_every_set_up_of_a_real_application_runs_on_the_image_that_has_it(experiment: str) -> None:
-    assert all(Plan(experiment, (setup,)).needs_tools for setup in Setup)
-
-
-def test_with_a_write_cache_the_application_is_seen_at_the_mapped_device() -> None:
+def test_with_a_write_cache_the_applications_device_is_the_mapped_one() -> None:
     serials = {"vdb": "vm0backing", "vdc": "vm0fast", "dm-1": "lab-data_wcorig", "dm-2": MAPPED_NAME}
     idle = {name: [0, 0] for name in serials}
     busy = {
@@ -44,3 +41,17 @@ def test_with_a_write_cache_the_application_is_seen_at_the_mapped_device() -> No
     seen = rates_of(lines, "vm0backing", is_static=False)
     moved = {role: round(points[0][1] * 1e6) for role, points in seen.items()}
     assert moved == {"application": 2 << 20, "backing volume": 1 << 20, "cache volume": 3 << 20}
+
+
+def test_each_volume_is_on_its_own_disk_and_the_fast_one_becomes_the_write_cache() -> None:
+    commands = [" ".join(argv) for argv in lvm_commands("/dev/vdb", "/dev/vdc")]
+    created = [c for c in commands if c.startswith("lvcreate")]
+    assert [c.split()[-1] for c in created] == ["/dev/vdb", "/dev/vdc"]
+    assert "--type writecache" in commands[-1]
+    assert "--cachevol fast" in commands[-1]
+    assert commands[-1].endswith("lab/data")
+
+
+def test_the_fixed_fast_volume_is_as_large_as_the_first_adaptive_one() -> None:
+    scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
+    assert LvmCache("vm0fast", scaled).size_bytes == round(scaled.initial_cache_gib * 2**30)

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from elastio.sim.host import HostTimes
+from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS, Delay
-from elastio_testbed.experiment import EXPERIMENTS, Scaled, Setup
-from elastio_testbed.measured import TYPICAL, Measured, measured, operations_s
+from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.operation_timings import TYPICAL, OperationTimings, operations_s, timings_of
 from elastio_testbed.simulated import policy_of, profile_of, simulate
 
 SCALED = Scaled(EXPERIMENTS["cm1"], 0.12, 0.5)
@@ -18,7 +19,7 @@ def record(kind: str, action: str, now: float, verdict: str = "done") -> dict[st
     return {"kind": kind, "action": action, "now": now, "verdict": verdict}
 
 
-def test_static_set_ups_take_exactly_what_their_bandwidth_says() -> None:
+def test_static_set_ups_are_limited_by_their_bandwidth() -> None:
     found = simulate(SCALED, (Setup.STATIC_SLOW, Setup.STATIC_FAST))
     later = sum(SCALED.dumps_bytes[1:])
     assert found[Setup.STATIC_SLOW].completion_s == pytest.approx(
@@ -35,14 +36,14 @@ def test_the_adaptive_set_up_lies_between_the_static_ones() -> None:
     assert adaptive.agbs < fast.agbs / 2
 
 
-def test_several_vms_cost_as_many_times_as_much() -> None:
+def test_cost_is_proportional_to_the_number_of_vms() -> None:
     one, two = (simulate(SCALED, (Setup.STATIC_FAST,), vms)[Setup.STATIC_FAST] for vms in (1, 2))
     assert two.agbs == pytest.approx(2 * one.agbs)
     assert two.completion_s == one.completion_s
 
 
 def test_slower_operations_in_the_guest_make_the_simulated_run_slower() -> None:
-    slow = Measured(HostTimes(format=4.0), 2.0, (1.0, 1.0))
+    slow = OperationTimings(HostTimes(format=4.0), 2.0, (1.0, 1.0))
     quick, tired = (simulate(SCALED, (Setup.ADAPTIVE,), 1, took)[Setup.ADAPTIVE] for took in (TYPICAL, slow))
     assert tired.completion_s > quick.completion_s + 3
 
@@ -51,12 +52,6 @@ def test_an_application_whose_dumps_differ_has_no_model() -> None:
     uneven = Scaled(replace(EXPERIMENTS["cm1"], dumps_gb=(5.0, 4.0, 2.0)), 0.12, 0.5)
     assert profile_of(uneven) is None
     assert simulate(uneven, SETUPS) == {}
-
-
-def test_the_profile_has_the_guests_own_bytes() -> None:
-    profile = profile_of(SCALED)
-    assert profile is not None
-    assert (profile.initial_bytes, profile.dump_bytes, profile.iterations) == (*SCALED.dumps_bytes[:2], 3)
 
 
 def test_the_policy_is_the_guests_configuration() -> None:
@@ -79,18 +74,18 @@ def test_operations_last_from_their_intent_to_their_outcome() -> None:
     assert operations_s(journal) == {"InstallCache": [1.5]}
 
 
-def test_the_simulator_is_given_the_medians_of_what_was_measured() -> None:
+def test_the_simulators_timings_are_measured_medians() -> None:
     journal = []
     for n, seconds in enumerate((1.0, 9.0, 2.0)):
         journal += [record("intent", "InstallCache", 100.0 * n), record("outcome", "InstallCache", 100.0 * n + seconds)]
-    found = measured(journal)
+    found = timings_of(journal)
     assert found.host.format + found.host.register + found.superblock_s == pytest.approx(2.0)
     assert found.host.release == TYPICAL.host.release
-    assert measured([]).host.release == TYPICAL.host.release
-    assert measured([]).call_s == TYPICAL.call_s
+    assert timings_of([]).host.release == TYPICAL.host.release
+    assert timings_of([]).call_s == TYPICAL.call_s
 
 
-def test_the_mean_of_a_delay_is_what_many_draws_come_to() -> None:
+def test_the_mean_of_a_delay_is_that_of_many_draws() -> None:
     import random
 
     delay, rng = Delay(1.5, 4.0), random.Random(7)

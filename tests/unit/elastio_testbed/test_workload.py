@@ -35,7 +35,7 @@ def test_a_failing_rank_ends_the_run_with_an_error(spec: dict[str, Any], tmp_pat
 
 
 @pytest.mark.parametrize("offset", [0, 70_000, 2 * MIB - 1])
-def test_a_single_wrong_byte_is_found(spec: dict[str, Any], tmp_path: Path, offset: int) -> None:
+def test_a_single_wrong_byte_is_detected(spec: dict[str, Any], tmp_path: Path, offset: int) -> None:
     workload.run(spec, str(tmp_path / "report"))
     path = tmp_path / "dump-0-rank-1"
     data = bytearray(path.read_bytes())
@@ -46,7 +46,7 @@ def test_a_single_wrong_byte_is_found(spec: dict[str, Any], tmp_path: Path, offs
     assert verified["wrong"] == [{"file": str(path), "block": offset // MIB}]
 
 
-def test_a_block_of_another_place_is_found(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_a_misplaced_block_is_detected(spec: dict[str, Any], tmp_path: Path) -> None:
     workload.run(spec, str(tmp_path / "report"))
     path = tmp_path / "dump-0-rank-0"
     data = path.read_bytes()
@@ -54,7 +54,7 @@ def test_a_block_of_another_place_is_found(spec: dict[str, Any], tmp_path: Path)
     assert not workload.verify(spec)["ok"]
 
 
-def test_a_file_longer_than_written_is_found(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_a_file_longer_than_written_is_detected(spec: dict[str, Any], tmp_path: Path) -> None:
     workload.run(spec, str(tmp_path / "report"))
     with (tmp_path / "dump-1-rank-0").open("ab") as file:
         file.write(b"x")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from elastio_testbed.experiment import EXPERIMENTS, Scaled
+from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.experiment import Scaled
 from elastio_testbed.workloads import Bonnie, Lammps, lammps
-from elastio_testbed.workloads.bonnie import first_and_rest
 
 LAMMPS, BONNIE = EXPERIMENTS["lammps"], EXPERIMENTS["bonnie"]
 SCALES = [(1.0, 1.0), (1.0, 0.5), (0.25, 0.5), (0.06, 0.5)]
@@ -25,14 +25,10 @@ def test_lammps_checkpoints_have_the_scaled_bytes_of_the_published_ones(time: fl
 
 
 @pytest.mark.parametrize("atoms", [4, 500, 31_337, 1_000_000, 12_345_678])
-def test_the_box_of_atoms_is_nearly_a_cube_and_nearly_of_that_many(atoms: int) -> None:
+def test_the_box_is_nearly_a_cube_with_nearly_that_many_atoms(atoms: int) -> None:
     x, y, z = lammps.cells_for(atoms)
     assert 4 * x * y * z == pytest.approx(atoms, rel=0.01)
     assert max(x, y, z) <= 2 * min(x, y, z)
-
-
-def test_less_than_a_cell_is_a_cell() -> None:
-    assert lammps.cells_for(0.5) == (1, 1, 1)
 
 
 def test_lammps_writes_the_larger_checkpoint_first_and_every_file_once() -> None:
@@ -49,23 +45,17 @@ def test_a_guest_of_lammps_holds_the_atoms_and_a_checkpoint_in_memory() -> None:
     assert workload.memory_mib(scaled) << 20 > needed
 
 
-def test_bonnies_file_is_twice_the_memory_it_gets() -> None:
+def test_the_file_of_bonnie_is_twice_its_memory() -> None:
     spec = Bonnie().spec(Scaled(BONNIE, 0.25, 0.5))
     assert len(spec["files_mib"]) == 3
     assert all(size == pytest.approx(2 * spec["memory_mib"], rel=0.01) for size in spec["files_mib"])
 
 
-def test_bonnies_random_reads_are_scaled_with_its_data() -> None:
+def test_the_random_reads_of_bonnie_are_scaled_with_its_data() -> None:
     whole, part = Bonnie().spec(Scaled(BONNIE, 1.0, 1.0)), Bonnie().spec(Scaled(BONNIE, 0.25, 0.5))
     assert whole["seeks"] == 8192
     assert part["seeks"] == 1024
     assert part["pause_s"] == pytest.approx(30)
-
-
-def test_the_first_run_stands_apart_from_the_mean_of_the_rest() -> None:
-    runs = [{"write_mb_s": 100.0}, {"write_mb_s": 60.0, "seeks_per_s": 90.0}, {"write_mb_s": 70.0}]
-    assert first_and_rest(runs) == ({"write_mb_s": 100.0}, {"write_mb_s": 65.0, "seeks_per_s": 90.0})
-    assert first_and_rest(runs[:1]) == ({"write_mb_s": 100.0}, {})
 
 
 @pytest.mark.parametrize("name", sorted(EXPERIMENTS))

@@ -1,1 +1,1 @@
-"""Volumes from a shelf: the provider that `docs/how-to/write-a-provider.md` writes. Its cloud is a folder."""
+"""Volumes from a shelf: the example provider of `docs/how-to/write-a-provider.md`. Its cloud is a directory."""

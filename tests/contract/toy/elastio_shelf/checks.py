@@ -1,4 +1,4 @@
-"""What can be checked before money is spent, for `elastio doctor`."""
+"""Checks for `elastio doctor`, before money is spent."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from elastio_shelf.provider import ShelfProvider
 
 
 def run(provider: ShelfProvider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]:
-    """Name, verdict and one sentence for each check."""
+    """Name, whether it passed, and one sentence for each check."""
     try:
         price = provider.quote(wanted).price_per_hour
     except ElastioError as error:
         return [("shelf", False, str(error))]
-    return [("shelf", True, f"The shelf sells it for {price:.2f} EUR per hour.")]
+    return [("shelf", True, f"The shelf has it for {price:.2f} EUR per hour.")]

@@ -1,12 +1,12 @@
-"""Whether this machine stands before a shelf, for `elastio init`. Imports no SDK."""
+"""Whether this machine has a shelf, for `elastio init`. Does not import an SDK."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-MARK = Path("/etc/shelf")
+MARKER = Path("/etc/shelf")
 
 
 def detect() -> bool:
-    """Whether the shelf's keeper left a mark."""
-    return MARK.exists()
+    """Whether the shelf's marker file exists."""
+    return MARKER.exists()

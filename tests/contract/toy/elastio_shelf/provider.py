@@ -1,4 +1,4 @@
-"""Shelf volumes as the agent's port wants them (entry point `shelf` of the group `elastio.providers`)."""
+"""Shelf volumes behind the agent's port (entry point `shelf` of the group `elastio.providers`)."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _STATES = {
     "scrapping": VolumeState.DELETING,
 }
 _ERRORS: Mapping[str, tuple[type[ProviderError], str]] = {
-    "busy": (TransientError, "the shelf is busy, so it is asked again later"),
-    "silent": (TransientError, "the shelf did not answer, so it is looked at again"),
-    "full": (QuotaError, "the shelf is full, so scrap a volume or buy a larger shelf"),
-    "forbidden": (AuthError, "this machine may not do that, so ask the shelf's keeper"),
-    "wrong": (RefusedError, "the request is wrong, so check [provider.shelf]"),
+    "busy": (TransientError, "the shelf is busy; the call will be repeated"),
+    "silent": (TransientError, "the shelf did not respond; the call will be repeated"),
+    "full": (QuotaError, "the shelf is full; scrap a volume or get a larger shelf"),
+    "forbidden": (AuthError, "this machine is not allowed to; ask the shelf's owner"),
+    "wrong": (RefusedError, "the request is invalid; check [provider.shelf]"),
     "unknown": (RefusedError, "there is no such volume"),
 }
 
 
 class ShelfProvider:
-    """The `elastio.ports.VolumeProvider` of one machine before the shelf."""
+    """The `elastio.ports.VolumeProvider` of one machine with a shelf."""
 
     def __init__(self, folder: Path, machine: str, backing_uuid: str) -> None:
         self._shelf, self._me, self._backing_uuid = Shelf(folder), machine, backing_uuid
@@ -55,8 +55,8 @@ class ShelfProvider:
         if not (0 < spec.size_bytes <= MAX_GIB * GIB and 0 < spec.bandwidth_mb_s <= BANDWIDTH_MB_S):
             raise RefusedError(f"A shelf volume has up to {MAX_GIB} GiB and {BANDWIDTH_MB_S:.0f} MB/s.")
         gib = math.ceil(spec.size_bytes / GIB)
-        sold = VolumeSpec(gib * GIB, BANDWIDTH_MB_S, IOPS)
-        return Quote(sold, "EUR", 0.01 * gib, 0.0, "the shelf's price list of 2026-11-01")
+        provisioned = VolumeSpec(gib * GIB, BANDWIDTH_MB_S, IOPS)
+        return Quote(provisioned, "EUR", 0.01 * gib, 0.0, "the shelf's price list of 2026-11-01")
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
         gib = self.quote(spec).spec.size_bytes // GIB
@@ -66,7 +66,7 @@ class ShelfProvider:
         except ShelfError as error:
             raise _translated("create", error) from error
         if volume.state is VolumeState.FOREIGN:
-            raise RefusedError(f"The token {token} has bought a volume for another machine, which keeps it.")
+            raise RefusedError(f"The token {token} was used to buy a volume for another machine.", code="token.foreign")
         return volume
 
     def attach(self, volume_id: VolumeId) -> None:
@@ -76,20 +76,22 @@ class ShelfProvider:
         elif state is VolumeState.AVAILABLE:
             self._change("attach", volume_id, state="bringing", user=self._me)
         else:
-            raise TransientError(f"{volume_id} is {state} and cannot be attached now; it is looked at again.")
+            text = f"{volume_id} is {state} and cannot be attached yet; the call will be repeated."
+            raise TransientError(text, code="volume.not-ready")
 
     def detach(self, volume_id: VolumeId) -> None:
         if self.describe(volume_id) is None:
             return
         state = self._state("detach", volume_id)
-        held = state in (VolumeState.ATTACHING, VolumeState.ATTACHED)
-        self._change("detach", volume_id, **({"state": "fetching"} if held else {}))
+        in_use = state in (VolumeState.ATTACHING, VolumeState.ATTACHED)
+        self._change("detach", volume_id, **({"state": "fetching"} if in_use else {}))
 
     def delete(self, volume_id: VolumeId) -> None:
         if self.describe(volume_id) is None:
             return
         if self._state("delete", volume_id) in (VolumeState.ATTACHING, VolumeState.ATTACHED, VolumeState.DETACHING):
-            raise RefusedError(f"{volume_id} is in use and cannot be deleted; detach it first.")
+            text = f"{volume_id} is in use and cannot be deleted; detach it first."
+            raise RefusedError(text, code="volume.in-use")
         self._change("delete", volume_id, state="scrapping")
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
@@ -110,11 +112,14 @@ class ShelfProvider:
     def _state(self, call: str, volume_id: VolumeId) -> VolumeState:
         seen = self.describe(volume_id)
         if seen is None:
-            raise TransientError(f"{call}: there is no volume {volume_id} (yet); it is looked at again.")
+            text = f"{call}: there is no volume {volume_id} (yet); the call will be repeated."
+            raise TransientError(text, code="volume.unknown")
         if seen.state is VolumeState.FOREIGN:
-            raise NotOursError(f"{volume_id} does not carry this machine's label {OWNER}; it was left alone.")
+            text = f"{volume_id} does not have this machine's label {OWNER}; it was not changed."
+            raise NotOursError(text, code="volume.foreign")
         if seen.state is VolumeState.ELSEWHERE:
-            raise RefusedError(f"{volume_id} is used by another machine; detach it there first.")
+            text = f"{volume_id} is used by another machine; detach it there first."
+            raise RefusedError(text, code="volume.elsewhere")
         return seen.state
 
     def _change(self, call: str, volume_id: VolumeId, **changes: str) -> None:
@@ -142,21 +147,23 @@ class ShelfProvider:
 
 
 def serial_of(name: str) -> Serial:
-    """What the guest's disk shows."""
+    """The serial of the guest's disk."""
     return Serial(name[:20])
 
 
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> ShelfProvider:
-    """The provider for `[provider.shelf]`; asks nothing yet. Raises ConfigError with one sentence."""
+    """The provider for `[provider.shelf]`; makes no call yet. Raises ConfigError, with the key as its code."""
     unknown = sorted(set(settings) - {"folder", "machine"})
     if unknown:
-        raise ConfigError(f"provider.shelf.{unknown[0]} is not a setting; known are: folder, machine.")
+        key = f"provider.shelf.{unknown[0]}"
+        raise ConfigError(f"{key} is not a setting; known settings: folder, machine.", code=key)
     folder, machine = settings.get("folder"), settings.get("machine")
     if not (isinstance(folder, str) and folder and isinstance(machine, str) and machine):
-        raise ConfigError("provider.shelf.folder and provider.shelf.machine must be set, both to a string.")
+        text = "provider.shelf.folder and provider.shelf.machine must be set, both to a string."
+        raise ConfigError(text, code="provider.shelf.folder")
     return ShelfProvider(Path(folder), machine, backing_uuid)
 
 
 def _translated(call: str, error: ShelfError) -> ProviderError:
-    kind, advice = _ERRORS.get(error.code, (RefusedError, "look the code up in the shelf's manual"))
-    return kind(f"{call} failed with {error.code}: {advice}.")
+    kind, advice = _ERRORS.get(error.code, (RefusedError, "look up the code in the shelf's manual"))
+    return kind(f"{call} failed with {error.code}: {advice}.", code=error.code)

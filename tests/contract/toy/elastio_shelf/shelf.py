@@ -1,4 +1,4 @@
-"""The toy's cloud: one JSON file for each volume in a folder. What a real cloud's API and SDK would be."""
+"""The example's cloud: one JSON file for each volume in a directory. Stands for a real cloud's API and SDK."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-# What becomes of a state once the shelf's clerk has been round.
+# The state that follows each transient state, see `settle`.
 _NEXT = {"making": "free", "bringing": "used", "fetching": "free"}
 
 
 class ShelfError(Exception):
-    """The shelf says no; `code` is one of: busy, full, forbidden, wrong, unknown, silent."""
+    """The shelf refuses; `code` is one of: busy, full, forbidden, wrong, unknown, silent."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -20,45 +20,45 @@ class ShelfError(Exception):
 
 
 class Shelf:
-    """`trouble` is a file that makes the next call of a name fail: `{"make": "busy"}`; "silent": done, unanswered."""
+    """The file `fault` makes the next call of a name fail: `{"make": "busy"}`; "silent": done, without a response."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def spoil(self, call: str, code: str) -> None:
-        (self._folder / "trouble").write_text(json.dumps({call: code}))
+        (self._folder / "fault").write_text(json.dumps({call: code}))
 
     def make(self, key: str, gib: int, labels: dict[str, str], now: float) -> dict[str, Any]:
-        """A new volume, or the one that was made with this key."""
-        silent = self._trouble("make")
+        """A new volume, or the existing one with this key."""
+        silent = self._take_fault("make")
         row = next((row for row in self.rows() if row["key"] == key and row["state"] != "scrapped"), None)
         if row is None:
             name = uuid.uuid4().hex
             row = {"name": name, "key": key, "gib": gib, "labels": labels, "state": "making", "user": "", "made": now}
             self._write(row)
-        return self._answer(row, silent)
+        return self._respond(row, silent)
 
     def change(self, call: str, name: str, **changes: str) -> None:
-        silent = self._trouble(call)
+        silent = self._take_fault(call)
         self._write({**self._row(name), **changes})
-        self._answer({}, silent)
+        self._respond({}, silent)
 
     def row(self, name: str) -> dict[str, Any]:
-        self._trouble("row")
+        self._take_fault("row")
         return self._row(name)
 
     def listing(self) -> list[dict[str, Any]]:
-        self._trouble("list")
+        self._take_fault("list")
         return self.rows()
 
-    # --- the clerk ---------------------------------------------------------------------------------------
+    # --- for tests ---------------------------------------------------------------------------------------
 
     def rows(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]
 
     def settle(self) -> None:
-        """Finish what was begun."""
+        """End every change."""
         for row in self.rows():
             if row["state"] == "scrapping":
                 (self._folder / f"{row['name']}.json").unlink()
@@ -76,8 +76,8 @@ class Shelf:
     def _write(self, row: dict[str, Any]) -> None:
         (self._folder / f"{row['name']}.json").write_text(json.dumps(row))
 
-    def _trouble(self, call: str) -> bool:
-        path = self._folder / "trouble"
+    def _take_fault(self, call: str) -> bool:
+        path = self._folder / "fault"
         wanted = json.loads(path.read_text()) if path.exists() else {}
         code = wanted.get(call)
         if code is None:
@@ -88,7 +88,7 @@ class Shelf:
         raise ShelfError(code)
 
     @staticmethod
-    def _answer(row: dict[str, Any], silent: bool) -> dict[str, Any]:
+    def _respond(row: dict[str, Any], silent: bool) -> dict[str, Any]:
         if silent:
             raise ShelfError("silent")
         return row

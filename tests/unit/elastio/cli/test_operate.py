@@ -14,8 +14,9 @@ import pytest
 from elastio.control.exit_codes import Exit
 from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.state import Cycle, Inhibition, InhibitionReason, Phase, Timestamps, Trigger
+from elastio.core.state import Inhibition, InhibitionReason, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 
@@ -283,8 +284,8 @@ def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shel
 def test_a_backing_device_that_may_lack_data_is_left_to_the_operator(
     agent: FakeAgent, elastio: Shell, golden: Golden
 ) -> None:
-    disputed = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy"))
-    agent.statuses = [disputed]
+    lacking = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy"))
+    agent.statuses = [lacking]
     agent.replies = {"recover": refused("attach the right backing volume instead")}
     done = elastio("recover")
     assert done.exit_code == Exit.REFUSED

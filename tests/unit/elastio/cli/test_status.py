@@ -12,20 +12,10 @@ from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
 from elastio.control.status import Status
+from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.state import (
-    AgentState,
-    Cycle,
-    Inhibition,
-    InhibitionReason,
-    LoadWatch,
-    Phase,
-    Timestamps,
-    Trigger,
-    UselessBoost,
-    Waste,
-)
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
 from elastio.errors import ControlError
 from elastio.units import GIB, MIB
 

@@ -1,0 +1,32 @@
+"""The lock of a run, on its record and on its directory: two calibrations at once would measure each other."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elastio_calibration.errors import CalibrationError
+
+
+@contextmanager
+def run_lock(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
+    """Hold the lock on `path`; the kernel releases it when the process ends. Raises CalibrationError."""
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise CalibrationError(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            text = f"another calibration uses {path}: two would measure each other"
+            raise CalibrationError(text, code="locked") from error
+        raise CalibrationError(f"{path} cannot be locked: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,87 @@
+"""When is a boost wanted, may it begin, and what does it buy?"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from elastio.core import waste
+from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
+from elastio.core.detection import BoostPlan, Detection, Event
+from elastio.core.model import CacheState, Forecast, VolumeSpec
+from elastio.core.observation import Observation
+from elastio.core.policy import Policy, boost_trigger, chance_until, forecast_size, next_size, refusal
+from elastio.core.state import AgentState
+from elastio.units import format_duration, format_size
+
+
+def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+    """By the load or a forecast, in phase IDLE: BOOST_WANTED, or BOOST_CAPPED where a cap forbids it."""
+    trigger = boost_trigger(state.load, obs.forecast, obs.now, policy)
+    if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
+        return None
+    is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
+    if is_like_useless or state.waste.stopped:
+        return None
+    ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
+    learned = state.learned_size_bytes
+    size = next_size(learned, policy) if ahead_of is None else forecast_size(ahead_of, learned, policy)
+    refused = refusal(size, obs.spend, policy)
+    if refused:
+        return Detection(Event.BOOST_CAPPED, f"no boost: {refused}")
+    reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
+    return Detection(Event.BOOST_WANTED, reason, plan=BoostPlan(trigger, size, ahead_of))
+
+
+def obstacle(state: AgentState, obs: Observation) -> str:
+    """Why no boost can begin now, whoever wants it; empty where one can."""
+    backing = obs.host.backing if obs.host else None
+    if backing is None or obs.host is None or not backing.running:
+        return "the adaptive device is not running"
+    if obs.host.unsupported:
+        return obs.host.unsupported
+    has_no_cache = backing.state in (CacheState.NO_CACHE, CacheState.INCONSISTENT) or backing.lost_clean_cache
+    if backing.cache_set is not None or not has_no_cache:
+        return "the backing device has a cache already"
+    if state.inhibition is not None:
+        return f"no boost may begin now ({state.inhibition.reason})"
+    if state.owned is None:
+        return "the cloud has not answered yet: whether a volume is left over is unknown"
+    return ""
+
+
+def _why(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
+    if ahead_of is None:
+        return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
+    written, wait = format_size(ahead_of.written_bytes), format_duration(ahead_of.begins_at - obs.now)
+    return f"a burst of {written} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
+
+
+def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:
+    """The cycle that carries the plan out, from the decision on."""
+    backing = obs.host.backing if obs.host else None
+    start = obs.now + obs.jitter * policy.start_jitter_s
+    cycle = Cycle(
+        token=_token(state, obs, policy),
+        backing_serial=backing.disk_serial if backing else None,
+        trigger=plan.trigger,
+        spec=VolumeSpec(plan.size_bytes, policy.bought_bandwidth_mb_s, policy.cache_iops),
+        started_at=obs.now,
+        started_wall=obs.wall,
+        times=Timestamps(crossed=state.load.crossed_at if plan.trigger is Trigger.LOAD else None, decided=obs.now),
+        backoffs={"CreateVolume": Backoff(0, start)},
+    )
+    if plan.trigger is Trigger.OPERATOR:
+        return cycle
+    chance = None if plan.forecast is None else chance_until(plan.forecast, policy)
+    return replace(waste.begun(cycle, state.load, obs.now), chance_until=chance)
+
+
+def _token(state: AgentState, obs: Observation, policy: Policy) -> str:
+    """A name for a purchase that no other machine uses.
+
+    Machines of one image have the same backing UUID, and a parallel application has them all decide in the same
+    millisecond: the machine's own identity tells them apart, and chance those that cannot name themselves.
+    """
+    whose = hashlib.sha256(f"{state.machine} {policy.backing_uuid}".encode()).hexdigest()[:12]
+    return f"elastio-{whose}-{int(obs.wall * 1000):x}-{int(obs.jitter * 2**32):08x}"

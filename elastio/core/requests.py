@@ -1,0 +1,201 @@
+"""What operators, scripts and the service manager ask for: one function per request.
+
+Each takes the state as it is after this tick's detections, and returns the new state and the answer. Where a request
+moves the state machine it does so by an event of the table, through `move`. Every request is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, assert_never
+
+from elastio.core import boosting, detection, inhibition, missing_cache
+from elastio.core.cycle import NO_BACKOFF, Trigger
+from elastio.core.detection import BoostPlan, Detection, Event
+from elastio.core.inhibition import NOTICE_GRACE_S
+from elastio.core.model import CacheState, Request, RequestKind
+from elastio.core.observation import Answer, Observation
+from elastio.core.policy import Policy, StopPolicy, next_size, refusal
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
+from elastio.units import format_duration, format_size
+
+Answered = tuple[AgentState, Answer]
+InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind.STOP, RequestKind.SHUTDOWN]
+# The state after an event. Raises InvariantError for one that the table does not have.
+Move = Callable[[AgentState, Detection], AgentState]
+
+
+def answer(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
+    """The request carried out, or refused with the reason."""
+    kind = request.kind
+    match kind:
+        case RequestKind.BOOST:
+            return boost(state, request, obs, policy, move)
+        case RequestKind.FLUSH:
+            return flush(state, request, move)
+        case RequestKind.PAUSE:
+            return pause(state, request, move)
+        case RequestKind.RESUME:
+            return resume(state, request, obs, move)
+        case RequestKind.RECOVER:
+            return missing_cache.answer(state, request, obs)
+        case RequestKind.COLLECT:
+            return collect(state, request)
+        case RequestKind.LEARN:
+            return learn(state, request, policy)
+        case _:
+            return _inhibit(kind, state, request, obs, policy)
+
+
+def _inhibit(kind: InhibitionKind, state: AgentState, request: Request, obs: Observation, policy: Policy) -> Answered:
+    match kind:
+        case RequestKind.QUIESCE:
+            return quiesce(state, request, obs)
+        case RequestKind.UNQUIESCE:
+            return unquiesce(state, request)
+        case RequestKind.STOP:
+            return end(state, request, InhibitionReason.STOP, policy.on_stop, obs)
+        case RequestKind.SHUTDOWN:
+            how = policy.on_reboot if request.reboots else policy.on_shutdown
+            return end(state, request, InhibitionReason.SHUTDOWN, how, obs)
+        case _:
+            assert_never(kind)
+
+
+# --- boosts ----------------------------------------------------------------------------------------------
+
+
+def boost(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
+    """Buy a cache now, or let the one that is being flushed take writes again."""
+    if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
+        return state, Answer(request, True, f"a boost is under way ({state.phase})")
+    if state.phase is Phase.FLUSHING and detection.may_boost_again(state, obs):
+        state = move(state, Detection(Event.LOAD_RETURNED, "an operator asked for a boost while flushing"))
+        return state, Answer(request, True, f"a boost is under way ({state.phase})")
+    if state.phase is not Phase.IDLE:
+        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle")
+    size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
+    refused = boosting.obstacle(state, obs) or refusal(size, obs.spend, policy)
+    if refused:
+        return state, Answer(request, False, refused)
+    text = f"buying a cache of {format_size(size)}"
+    plan = BoostPlan(Trigger.OPERATOR, size)
+    return move(state, Detection(Event.BOOST_WANTED, text, plan=plan)), Answer(request, True, text)
+
+
+def flush(state: AgentState, request: Request, move: Move) -> Answered:
+    """Flush and release the cache, whatever the load."""
+    if state.phase is Phase.FAULTED:
+        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
+    if state.cycle is None:
+        return state, Answer(request, True, "there is no cache to flush")
+    state = _end_boost(state, move)
+    if state.phase is Phase.FLUSHING and state.cycle is not None:
+        state = replace(state, cycle=replace(state.cycle, forced=True))
+    return state, Answer(request, True, "the cache is being flushed and released")
+
+
+def pause(state: AgentState, request: Request, move: Move) -> Answered:
+    """No boost begins until `resume`; one that is under way ends."""
+    state = _end_boost(replace(state, paused=True), move)
+    return state, Answer(request, True, "no boost will start until `elastio resume`")
+
+
+def _end_boost(state: AgentState, move: Move) -> AgentState:
+    if state.phase is Phase.ATTACHING:
+        return move(state, detection.withdrawn("an operator asked to stop", is_ordered=True))
+    if state.phase is Phase.BOOSTING:
+        return move(state, Detection(Event.WENT_QUIET, "an operator asked to flush", is_ordered=True))
+    return state
+
+
+def resume(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
+    """Boosts may begin again, and a fault ends if nothing shows it any more.
+
+    Whoever resumes has seen to what failed: a boost that is wanted begins at once.
+    """
+    state = replace(state, paused=False)
+    if state.phase is Phase.FAULTED:
+        state = _repaired(state, obs, move)
+    if state.phase is Phase.FAULTED:
+        return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
+    state = replace(state, failures=0, cool_until=0.0, waste=Waste())
+    return state, Answer(request, True, "boosts start by themselves again")
+
+
+def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
+    """An inconsistent device is taken as it is, and stays so until the next cache.
+
+    Not while a volume is left that may hold what is missing: that is given up by its name, or not at all.
+    """
+    backing = obs.host.backing if obs.host else None
+    if backing is None:
+        return state
+    if backing.state is CacheState.INCONSISTENT and state.cycle is None:
+        state = replace(state, is_stale_accepted=True)
+    if detection.danger(state, obs) is not None:
+        return state
+    return move(state, Detection(Event.REPAIRED, "an operator asked to go on", is_ordered=True))
+
+
+# --- times without boosts --------------------------------------------------------------------------------
+
+
+def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
+    """Flush and release the cache, and begin no boost for `seconds`: the backing volume is whole by itself."""
+    if state.fault:
+        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
+    if state.inhibition is not None and state.inhibition.reason is not InhibitionReason.SNAPSHOT:
+        return state, Answer(request, False, f"the agent is held already ({state.inhibition.reason})")
+    if state.failed_clean_set:
+        text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush before"
+        return state, Answer(request, False, text)
+    seconds = request.seconds or 0.0
+    until = max(obs.now + seconds, state.inhibition.until if state.inhibition is not None else 0.0)
+    begun = Inhibition(InhibitionReason.SNAPSHOT, until)  # never shorter than what somebody else was promised
+    text = f"no boost begins for {format_duration(until - obs.now)}; a cache that is attached is flushed and released"
+    return replace(state, inhibition=begun), Answer(request, True, text)
+
+
+def unquiesce(state: AgentState, request: Request) -> Answered:
+    """A script has to learn that its hold ended before it was done."""
+    if inhibition.snapshot_of(state.inhibition) is None:
+        text = "nothing is held: the time of the hold was over, or none was begun; what was copied since may be torn"
+        return state, Answer(request, False, text)
+    rest = inhibition.without_snapshot(state.inhibition)
+    text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
+    return replace(state, inhibition=rest), Answer(request, True, text)
+
+
+def end(state: AgentState, request: Request, reason: InhibitionReason, how: StopPolicy, obs: Observation) -> Answered:
+    """The agent, or the machine, is about to stop: flush for a while, or leave all as it is."""
+    begun = Inhibition(reason, obs.now + how.limit_s, how.flush, under=inhibition.snapshot_of(state.inhibition))
+    if not how.flush:
+        # Nothing new is begun in the moments that are left; what is attached stays so.
+        begun = replace(begun, until=obs.now + NOTICE_GRACE_S)
+        return replace(state, inhibition=begun), Answer(request, True, "the device keeps its state")
+    text = f"flushing for up to {format_duration(how.limit_s)}; what is left then stays on its volume"
+    return replace(state, inhibition=begun), Answer(request, True, text)
+
+
+# --- the rest --------------------------------------------------------------------------------------------
+
+
+def collect(state: AgentState, request: Request) -> Answered:
+    """List the agent's volumes now; those that no cycle knows are released."""
+    text = "the agent's volumes are listed now, and those that no cycle knows are released"
+    return replace(state, listed_at=None, list_backoff=NO_BACKOFF), Answer(request, True, text)
+
+
+def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
+    """Refused rather than clamped, and not unlearned by a cycle that is open: who asks for a size wants that size."""
+    size = request.size_bytes
+    if size is None:
+        return state, Answer(request, False, "learn needs a size (size_bytes)")
+    if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
+        bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
+        return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
+    cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
+    state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
+    return state, Answer(request, True, f"the next cache gets {format_size(size)}")
