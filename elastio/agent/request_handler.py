@@ -56,14 +56,14 @@ class Requests:
 def decisions(journal: Path, count: int) -> list[dict[str, Any]]:
     """The last decisions, oldest first, each with the first action that followed it.
 
-    The older file is large, and read only where the newer one does not hold so many.
+    The older file is large, and is read only if the newer one has fewer decisions.
     """
     found = decisions_in(read(journal), count)
     return found if len(found) == count else decisions_in(read_with_older(journal), count)
 
 
 def decisions_in(records: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """`decisions` of records that lie anywhere."""
+    """The last decisions of these records, like `decisions`."""
     found: deque[dict[str, Any]] = deque(maxlen=count)
     for record in records:
         if record.get("kind") == "decision":

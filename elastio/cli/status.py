@@ -46,7 +46,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     if seen.restraint:
         lines.append(("restraint", seen.restraint))
     if seen.hold is not None:
-        lines.append(("inhibited", _inhibition(seen.hold)))
+        lines.append(("held", _inhibition(seen.hold)))
     if seen.fault:
         lines.append(("fault", seen.fault))
     lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
