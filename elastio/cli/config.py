@@ -8,7 +8,8 @@ import click
 
 from elastio import registry
 from elastio.cli.app import App
-from elastio.config.schema import drop_ins, load
+from elastio.config.files import drop_ins
+from elastio.config.schema import load
 
 
 @click.group(name="config")

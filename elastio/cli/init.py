@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from elastio import registry
@@ -20,16 +18,11 @@ KERNEL_S = 15.0
 # One in five minutes, all day: more than the bursts of the published applications.
 BOOSTS_A_DAY = 288
 MB_S = click.FloatRange(min=0, min_open=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The values of the options; None: to be detected."""
-
-    device: str | None
-    bandwidth_mb_s: float | None
-    cache_bandwidth_mb_s: float | None
-    provider: str | None
+MISSING = {
+    "provider.name": "no installed provider recognises this machine: give one with --provider ({})",
+    "device.bandwidth_mb_s": "the bandwidth of the backing volume is unknown: give --bandwidth",
+    "cache.bandwidth_mb_s": "the bandwidth to buy is not set: give --cache-bandwidth",
+}
 
 
 @click.command()
@@ -57,10 +50,22 @@ def init(
     """
     if app.config_path.exists() and not (force or print_only):
         raise exists(app.config_path)
-    given = Given(device, bandwidth_mb_s, cache_bandwidth_mb_s, provider)
     if app.is_terminal():
-        given = _prompt_for_missing(given)
-    chosen, found = _detect(given, app)
+        bandwidth_mb_s = bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
+        cache_bandwidth_mb_s = cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
+    found, missing = _find_device(app, device)
+    chosen: dict[str, object] = {
+        "device.backing_uuid": found and found.uuid,
+        "device.bandwidth_mb_s": bandwidth_mb_s,
+        "cache.bandwidth_mb_s": cache_bandwidth_mb_s,
+        "caps.max_boosts_per_day": BOOSTS_A_DAY,
+        "provider.name": provider or registry.detect_provider(),
+    }
+    names = ", ".join(sorted(registry.providers()))
+    missing += [text.format(names) for key, text in MISSING.items() if chosen[key] is None]
+    if found is None or missing:
+        raise ConfigError("; ".join(missing), code="init.missing")
+    _require_valid(chosen)
     identity = _identify(chosen)
     text = render(chosen, _notes(found, identity))
     _warn_beyond_limit(chosen, identity)
@@ -72,39 +77,12 @@ def init(
     click.echo("next steps:\n  elastio doctor\n  systemctl enable --now elastiod")
 
 
-def _prompt_for_missing(given: Given) -> Given:
-    bandwidth = given.bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
-    cache = given.cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
-    return Given(given.device, bandwidth, cache, given.provider)
-
-
-def _detect(given: Given, app: App) -> tuple[dict[str, object], Candidate]:
-    """The settings and the backing device. Raises ConfigError that names every missing value."""
-    missing: list[str] = []
-    found: Candidate | None = None
+def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[str]]:
+    """The backing device, or why it cannot be chosen."""
     try:
-        found = choose(call_with_timeout(lambda: candidates(app.sysfs()), KERNEL_S), given.device)
+        return choose(call_with_timeout(lambda: candidates(app.sysfs()), KERNEL_S), wanted), []
     except (ConfigError, HostError) as error:
-        missing.append(str(error))
-    provider = given.provider or registry.detect_provider()
-    if provider is None:
-        names = ", ".join(sorted(registry.providers()))
-        missing.append(f"no installed provider recognises this machine: give one with --provider ({names})")
-    if given.bandwidth_mb_s is None:
-        missing.append("the bandwidth of the backing volume is unknown: give --bandwidth")
-    if given.cache_bandwidth_mb_s is None:
-        missing.append("the bandwidth to buy is not set: give --cache-bandwidth")
-    if found is None or missing:
-        raise ConfigError("; ".join(missing))
-    chosen: dict[str, object] = {
-        "device.backing_uuid": found.uuid,
-        "device.bandwidth_mb_s": given.bandwidth_mb_s,
-        "cache.bandwidth_mb_s": given.cache_bandwidth_mb_s,
-        "caps.max_boosts_per_day": BOOSTS_A_DAY,
-        "provider.name": provider,
-    }
-    _require_valid(chosen)
-    return chosen, found
+        return None, [str(error)]
 
 
 def _require_valid(chosen: dict[str, object]) -> None:

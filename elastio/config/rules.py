@@ -15,7 +15,8 @@ LARGEST = 2**63 - 1
 SHOWN_CHARACTERS = 80
 
 
-def _refuse(key: str, value: object, allowed: str) -> ConfigError:
+def refuse(key: str, value: object, allowed: str) -> ConfigError:
+    """The error for a value that is not allowed. Its code is the key."""
     return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}", code=key)
 
 
@@ -50,9 +51,9 @@ class Number:
     def read(self, key: str, value: object) -> float:
         """An int if `is_whole`, else a float."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else int | float):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         if not self._fits(value):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         return value if self.is_whole else float(value)
 
     def _fits(self, value: float) -> bool:
@@ -79,7 +80,7 @@ class Flag:
 
     def read(self, key: str, value: object) -> bool:
         if not isinstance(value, bool):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         return value
 
 
@@ -110,7 +111,7 @@ class Text:
     def read(self, key: str, value: object) -> Any:
         """A Path for `path`, lower case for `uuid`, else the string."""
         if not isinstance(value, str) or not self._fits(value):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         if self.kind == "path":
             return Path(value)
         return value.lower() if self.kind == "uuid" else value

@@ -7,15 +7,13 @@ reference page use this declaration. An unknown key is an error, because a missp
 from __future__ import annotations
 
 import difflib
-import os
-import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elastio.config.rules import Flag, Number, Rule, Text, whole
+from elastio.config.files import read_merged
+from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
 from elastio.core.policy import Caps, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -34,8 +32,6 @@ RENAMED = {
     "detach_help_after_s": "detach_throttle_after_s",
     "reconcile_s": "reconcile_interval_s",
 }
-# A configuration has a few kilobytes; a larger file was given by mistake.
-MAX_FILE_BYTES = 1024 * 1024
 
 
 def _key(rule: Rule, default: Any = MISSING) -> Any:
@@ -272,56 +268,7 @@ def load(path: Path = DEFAULT_PATH) -> Config:
 
     Raises ConfigError; its code is the key, or `file.*` if a file cannot be used.
     """
-    merged = _read(path)
-    for extra in drop_ins(path):
-        merged = _overlay(merged, _read(extra))
-    return parse(merged)
-
-
-def drop_ins(path: Path) -> list[Path]:
-    """The drop-in files of a configuration file, in the order in which they are merged."""
-    return sorted(path.with_name(f"{path.name}.d").glob("*.toml"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no configuration at {path}: write one with `elastio init`", code="file.missing"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="file.unreadable") from error
-    _require_trusted(path, status)
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration", code="file.too_large")
-    try:
-        return tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})", code="file.encoding") from error
-    except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and deep nesting
-        raise ConfigError(f"{path} is not valid TOML: {error}", code="file.syntax") from error
-
-
-def _require_trusted(path: Path, status: os.stat_result) -> None:
-    """Raises ConfigError if others can write the file: it decides what is bought and who gets credentials."""
-    if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} is writable by every user and is not used: chmod o-w {path}", code="file.mode")
-    if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(
-            f"{path} belongs to user {status.st_uid} and is not used: chown root {path}", code="file.owner"
-        )
-
-
-def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` merged into `below`: tables key by key, other values replaced."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
+    return parse(read_merged(path))
 
 
 # --- parsing -----------------------------------------------------------------------------------------------
@@ -394,23 +341,18 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _check_together(config: Config) -> None:
     """The constraints between keys."""
-    policy, cache = config.policy_settings, config.cache
-    release = policy.release_threshold
-    if release is not None and release > policy.utilization_threshold:
-        raise ConfigError(
-            f"policy.release_threshold is {release:g}; allowed: at most policy.utilization_threshold, "
-            f"which is {policy.utilization_threshold:g}",
-            code="policy.release_threshold",
-        )
-    if cache.min_size_gib > cache.max_size_gib:
-        raise ConfigError(
-            f"cache.min_size_gib is {cache.min_size_gib:g}; allowed: at most cache.max_size_gib, "
-            f"which is {cache.max_size_gib:g}",
-            code="cache.min_size_gib",
-        )
-    if not cache.min_size_gib <= cache.initial_size_gib <= cache.max_size_gib:
-        raise ConfigError(
-            f"cache.initial_size_gib is {cache.initial_size_gib:g}; allowed: from cache.min_size_gib "
-            f"({cache.min_size_gib:g}) to cache.max_size_gib ({cache.max_size_gib:g})",
-            code="cache.initial_size_gib",
-        )
+    release, threshold = config.policy_settings.release_threshold, config.policy_settings.utilization_threshold
+    least, first, most = config.cache.min_size_gib, config.cache.initial_size_gib, config.cache.max_size_gib
+    largest = f"cache.max_size_gib ({most:g})"
+    for holds, key, value, allowed in (
+        (
+            release is None or release <= threshold,
+            "policy.release_threshold",
+            release,
+            f"at most policy.utilization_threshold ({threshold:g})",
+        ),
+        (least <= most, "cache.min_size_gib", least, f"at most {largest}"),
+        (least <= first <= most, "cache.initial_size_gib", first, f"from cache.min_size_gib ({least:g}) to {largest}"),
+    ):
+        if not holds:
+            raise refuse(key, value, allowed)
