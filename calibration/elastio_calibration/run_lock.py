@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from elastio.host.flock import try_lock
 from elastio_calibration.errors import CalibrationError
 
 
@@ -19,14 +19,9 @@ def run_lock(path: Path, flags: int = os.O_RDONLY) -> Iterator[None]:
     except OSError as error:
         raise CalibrationError(f"{path} cannot be opened: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
+        if not try_lock(descriptor):
             text = f"another calibration uses {path}: two would measure each other"
-            raise CalibrationError(text, code="locked") from error
-        raise CalibrationError(f"{path} cannot be locked: {error.strerror}") from error
-    try:
+            raise CalibrationError(text, code="locked")
         yield
     finally:
         os.close(descriptor)

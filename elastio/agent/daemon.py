@@ -37,8 +37,8 @@ from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
 from elastio.host.identity import machine_id
-from elastio.host.lock import lock_device, lock_state
-from elastio.host.memory import stay_in_memory
+from elastio.host.instance_lock import lock_device, lock_state
+from elastio.host.mlock import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd

@@ -18,6 +18,7 @@ from elastio.core.actions import (
     DescribeVolume,
     DetachCacheSet,
     DetachVolume,
+    Effect,
     EnterPhase1,
     EnterPhase2,
     HelpDetach,
@@ -107,7 +108,7 @@ class Executor:
             case AttachVolume() | DetachVolume() | DeleteVolume():
                 self._move_volume(action)
             case _:
-                self._on_host(action)
+                return self._on_host(action)
         return None
 
     def _notice(self) -> NoticeView:
@@ -141,7 +142,7 @@ class Executor:
         if reason:
             raise NotOursError(f"the volume with serial {serial} was kept: {reason}")
 
-    def _on_host(self, action: PlainHostAction) -> None:
+    def _on_host(self, action: PlainHostAction) -> Effect | None:
         host = self._host
         match action:
             case TuneBacking():
@@ -153,25 +154,27 @@ class Executor:
             case LimitWrites():
                 host.limit_writes(action.mb_s)
             case BypassCache():
-                host.bypass_cache()
+                return host.bypass_cache()
             case SetFlush():
                 host.set_flush(action.mb_s)
             case _:
-                self._take_away(action)
+                return self._take_away(action)
+        return None
 
-    def _take_away(self, action: Leaving) -> None:
+    def _take_away(self, action: Leaving) -> Effect | None:
         host = self._host
         match action:
             case WakeWriteback():
                 host.wake_writeback()
             case DetachCacheSet():
-                host.detach_cache_set(action.cache_set)
+                return host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():
-                host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
+                return host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
             case _:
-                self._after_a_failure(action)
+                return self._after_a_failure(action)
+        return None
 
-    def _after_a_failure(self, action: AfterFailure) -> None:
+    def _after_a_failure(self, action: AfterFailure) -> Effect | None:
         host = self._host
         match action:
             case MakeDurable():
@@ -179,13 +182,14 @@ class Executor:
             case HelpDetach():
                 host.help_detach()
             case RegisterBacking():
-                host.register_backing()
+                return host.register_backing()
             case RegisterCache():
-                host.register_cache(action.serial, action.cache_set)
+                return host.register_cache(action.serial, action.cache_set)
             case StartWithoutCache():
-                host.start_without_cache()
+                return host.start_without_cache()
             case _:
                 assert_never(action)
+        return None
 
 
 def lost(action: Action, seconds: float) -> Outcome:

@@ -58,7 +58,7 @@ class Journal:
             self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.path, flags, 0o640)
-            _make_names_durable(self.path.parent)
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
 
@@ -150,7 +150,7 @@ class Journal:
         self.close()
         self._file = descriptor
         try:
-            _make_names_durable(self.path.parent)
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"the new journal {self.path} is not safe on the disk: {error.strerror}") from error
 
@@ -164,7 +164,7 @@ class Journal:
         fresh.replace(self.path)
 
 
-def _make_names_durable(directory: Path) -> None:
+def make_names_durable(directory: Path) -> None:
     """Without this a power cut may bring back the file that a name stood for before."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from elastio.errors import ConfigError
 from elastio.host.sysfs import Sysfs
-
-SECTOR = 512
+from elastio.units import SECTOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 import time
@@ -12,9 +11,10 @@ from pathlib import Path
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands
-from elastio.host.blockdev import is_mounted_or_swap
+from elastio.host.blockdev import is_mounted_or_swap, run_wipefs
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
 
 # The superblock takes 8 KiB; a whole MiB keeps the filesystem behind it aligned as it would be in a partition.
 DATA_OFFSET_SECTORS = 2048
@@ -56,12 +56,12 @@ def verify(path: Path, sysfs: Sysfs, run: Run = commands.run) -> VerifiedDevice:
     if sysfs.read_or(f"{directory}/ro", "0") != "0":
         raise HostError(f"{path} is read-only", code="device.read_only")
     _require_unused(path, name, directory, sysfs)
-    found = _signatures(path, run)
+    found = run_wipefs(path, run)
     if found:
         raise NotOursError(
             f"{path} is not blank: it has signatures ({', '.join(found)}); nothing was changed", code="device.signature"
         )
-    size = int(sysfs.read(f"{directory}/size")) * 512
+    size = int(sysfs.read(f"{directory}/size")) * SECTOR
     if size < MIN_SIZE_BYTES:
         raise HostError(
             f"{path} has {size} bytes; a backing device needs at least {MIN_SIZE_BYTES}", code="device.too_small"
@@ -92,17 +92,6 @@ def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None
         raise DeviceBusyError(
             f"{path} is in use by {', '.join(holders) or 'bcache'}; nothing was changed", code="device.held"
         )
-
-
-def _signatures(path: Path, run: Run) -> list[str]:
-    text = run(["wipefs", "--no-act", "--json", str(path)], timeout_s=15)
-    try:
-        found = json.loads(text).get("signatures") or [] if text.strip() else []
-        return sorted({str(entry["type"]) for entry in found})
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise HostError(
-            f"the output of wipefs for {path} cannot be parsed; nothing was changed", code="wipefs.output"
-        ) from error
 
 
 def format_backing(

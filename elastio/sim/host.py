@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from elastio.core.actions import Effect
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
@@ -76,9 +77,9 @@ class SimHost:
         """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
         return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))
 
-    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         """See `ports.CacheHost`. Raises HostError when the disk does not carry that cache set."""
-        self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
+        return self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
 
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
@@ -96,9 +97,9 @@ class SimHost:
         """See `ports.CacheHost`."""
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
-    def bypass_cache(self) -> None:
+    def bypass_cache(self) -> Effect:
         """See `ports.CacheHost`. While dirty, or not quiet, it lets no request begin for HOLD_S, and is refused."""
-        self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
+        return self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def wake_writeback(self) -> None:
         """See `ports.CacheHost`."""
@@ -108,13 +109,13 @@ class SimHost:
         """See `ports.CacheHost`."""
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
 
-    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
         """See `ports.CacheHost`. Raises DeviceBusyError unless it is drained and in mode `none`."""
-        self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
+        return self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
 
-    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
         """See `ports.CacheHost`. Raises DeviceBusyError while attached, NotOursError while it is waited for."""
-        self._do(
+        return self._do(
             "release_cache_disk",
             self._times.release,
             lambda fault: self._release(serial, size_bytes, cache_set, fault),
@@ -128,13 +129,13 @@ class SimHost:
         """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
 
-    def register_backing(self) -> None:
+    def register_backing(self) -> Effect:
         """See `ports.CacheHost`."""
-        self._do("register_backing", self._times.register, lambda _: self._kernel.register_backing())
+        return self._do("register_backing", self._times.register, lambda _: self._register_backing())
 
-    def start_without_cache(self) -> None:
+    def start_without_cache(self) -> Effect:
         """See `ports.CacheHost`. Raises DeviceBusyError while a cache is attached."""
-        self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
+        return self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
 
     # --- inside ----------------------------------------------------------------------------------------------
 
@@ -211,12 +212,20 @@ class SimHost:
             return disk.superblock
         return self._kernel.format(serial)
 
-    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         disk = self._kernel.disk(serial)
         if disk.superblock != cache_set:
             raise HostError(f"disk {disk.name} does not carry cache set {cache_set}")
-        if not disk.registered:
-            self._kernel.register(serial)
+        if disk.registered:
+            return Effect.ALREADY
+        self._kernel.register(serial)
+        return Effect.CHANGED
+
+    def _register_backing(self) -> Effect:
+        if self._kernel.registered:
+            return Effect.ALREADY
+        self._kernel.register_backing()
+        return Effect.CHANGED
 
     def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         disk = self._kernel.disk(serial)
@@ -246,11 +255,11 @@ class SimHost:
         bcache = self._attached_device()
         bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
-    def _bypass(self) -> None:
+    def _bypass(self) -> Effect:
         """The real one looks at `state`, and lets pass what only the index calls dirty if it is little."""
         kernel, bcache = self._kernel, self._attached_device()
         if bcache.mode is CacheMode.NONE:
-            return
+            return Effect.ALREADY
         little = HOLD_S * kernel.settings.backing_mb_s * MB
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
             raise DeviceBusyError("the index has dirty data that nobody flushes: not bypassed")
@@ -261,6 +270,7 @@ class SimHost:
         kernel.fsync()
         kernel.set_mode(CacheMode.NONE)
         kernel.let_go()
+        return Effect.CHANGED
 
     def _wake_writeback(self) -> None:
         bcache = self._attached_device()
@@ -278,10 +288,10 @@ class SimHost:
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)
 
-    def _detach(self, cache_set: CacheSetUuid) -> None:
+    def _detach(self, cache_set: CacheSetUuid) -> Effect:
         bcache = self._backing_device()
         if bcache.cache_set is None:
-            return
+            return Effect.ALREADY
         if bcache.cache_set != cache_set:
             raise NotOursError(f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone")
         if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
@@ -290,6 +300,7 @@ class SimHost:
         bcache.write_limit_mb_s = None
         self._kernel.hold(HOLD_S, reads=True)  # what the index calls dirty is flushed before a write can bypass it
         self._kernel.detach()
+        return Effect.CHANGED
 
     def _make_durable(self) -> None:
         self._backing_device()
@@ -300,19 +311,22 @@ class SimHost:
             raise DeviceBusyError("no detach is under way: applications were not held back")
         self._kernel.hold_back(self._times.help)
 
-    def _start_without_cache(self) -> None:
+    def _start_without_cache(self) -> Effect:
         bcache = self._backing_device()
         if bcache.cache_set is not None:
             raise DeviceBusyError("a cache set is attached: the device was not started by force")
         if not bcache.running and bcache.state not in (CacheState.CLEAN, CacheState.DIRTY):
             raise HostError(f"the backing device is {bcache.state} and waits for no cache: not started by force")
+        if bcache.running:
+            return Effect.ALREADY
         self._kernel.force_run()
+        return Effect.CHANGED
 
-    def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
+    def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> Effect:
         disk, backing = self._kernel.disks.get(serial), self._backing_device()
         if disk is None:
             self._kernel.fsync()
-            return
+            return Effect.ALREADY
         disk.check_free(size_bytes)
         if disk.registered and disk.superblock == backing.cache_set:
             raise DeviceBusyError(f"cache set {disk.superblock} still serves the backing device")
@@ -321,11 +335,12 @@ class SimHost:
         self._require_not_the_last_cache(disk)
         if disk.superblock is None:
             self._kernel.fsync()
-            return
+            return Effect.ALREADY
         self._kernel.fsync()
         self._kernel.unregister(serial)
         if fault is None or fault.kind is not Kind.HALF:
             disk.wipe()
+        return Effect.CHANGED
 
     def _require_not_the_last_cache(self, disk: SimDisk) -> None:
         """Never write on what the backing device may still wait for."""

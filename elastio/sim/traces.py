@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from elastio.errors import ElastioError
-from elastio.units import KIB, MB, MIB
+from elastio.units import KIB, MB, MIB, SECTOR
 
-SECTOR = 512
 MOST_BYTES = 256 * MIB
 T = TypeVar("T")
 COLUMNS = ("seconds", "read_mb_s", "write_mb_s")

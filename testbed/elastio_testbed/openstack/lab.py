@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio.host.flock import try_lock
 from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
@@ -134,10 +134,8 @@ class Lab:
     def _locked(self) -> Iterator[None]:
         """One `up` or `down` at a time."""
         with (self.root.parent / "lab.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LabError("another `elastio-testbed cloud openstack` is running; wait for its end") from None
+            if not try_lock(lock.fileno()):
+                raise LabError("another `elastio-testbed cloud openstack` is running; wait for its end")
             yield
 
 

@@ -16,6 +16,7 @@ from elastio.core.actions import (
     DescribeVolume,
     DetachCacheSet,
     DetachVolume,
+    Effect,
     EnterPhase1,
     EnterPhase2,
     InstallCache,
@@ -148,6 +149,16 @@ def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
     machine.world.advance(60.0)
     assert machine.done(ListVolumes()).value == ()
     assert machine.world.volumes_left() == 0
+
+
+def test_an_outcome_says_whether_the_host_had_to_be_changed(machine: Machine) -> None:
+    volume, cache_set = machine.boosted()
+    machine.done(EnterPhase2())
+    release = ReleaseCacheDisk(volume.serial, volume.size_bytes, cache_set)
+    for action in (BypassCache(), DetachCacheSet(cache_set), release):
+        assert machine.done(action).value is Effect.CHANGED
+        machine.world.advance(60.0)
+        assert machine.done(action).value is Effect.ALREADY
 
 
 def test_phases_reach_the_kernel(machine: Machine) -> None:
@@ -307,7 +318,8 @@ def test_a_lost_job_may_or_may_not_have_happened() -> None:
 
 
 def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
-    from elastio.host.bcache import REGISTER_S, UNREGISTER_S
+    from elastio.host.blockdev import REGISTER_S
+    from elastio.host.cache_disk import UNREGISTER_S
 
     assert timeout_of(CREATE) == 60.0
     assert timeout_of(TuneBacking()) == 30.0

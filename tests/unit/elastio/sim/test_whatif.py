@@ -121,27 +121,25 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "code"),
     [
-        ({"headroom": 0.0}, "cache.headroom is 0.0; allowed: a number from 1 to 4"),
-        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s is -1.0; allowed: a number from 0 to 3600"),
-        (
-            {"utilization_threshold": 50.0},
-            "policy.utilization_threshold is 50.0; allowed: a number above 0 and at most 1",
-        ),
-        ({"release_threshold": 0.5}, "release_threshold is 0.5; allowed: at most policy.utilization_threshold"),
-        ({"min_size_gib": 101.0}, "min_size_gib is 101; allowed: at most cache.max_size_gib, which is 100"),
-        ({"initial_size_gib": 0.5}, r"initial_size_gib is 0.5; allowed: from cache.min_size_gib \(1\)"),
-        ({"initial_size_gib": 1e18}, r"allowed: from cache.min_size_gib \(1\) to cache.max_size_gib \(16384\)"),
-        ({"initial_size_gib": 1e300}, "initial_size_gib is 1e\\+300; allowed: a number above 0"),
-        ({"bandwidth_mb_s": 1e9}, r"a cache of 1e\+09 MB/s, .* is not sold; allowed: 1 to 1000"),
-        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, "a cache of 0.5 MB/s, .* is not sold"),
-        ({"speed": 1.0}, "speed is no setting of a policy"),
+        ({"headroom": 0.0}, "cache.headroom"),
+        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s"),
+        ({"utilization_threshold": 50.0}, "policy.utilization_threshold"),
+        ({"release_threshold": 0.5}, "policy.release_threshold"),
+        ({"min_size_gib": 101.0}, "cache.min_size_gib"),
+        ({"initial_size_gib": 0.5}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e18}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e300}, "cache.initial_size_gib"),
+        ({"bandwidth_mb_s": 1e9}, ""),
+        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, ""),
+        ({"speed": 1.0}, ""),
     ],
 )
-def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], code: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         question(*BURSTS).policy(changes, UUID)
+    assert refused.value.code == code
 
 
 def test_a_policy_may_begin_with_a_cache_above_the_cap_of_the_others() -> None:
