@@ -17,8 +17,8 @@ from types import FrameType
 
 from elastio.agent.request_handler import Requests, decisions_in
 from elastio.config.schema import Config, load, parse
-from elastio.control.protocol import Message, accepted
-from elastio.control.server import ControlServer, Pending
+from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted
+from elastio.control.server import ControlServer
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace, Workload
@@ -75,15 +75,14 @@ class SimDaemon:
         if agent is None:
             raise RuntimeError("no agent runs")
         self._starts = self.simulation.starts
-        requests = Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
-        requests.answer_with(self.server.resolve)
-        return requests
+        return Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
 
-    def _handle(self, message: Message) -> Message | Pending:
+    def _handle(self, message: Message, reply: Reply) -> None:
         if message["command"] == "why":
-            found = decisions_in(self.simulation.journal.records(), int(message.get("count", 20)))
-            return accepted(decisions=found)
-        return self._requests.handle(message)
+            count = message.get("count", DEFAULT_DECISIONS)
+            reply(accepted(decisions=decisions_in(self.simulation.journal.records(), count)))
+        else:
+            self._requests.handle(message, reply)
 
     def _log_decisions(self) -> None:
         lines = self.simulation.lines

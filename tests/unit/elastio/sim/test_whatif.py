@@ -113,25 +113,26 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "code"),
     [
-        {"headroom": 0.0},
-        {"trigger_delay_s": -1.0},
-        {"utilization_threshold": 50.0},
-        {"release_threshold": 0.5},
-        {"min_size_gib": 101.0},
-        {"initial_size_gib": 0.5},
-        {"initial_size_gib": 1e18},
-        {"initial_size_gib": 1e300},
-        {"bandwidth_mb_s": 1e9},
-        {"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5},
-        {"speed": 1.0},
+        ({"headroom": 0.0}, "cache.headroom"),
+        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s"),
+        ({"utilization_threshold": 50.0}, "policy.utilization_threshold"),
+        ({"release_threshold": 0.5}, "policy.release_threshold"),
+        ({"min_size_gib": 101.0}, "cache.min_size_gib"),
+        ({"initial_size_gib": 0.5}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e18}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e300}, "cache.initial_size_gib"),
+        ({"bandwidth_mb_s": 1e9}, "cache.bandwidth_mb_s"),
+        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, "cache.bandwidth_mb_s"),
+        ({"speed": 1.0}, "speed"),
     ],
     ids=str,
 )
-def test_a_policy_that_no_configuration_may_hold_is_rejected(changes: dict[str, float]) -> None:
-    with pytest.raises(ConfigError):
+def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], code: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         question(*BURSTS).policy(changes, UUID)
+    assert refused.value.code == code
 
 
 def test_a_policy_may_begin_with_a_cache_above_the_cap_of_the_others() -> None:
