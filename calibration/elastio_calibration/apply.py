@@ -6,7 +6,8 @@ import math
 import tomllib
 from pathlib import Path
 
-from elastio.config.schema import Config, drop_ins
+from elastio.config.files import drop_ins
+from elastio.config.schema import Config
 from elastio.config.text import write
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError

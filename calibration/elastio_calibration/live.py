@@ -20,7 +20,7 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.candidates import candidates
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
@@ -243,7 +243,7 @@ def _open(path: Path) -> Ledger:
 
 def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
     """Raises CalibrationError where the directory is not on the filesystem of this agent's adaptive device."""
-    found = in_child(lambda: candidates(sysfs), KERNEL_S)
+    found = call_with_timeout(lambda: candidates(sysfs), KERNEL_S)
     name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
     if name is None:
         text = f"the backing device {config.device.backing_uuid} is not running: see `elastio doctor`"

@@ -204,7 +204,6 @@ class Daemon:
         driver = EventLoop(agent, forked, self._notifier)
         requests = Requests(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
-        requests.answer_with(socket.resolve)
         socket.register(driver.selector)
         events = BlockEvents()
         driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)

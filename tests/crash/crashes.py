@@ -15,7 +15,7 @@ from elastio.core.model import CacheMode, RequestKind, VolumeSpec, VolumeState
 from elastio.core.policy import Policy
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, agbs
 from tests import simulated
@@ -24,7 +24,7 @@ from tests.simulated import KERNEL, QUIET
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
 # Below the threshold, so that the cache is flushed and leaves under it.
-MURMUR = Stretch(25, 3)
+MURMUR = Segment(25, 3)
 MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
 LIMIT_S = 900.0
 DOWN_S = 20.0
@@ -69,7 +69,7 @@ class Scenario:
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     """
 
-    load: tuple[Stretch, ...]
+    load: tuple[Segment, ...]
     acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
     orphan: bool = False
     volumes: int = 1
@@ -124,13 +124,13 @@ def can_boost(sim: Simulation) -> bool:
     return sim.phase is Phase.IDLE and sim.state.owned is not None
 
 
-BURST = (Stretch(2, 0), Stretch(9, 60), QUIET)
+BURST = (Segment(2, 0), Segment(9, 60), QUIET)
 SCENARIOS = {
     "boost": Scenario(BURST),
-    "boost again": Scenario((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
-    "written again": Scenario((Stretch(2, 0), Stretch(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
+    "boost again": Scenario((Segment(2, 0), Segment(9, 60), Segment(6, 0), Segment(4, 30), QUIET)),
+    "written again": Scenario((Segment(2, 0), Segment(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
     "operator": Scenario(
-        (Stretch(20, 2), QUIET),
+        (Segment(20, 2), QUIET),
         ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
         blocks=FEW_BLOCKS,
     ),
@@ -247,7 +247,7 @@ class Run:
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
-        assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
+        assert not self.world.is_only_copy_unplugged(), f"the only copy was let go: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()

@@ -1,10 +1,10 @@
-"""What fails at a point: a fault that waits for the next call that it can spoil, or an accident at once."""
+"""What fails at a point: a fault that waits for the next call that it can spoil, or a scheduled fault at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elastio.sim.faults import AGENT_KINDS, HOST_OP_KINDS, OP_KINDS, PROVIDER_KINDS, Accident, Kind
+from elastio.sim.faults import AGENT_KINDS, HOST_OP_KINDS, OP_KINDS, PROVIDER_KINDS, Kind, ScheduledFault
 
 from .crashes import Run
 
@@ -18,7 +18,7 @@ FULL_S = 400.0
 
 @dataclass(frozen=True)
 class PointFault:
-    """`ops` empty: an accident at once. `late_s`: by how much later than without it a bill's end may be seen."""
+    """`ops` empty: a scheduled fault at once. `late_s`: by how much later than without it a bill's end may be seen."""
 
     kind: Kind
     ops: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class PointFault:
     is_over_with_agent: bool = False  # an agent that is killed makes nothing more of it
 
     def may_strike(self, called: frozenset[str]) -> bool:
-        """Whether it finds something to spoil where these operations are called; an accident needs none."""
+        """Whether it finds something to spoil where these operations are called; a scheduled fault needs none."""
         return not self.ops or any(self.kind in OP_KINDS[op] for op in called.intersection(self.ops))
 
     def strike(self, play: Run) -> None:
@@ -36,7 +36,7 @@ class PointFault:
         if self.ops:
             play.world.faults.arm(self.kind, self.ops, self.seconds)
         else:
-            play.world.happen(Accident("0", self.kind, self.seconds))
+            play.world.happen(ScheduledFault("0", self.kind, self.seconds))
 
 
 CLOUD, HOST, JOURNAL = tuple(PROVIDER_KINDS), tuple(HOST_OP_KINDS), tuple(AGENT_KINDS)

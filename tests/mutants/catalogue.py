@@ -113,7 +113,7 @@ DRAINING = (
         "attach with writes in flight",
         "a cache comes when no write is in flight",
         Patch(KERNEL, "in_flight = self._write.block is not None and self.settings.holds_back", "in_flight = False"),
-        "tests/unit/elastio/sim/test_kernel.py"
+        "tests/unit/elastio/sim/test_kernel_attach.py"
         "::test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for",
         "the block in flight has to be read before its write ends, and again after it",
     ),

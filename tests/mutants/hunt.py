@@ -21,7 +21,7 @@ from tests.property.schedule import Schedule
 
 # So many at most of the cases that come first.
 FIRST = 400
-# Faults of calls, accidents, happenings.
+# Faults of calls, scheduled faults, happenings.
 WEATHERS = ((3, 1, 2), (0, 2, 5), (5, 2, 5), (2, 2, 0))
 
 

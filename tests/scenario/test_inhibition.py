@@ -10,7 +10,7 @@ from elastio.core.model import Notice, RequestKind
 from elastio.core.policy import StopPolicy
 from elastio.core.state import Phase
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from tests.values import present
 
@@ -144,7 +144,7 @@ def test_a_notice_flushes_within_its_time() -> None:
 
 
 def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
-    sim = machine((Stretch(2, 0), Stretch(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
+    sim = machine((Segment(2, 0), Segment(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(30)
     announce(sim, 8)
@@ -158,7 +158,7 @@ def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
 
 def test_a_boost_that_begins_after_a_notice_is_given_up_before_it_has_a_cache() -> None:
     """An idle agent does not ask: it would keep a process of 25 MB awake for it. The first boost does."""
-    sim = machine((Stretch(20, 0), Stretch(1e9, 60)), notice_poll_s=5.0)
+    sim = machine((Segment(20, 0), Segment(1e9, 60)), notice_poll_s=5.0)
     sim.run_for(2)
     announce(sim)
     assert intents(sim, "CreateVolume") == 0

@@ -41,7 +41,7 @@ from elastio.core.model import (
 from elastio.errors import ConfigError
 from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import Shelf
+from elastio.sim.cloud import DiskSlots
 from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimAccount, SimProvider
 from elastio.sim.workload import constant
@@ -154,7 +154,7 @@ class Unpriced(SimProvider):
 def test_nothing_is_bought_without_a_price_under_a_cap_in_currency(
     machine: Machine, needs_price: bool, kind: OutcomeKind
 ) -> None:
-    provider = Unpriced(SimClock(), SimAccount("uuid"), Shelf())
+    provider = Unpriced(SimClock(), SimAccount("uuid"), DiskSlots())
     executor = Executor(machine.world.host, lambda: provider)
     assert executor.run(CreateVolume("token-1", SPEC, 4 * GIB, needs_price)).kind is kind
     assert bool(provider.existing()) is not needs_price

@@ -1,4 +1,4 @@
-"""What people and disks do to the simulated machine, and what must hold then whatever the agent does."""
+"""Scheduled faults of the simulated machine, and what must hold whatever the agent does."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from elastio.core.model import CacheState
 from elastio.core.state import Phase
 from elastio.errors import JournalError
-from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
+from elastio.sim.faults import UNANNOUNCED_SWAPS, Kind, ScheduledFault
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from tests.simulated import QUIET, in_phase, machine
 
 
-def dirty(*load: Stretch) -> Simulation:
-    sim = machine((Stretch(2, 0), Stretch(12, 60), *load, QUIET), inactivity_delay_s=1e6)
+def dirty(*load: Segment) -> Simulation:
+    sim = machine((Segment(2, 0), Segment(12, 60), *load, QUIET), inactivity_delay_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.kernel.bcache.dirty_bytes > 0, 60)
     return sim
@@ -39,9 +39,9 @@ def test_whoever_wipes_the_cache_of_a_swapped_disk_loses_what_only_it_held() -> 
     sim.kill_agent()
     sim.world.swap_backing(1e6)
     (cache,) = (d for d in sim.world.kernel.disks.values() if d.superblock)
-    assert not sim.world.has_let_go_of_the_only_copy()
+    assert not sim.world.is_only_copy_unplugged()
     sim.world.kernel.pull(cache.serial)
-    assert sim.world.has_let_go_of_the_only_copy()
+    assert sim.world.is_only_copy_unplugged()
     cache.wipe()
     assert sim.world.lost()
 
@@ -50,7 +50,7 @@ def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
     sim = dirty()
     boots = sim.world.kernel.boots
     sim.kill_agent()
-    sim.world.happen(Accident("0", Kind.SWAP, 20.0))
+    sim.world.happen(ScheduledFault("0", Kind.SWAP, 20.0))
     sim.world.advance(30.0)
     assert sim.world.kernel.boots == boots + 1
     assert sim.world.kernel.original is None
@@ -58,24 +58,24 @@ def test_the_right_disk_comes_back_with_a_boot_and_all_its_data() -> None:
     assert not sim.world.lost()
 
 
-@pytest.mark.parametrize("kind", UNTOLD_SWAPS)
+@pytest.mark.parametrize("kind", UNANNOUNCED_SWAPS)
 def test_a_copy_without_a_serial_of_its_own_is_not_taken_for_the_disk_that_had_the_cache(kind: Kind) -> None:
     sim = dirty()
     kernel = sim.world.kernel
     serial = kernel.backing_serial
-    sim.happen(Accident("0", kind, 1e6))
+    sim.happen(ScheduledFault("0", kind, 1e6))
     assert kernel.original is not None
     assert kernel.backing_serial == (serial if kind is Kind.SWAP_ALIKE else None)
     in_phase(sim, Phase.FAULTED)
-    assert not sim.world.has_let_go_of_the_only_copy()
+    assert not sim.world.is_only_copy_unplugged()
     assert not sim.world.lost()
 
 
-@pytest.mark.parametrize("kind", UNTOLD_SWAPS)
+@pytest.mark.parametrize("kind", UNANNOUNCED_SWAPS)
 def test_such_a_copy_comes_only_where_a_cache_was_written_down(kind: Kind) -> None:
     sim = dirty()
     sim.lines.clear()
-    sim.happen(Accident("0", kind, 1e6))
+    sim.happen(ScheduledFault("0", kind, 1e6))
     assert sim.world.kernel.original is None
 
 
@@ -85,10 +85,10 @@ def test_nothing_is_swapped_while_no_cache_is_there() -> None:
     assert sim.world.kernel.original is None
 
 
-def test_a_detach_by_hand_flushes_all_and_is_not_held_against_the_agent() -> None:
-    sim = dirty(Stretch(60, 15))
+def test_a_detach_by_hand_flushes_all_and_does_not_count_as_harm() -> None:
+    sim = dirty(Segment(60, 15))
     sim.kill_agent()
-    sim.world.happen(Accident("0", Kind.DETACH_BY_HAND))
+    sim.world.happen(ScheduledFault("0", Kind.DETACH_BY_HAND))
     sim.world.advance(120.0)
     assert sim.world.kernel.bcache.cache_set is None
     assert sim.world.kernel.bcache.harm() == ""
@@ -96,28 +96,19 @@ def test_a_detach_by_hand_flushes_all_and_is_not_held_against_the_agent() -> Non
 
 
 def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
-    sim = machine((Stretch(2, 0), Stretch(60, 60), QUIET))
+    sim = machine((Segment(2, 0), Segment(60, 60), QUIET))
     sim.run_for(1.0)
     lines = len(sim.lines)
-    sim.happen(Accident("0", Kind.DISK_FULL, 30.0))
+    sim.happen(ScheduledFault("0", Kind.DISK_FULL, 30.0))
     sim.run_for(29.0)
     assert len(sim.lines) == lines
     assert sim.phase is not Phase.BOOSTING
     in_phase(sim, Phase.BOOSTING)
 
 
-def test_an_accident_may_wait_until_writes_are_limited() -> None:
-    plan = FaultPlan.parse("@limited=disk_full:600")
-    assert plan.story() == "@limited=disk_full:600"
-    assert plan.due(5.0, frozenset({"dirty"})) == ()
-    assert plan.next_at(frozenset({"dirty"})) == float("inf")
-    (accident,) = plan.due(6.0, frozenset({"dirty", "limited"}))
-    assert (accident.kind, accident.seconds) == (Kind.DISK_FULL, 600.0)
-
-
 def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
     sim = dirty()
-    sim.happen(Accident("0", Kind.DISK_FULL, 30.0))
+    sim.happen(ScheduledFault("0", Kind.DISK_FULL, 30.0))
     journal = sim.agent._journal if sim.agent else None  # the loop's own, with its faults
     assert journal is not None
     with pytest.raises(JournalError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elastio.sim.content import BackingContent, CacheContent
+from elastio.sim.block_versions import BackingContent, CacheContent
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:

@@ -1,7 +1,7 @@
-"""Ask the kernel something that may never answer.
+"""Run a function that may never return in a child process, with a timeout.
 
-Each access to bcache's /sys takes an uninterruptible lock: a process that asks while bcache hangs cannot even be
-killed. So a child asks, and is left behind when it hangs.
+Each access to bcache's /sys takes an uninterruptible lock: a process that reads it while bcache hangs cannot even be
+killed. So a child process reads it, and is abandoned when it hangs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from elastio.errors import ElastioError, HostError
 T = TypeVar("T")
 
 
-def in_child(work: Callable[[], T], timeout_s: float) -> T:
-    """The result of `work`, which must be picklable. Raises what it raised of `elastio.errors`, or HostError when
-    it did not end in time or died."""
+def call_with_timeout(work: Callable[[], T], timeout_s: float) -> T:
+    """The result of `work`, which must be picklable.
+
+    Raises the ElastioError that `work` raised; HostError with the code `child.timeout` if it did not end within
+    `timeout_s`, or `child.died` if the child ended without a result.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -34,8 +37,12 @@ def in_child(work: Callable[[], T], timeout_s: float) -> T:
         os.kill(child, signal.SIGKILL)
         _reap(child)
     if result is None:
-        raise HostError(f"the kernel did not answer within {timeout_s:.0f} s: bcache may hang, see `dmesg`")
-    answer = pickle.loads(result) if result else HostError("the process that asked the kernel died")
+        raise HostError(
+            f"the kernel did not answer within {timeout_s:.0f} s: bcache may hang, see `dmesg`", code="child.timeout"
+        )
+    if not result:
+        raise HostError("the process that asked the kernel died", code="child.died")
+    answer = pickle.loads(result)
     if isinstance(answer, ElastioError):
         raise answer
     value: T = answer
@@ -43,7 +50,7 @@ def in_child(work: Callable[[], T], timeout_s: float) -> T:
 
 
 def _answer(work: Callable[[], object], writer: int) -> None:
-    """The child's life. It must not run into the parent's code after the fork, whatever happens."""
+    """Run by the child. Never returns, so that the child does not continue with the parent's code."""
     try:
         try:
             answer = work()
@@ -56,7 +63,7 @@ def _answer(work: Callable[[], object], writer: int) -> None:
 
 
 def _read(reader: int, deadline: float) -> bytes | None:
-    """Everything the child wrote; None when its time was over before."""
+    """Everything the child wrote; None after the deadline."""
     received = b""
     while (left := deadline - time.monotonic()) > 0:
         if select.select([reader], [], [], left)[0]:
@@ -68,7 +75,7 @@ def _read(reader: int, deadline: float) -> bytes | None:
 
 
 def _reap(child: int) -> None:
-    """Collect a child that has just been killed. One that hangs in the kernel is left to init."""
+    """Reap a child that was just killed. A child that hangs in the kernel is left to init."""
     for _ in range(20):
         if os.waitpid(child, os.WNOHANG)[0]:
             return

@@ -1,4 +1,4 @@
-"""The ledger's file: transactions, other processes, versions and what is no ledger."""
+"""The file of the ledger: transactions, other processes, versions, and files that are not a ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elastio.accounting.ledger import Ledger
 from elastio.core.cycle import Timestamps
 from elastio.errors import LedgerError
 
-from .test_ledger import BOOT, BOUGHT, CLOSED, GB, QUOTE, only, rows
+from .test_ledger import BOOT, BOUGHT, CLOSED, GB, only, rows
 
 
 @pytest.fixture
@@ -38,8 +38,9 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path, *, exists: bool, rea
     if exists:
         Ledger(target).close()
     path.symlink_to(target)
-    with pytest.raises(LedgerError):
+    with pytest.raises(LedgerError) as caught:
         Ledger(path, read_only=read_only)
+    assert caught.value.code == "link"
     assert target.exists() is exists
 
 
@@ -61,57 +62,60 @@ def read_elsewhere(path: Path) -> str:
 
 @pytest.mark.runs_programs
 def test_another_process_reads_while_the_daemon_writes(ledger: Ledger, path: Path) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
+    ledger.record(BOUGHT, BOOT)
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
-    ledger.record(CLOSED, QUOTE, BOOT)  # a reader that takes its time blocks no writer
+    ledger.record(CLOSED, BOOT)  # a reader that takes its time blocks no writer
     assert reader.execute("SELECT closed_wall FROM cycles").fetchall() == [(None,)]
     reader.close()
     assert read_elsewhere(path) == "token-1"
 
 
-@pytest.mark.runs_programs
-@pytest.mark.runs_programs
 def test_closed_ledger_can_be_read(path: Path) -> None:
     with Ledger(path) as ledger:
-        ledger.record(BOUGHT, QUOTE, BOOT)
-    assert read_elsewhere(path) == "token-1"
+        ledger.record(BOUGHT, BOOT)
+    with Ledger(path, read_only=True) as reader:
+        assert only(reader).token == "token-1"
 
 
 def test_reader_does_not_create_a_ledger(path: Path) -> None:
-    with pytest.raises(LedgerError, match=r"ledger\.db"):
+    with pytest.raises(LedgerError) as caught:
         Ledger(path, read_only=True)
+    assert caught.value.code == "SQLITE_CANTOPEN"
     assert not path.exists()
 
 
 def test_reader_cannot_write(ledger: Ledger, path: Path) -> None:
-    with Ledger(path, read_only=True) as reader, pytest.raises(LedgerError, match="readonly"):
+    with Ledger(path, read_only=True) as reader, pytest.raises(LedgerError) as caught:
         reader.set_learned_size("dev", GB)
+    assert caught.value.code == "SQLITE_READONLY"
     assert ledger.learned_size("dev") is None
 
 
 def test_failed_write_leaves_the_ledger_as_it_was_and_usable(ledger: Ledger) -> None:
-    ledger.record(BOUGHT, QUOTE, BOOT)
-    with pytest.raises(LedgerError, match="NOT NULL"):
-        ledger.record(replace(CLOSED, times=Timestamps(), peak_dirty_bytes=None), QUOTE, BOOT)  # type: ignore[arg-type]
+    ledger.record(BOUGHT, BOOT)
+    with pytest.raises(LedgerError) as caught:
+        ledger.record(replace(CLOSED, times=Timestamps(), peak_dirty_bytes=None), BOOT)  # type: ignore[arg-type]
+    assert caught.value.code == "SQLITE_CONSTRAINT_NOTNULL"
     assert only(ledger).is_open
-    ledger.record(CLOSED, QUOTE, BOOT)
+    ledger.record(CLOSED, BOOT)
     assert not only(ledger).is_open
 
 
 def test_row_and_marks_are_written_together(ledger: Ledger) -> None:
     bad = replace(CLOSED, times=replace(CLOSED.times, clean="soon"))  # type: ignore[arg-type]
     with pytest.raises(LedgerError):
-        ledger.record(bad, QUOTE, BOOT)
+        ledger.record(bad, BOOT)
     assert rows(ledger) == ()
 
 
-def test_file_that_is_no_ledger_is_refused_and_left_alone(path: Path) -> None:
+def test_file_that_is_not_a_ledger_is_rejected_and_left_alone(path: Path) -> None:
     path.write_bytes(b"something else entirely, and long enough to be looked at" * 40)
     before = path.read_bytes()
-    with pytest.raises(LedgerError, match="not a database"):
+    with pytest.raises(LedgerError) as caught:
         Ledger(path)
+    assert caught.value.code == "SQLITE_NOTADB"
     assert path.read_bytes() == before
 
 
@@ -121,8 +125,9 @@ def test_ledger_of_a_newer_version_is_refused(path: Path) -> None:
         raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     raw.close()
     for read_only in (False, True):
-        with pytest.raises(LedgerError, match="newer elastio"):
+        with pytest.raises(LedgerError) as caught:
             Ledger(path, read_only=read_only)
+        assert caught.value.code == "newer"
 
 
 NEXT = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE learned SET note = 'old'"))
@@ -130,11 +135,12 @@ NEXT = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE learne
 
 def test_older_ledger_is_migrated_and_keeps_its_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Ledger(path) as ledger:
-        ledger.record(CLOSED, QUOTE, BOOT)
+        ledger.record(CLOSED, BOOT)
         ledger.set_learned_size("dev", GB)
     monkeypatch.setattr(elastio.accounting.database, "MIGRATIONS", NEXT)
-    with pytest.raises(LedgerError, match="older elastio"):
+    with pytest.raises(LedgerError) as caught:
         Ledger(path, read_only=True)
+    assert caught.value.code == "older"
     with Ledger(path) as ledger:
         assert only(ledger).token == "token-1"
     raw = sqlite3.connect(path)
@@ -149,7 +155,7 @@ def test_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.Mo
     broken = (*MIGRATIONS, ("ALTER TABLE learned ADD COLUMN note TEXT", "UPDATE nowhere SET note = 'old'"))
     with monkeypatch.context() as patch:
         patch.setattr(elastio.accounting.database, "MIGRATIONS", broken)
-        with pytest.raises(LedgerError, match="nowhere"):
+        with pytest.raises(LedgerError):
             Ledger(path)
     with Ledger(path) as ledger:
         assert ledger.learned_size("dev") == GB
@@ -160,5 +166,5 @@ def test_closing_twice_is_allowed_and_use_after_it_is_an_error(path: Path) -> No
     ledger = Ledger(path)
     ledger.close()
     ledger.close()
-    with pytest.raises(LedgerError, match="closed"):
+    with pytest.raises(LedgerError):
         ledger.learned_size("dev")

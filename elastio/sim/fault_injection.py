@@ -1,4 +1,4 @@
-"""One place where faults strike calls, for the simulated cloud and the simulated host alike."""
+"""Where faults strike calls, of the simulated cloud and of the simulated host."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 class Meter:
-    """Adds up what calls take, over all the ports that one job of a worker may use."""
+    """Adds up the duration of calls, over all the ports that one job of a worker may use."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
 
-class Calls:
-    """Carries out calls under a fault plan and tells how long each took.
+class FaultInjector:
+    """Executes calls under a fault plan and measures how long each took.
 
-    `seconds` is the simulated duration of the last call; infinite when no answer came, so that a worker sees a
-    time-out. Without a worker such a call raises its error at once: adapters bound every call themselves.
+    `seconds` is the simulated duration of the last call; infinite if no answer came, so that a worker times out.
+    Without a worker such a call raises its error at once, as adapters bound every call themselves.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Calls:
         self._errors = errors
 
     def run(self, op: str, seconds: float, call: Callable[[Fault | None], T]) -> T:
-        """`call` gets the fault when it is one that shows in the effect and not in the answer."""
+        """`call` gets the fault if it changes the effect and not the answer."""
         self.seconds = seconds
         try:
             return self._strike(op, self.faults.take(op), call)
@@ -70,11 +70,11 @@ class Calls:
         try:
             call(None)
         except ElastioError as error:
-            # Nobody waits for this answer any more; tests may ask what came of it.
+            # Nobody waits for this answer any more. Tests may look at it.
             self.late_errors.append(error)
         finally:
             self.seconds = of_the_last_call
 
     def _error(self, fault: Fault, op: str) -> ElastioError:
         kind, text = self._errors[fault.kind]
-        return kind(f"{op}: {text} (simulated)")
+        return kind(f"{op}: {text} (simulated)", code=fault.kind)

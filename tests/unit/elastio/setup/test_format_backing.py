@@ -1,4 +1,4 @@
-"""A blank volume becomes a backing device, and nothing else does."""
+"""A blank volume is formatted as a backing device; anything else is refused."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.host import commands
 from elastio.host.sysfs import Sysfs
-from elastio.setup.blank import APPEAR_S, UDEV_S, Blank, examine, make
+from elastio.setup.format_backing import APPEAR_S, UDEV_S, VerifiedDevice, format_backing, verify
 
 UUID = "58c00623-0529-4a44-9474-dabb02496928"
 MADE = f"UUID:\t\t\t{UUID}\nSet UUID:\t\tcf27dac6-c1bd-4c85-a068-6a68530f3690\nversion:\t\t4\nblock_size:\t\t1\n"
@@ -61,11 +61,11 @@ class Host:
         self.now += seconds
         self.at_sleep()
 
-    def examine(self) -> Blank:
-        return examine(self.node, self.sysfs, self.run)
+    def verify(self) -> VerifiedDevice:
+        return verify(self.node, self.sysfs, self.run)
 
-    def make(self) -> object:
-        return make(self.examine(), self.sysfs, self.run, sleep=self.sleep, monotonic=lambda: self.now)
+    def create(self) -> object:
+        return format_backing(self.verify(), self.sysfs, self.run, sleep=self.sleep, monotonic=lambda: self.now)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def test_a_blank_disk_passes(host: Host) -> None:
-    assert host.examine() == Blank(host.node, "vdz", 1024**3, 512)
+    assert host.verify() == VerifiedDevice(host.node, "vdz", 1024**3, 512)
 
 
 def mounted(host: Host) -> None:
@@ -118,35 +118,42 @@ def garbled(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error", "sentence"),
+    ("change", "error", "code"),
     [
-        (mounted, DeviceBusyError, "vdz is mounted or used as swap; nothing was changed"),
-        (swap, DeviceBusyError, "vdz is mounted or used as swap; nothing was changed"),
-        (partitioned, DeviceBusyError, r"vdz has partitions \(vdz1\); nothing was changed"),
-        (held, DeviceBusyError, "vdz is in use by dm-0; nothing was changed"),
-        (registered, DeviceBusyError, "vdz is in use by bcache; nothing was changed"),
-        (signed, NotOursError, "vdz is not blank, it carries ext4; nothing was changed"),
-        (read_only, HostError, "vdz is read-only"),
-        (a_partition, NotOursError, "vdz is a partition; give the whole volume"),
-        (tiny, HostError, "vdz has 1048576 bytes, which is too small"),
-        (garbled, HostError, "the output of wipefs about .*vdz is not valid"),
+        (mounted, DeviceBusyError, "device.mounted"),
+        (swap, DeviceBusyError, "device.mounted"),
+        (partitioned, DeviceBusyError, "device.partitioned"),
+        (held, DeviceBusyError, "device.held"),
+        (registered, DeviceBusyError, "device.held"),
+        (signed, NotOursError, "device.signature"),
+        (read_only, HostError, "device.read_only"),
+        (a_partition, NotOursError, "device.partition"),
+        (tiny, HostError, "device.too_small"),
+        (garbled, HostError, "wipefs.output"),
     ],
 )
 def test_refuses_a_device_that_may_hold_or_serve_something(
-    spoil: Callable[[Host], None], error: type[Exception], sentence: str, host: Host
+    change: Callable[[Host], None], error: type[ElastioError], code: str, host: Host
 ) -> None:
-    spoil(host)
-    with pytest.raises(error, match=sentence):
-        host.make()
+    change(host)
+    with pytest.raises(error) as refused:
+        host.create()
+    assert refused.value.code == code
     assert [argv[0] for argv in host.ran if argv[0] != "wipefs"] == []
 
 
-def test_refuses_what_is_no_block_device(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "code"), [("file", "device.type"), ("none", "device.missing")])
+def test_refuses_what_is_not_a_block_device(name: str, code: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(HostError, match="file is not a block device"):
-        examine(tmp_path / "file", Sysfs(tmp_path))
-    with pytest.raises(HostError, match="none cannot be looked at: No such file"):
-        examine(tmp_path / "none", Sysfs(tmp_path))
+    with pytest.raises(HostError) as refused:
+        verify(tmp_path / name, Sysfs(tmp_path))
+    assert refused.value.code == code
+
+
+def failure_of(host: Host) -> str:
+    with pytest.raises(HostError) as failed:
+        host.create()
+    return failed.value.code
 
 
 @pytest.mark.runs_programs
@@ -159,16 +166,17 @@ def test_finds_signatures_with_the_real_wipefs(host: Host, tmp_path: Path) -> No
     def on_image(argv: Sequence[str], *, timeout_s: float) -> str:
         return commands.run([*argv[:-1], str(image)], timeout_s=timeout_s)
 
-    with pytest.raises(NotOursError, match="carries swap"):
-        examine(host.node, host.sysfs, on_image)
+    with pytest.raises(NotOursError) as refused:
+        verify(host.node, host.sysfs, on_image)
+    assert refused.value.code == "device.signature"
     image.write_bytes(bytes(1024 * 1024))
-    assert examine(host.node, host.sysfs, on_image).name == "vdz"
+    assert verify(host.node, host.sysfs, on_image).name == "vdz"
 
 
 @pytest.mark.parametrize("block_size", [512, 4096])
 def test_writes_a_superblock_with_the_disks_own_block_size_and_an_aligned_offset(block_size: int, host: Host) -> None:
     host.lay("sys/class/block/vdz/queue/logical_block_size", str(block_size))
-    made = host.make()
+    made = host.create()
     assert (vars_of(made)) == (UUID, "bcache3")
     assert host.ran[1:] == [
         ["modprobe", "bcache"],
@@ -188,25 +196,22 @@ def test_registers_the_device_itself_when_udev_does_not(host: Host) -> None:
 
     host.after_make = lambda: None
     host.at_sleep = register
-    assert vars_of(host.make()) == (UUID, "bcache3")
+    assert vars_of(host.create()) == (UUID, "bcache3")
     assert host.sysfs.read("sys/fs/bcache/register_quiet") == str(host.node)
     assert host.now >= UDEV_S
 
 
-def test_says_what_is_left_when_no_device_appears(host: Host) -> None:
+def test_fails_when_no_device_appears(host: Host) -> None:
     host.after_make = lambda: None
-    with pytest.raises(HostError, match=rf"a backing device now \(UUID {UUID}\) and .* no /dev/bcacheN"):
-        host.make()
+    assert failure_of(host) == "bcache.not_running"
     assert host.now == pytest.approx(UDEV_S + APPEAR_S, abs=0.5)
 
 
 def test_notices_another_devices_uuid(host: Host) -> None:
     host.after_make = lambda: host.appear("00000000-0000-0000-0000-000000000000")
-    with pytest.raises(HostError, match=f"and make-bcache wrote {UUID}"):
-        host.make()
+    assert failure_of(host) == "bcache.other_uuid"
 
 
-def test_notices_a_make_bcache_that_does_not_say_the_uuid(host: Host) -> None:
+def test_notices_a_make_bcache_that_prints_no_uuid(host: Host) -> None:
     host.answers["make-bcache"] = "done\n"
-    with pytest.raises(HostError, match="did not say which UUID"):
-        host.make()
+    assert failure_of(host) == "make_bcache.output"

@@ -1,4 +1,4 @@
-"""A worker delivers late what was done at once."""
+"""A simulated worker does a job at once and delivers its result later."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_the_work_raised_comes_out_of_poll_in_time() -> None:
         worker.poll()
 
 
-def test_a_busy_lane_takes_nothing_and_an_abandoned_one_forgets() -> None:
+def test_a_busy_worker_accepts_no_job_and_an_abandoned_one_drops_its_job() -> None:
     clock, done = SimClock(), list[str]()
     worker = worker_of(2.0, clock, done)
     worker.submit("a", 10.0)

@@ -1,13 +1,13 @@
-"""What is stored where, as versions of coarse blocks, so that a lost write can be seen.
+"""Which version of each coarse block is stored where, so that a lost write can be seen.
 
-A version is a number that grows with every acknowledged write. Nothing here knows about time or bandwidth.
+A version is a number that grows with every write. Time and bandwidth are not known here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
-# A share of a cache device that bcache keeps for its journal, index and reserves.
+# Share of a cache device that bcache uses for its journal, index and reserves.
 METADATA_SHARE = 0.01
 # bcache collects garbage after writing this share of the cache (sectors_to_gc, nbuckets / 16).
 GC_SHARE = 1 / 16
@@ -16,10 +16,10 @@ CUTOFF_BYPASS = 0.95
 
 
 class BackingContent:
-    """The blocks of the backing disk: what it answers, and what would survive a power cut.
+    """The blocks of the backing disk: what it returns, and what would survive a power cut.
 
-    bcache sends no FLUSH after writing back, so flushed blocks stay volatile until somebody calls fsync. Writes
-    that applications make straight to the backing disk count as durable at once: the model's applications sync.
+    bcache sends no FLUSH after writeback, so flushed blocks stay volatile until an fsync. Writes that applications make
+    directly to the backing disk count as durable at once: the applications of the model sync.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class BackingContent:
         self.volatile.clear()
 
     def settle(self, block: int) -> int | None:
-        """A disk writes its own cache back within seconds: this block survives by now. The version, if it was not."""
+        """The disk has written this block back by itself by now. Returns its version if it was volatile."""
         version = self.volatile.pop(block, None)
         if version is not None:
             self.durable[block] = version
@@ -60,8 +60,8 @@ class BackingContent:
 class CacheContent:
     """The blocks of one cache set, and its buckets in use as bcache counts them.
 
-    In use is what was dirty at the last garbage collection plus all that was allocated since, whether it is clean,
-    overwritten or flushed by now: so a cache that was just flushed still looks full until the next collection.
+    In use is what was dirty at the last garbage collection, plus everything allocated since, even if it is clean,
+    overwritten or flushed by now. A cache that was just flushed therefore looks full until the next collection.
     """
 
     def __init__(self, size_bytes: int, block_bytes: int) -> None:
@@ -75,20 +75,20 @@ class CacheContent:
 
     @property
     def in_use(self) -> float:
-        """Share of the buckets that cannot be allocated at once, 0..1."""
+        """Share of buckets that cannot be allocated now, 0..1."""
         return min(1.0, (self._reserved + self._marked + self._allocated) / self.blocks)
 
     @property
     def can_store(self) -> bool:
-        """False when every block is dirty: nothing can be evicted."""
+        """False if every block is dirty: nothing can be evicted."""
         return len(self.dirty) < self._usable
 
     def holds(self, block: int) -> bool:
-        """True when a read of `block` is a hit."""
+        """True if a read of `block` is a hit."""
         return block in self.dirty or block in self.clean
 
     def put(self, block: int, version: int, *, dirty: bool) -> tuple[int, ...]:
-        """Store a block, evicting the oldest clean ones when there is no room; returns those."""
+        """Store a block. Returns the clean blocks that were evicted to make room, oldest first."""
         self.drop(block)
         evicted = []
         while self.clean and len(self.dirty) + len(self.clean) >= self._usable:
@@ -101,7 +101,7 @@ class CacheContent:
         return tuple(evicted)
 
     def flushed(self, block: int, version: int) -> bool:
-        """Mark `version` of a block clean; False when it was overwritten or dropped meanwhile."""
+        """Mark `version` of a block clean; False if it was overwritten or dropped meanwhile."""
         if self.dirty.get(block) != version:
             return False
         self.clean[block] = self.dirty.pop(block)
