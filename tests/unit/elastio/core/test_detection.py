@@ -11,9 +11,9 @@ from elastio.core.actions import EnterPhase1, StartWithoutCache, Worker
 from elastio.core.cycle import Cycle, FailureKind, Timestamps
 from elastio.core.detection import Event, danger, in_attaching, in_boosting, in_flushing
 from elastio.core.machine import decide
-from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Request, RequestKind, VolumeState
+from elastio.core.model import CacheMode, CacheSetUuid, CacheState, HostView, Request, RequestKind, VolumeState
 from elastio.core.planner import next_action
-from elastio.core.state import FaultKind, Phase
+from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import fold
 from tests.values import (
     BOOSTED,
@@ -44,42 +44,32 @@ from tests.values import (
     volume,
 )
 
+INCONSISTENT = host(backing(state=CacheState.INCONSISTENT))
+BOOSTING = state(Phase.BOOSTING, cycle(times=BOOSTED))
+ELSEWHERE = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
+FOREIGN = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
+DUPLICATES = replace(host(None), duplicates=("vdb", "vdd"))
 
-def test_an_inconsistent_device_is_left_to_an_operator() -> None:
-    view = host(backing(state=CacheState.INCONSISTENT))
-    decision = decide(state(Phase.IDLE), seen(view), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.INCONSISTENT
-    assert decide(decision.state, seen(view), POLICY).state.phase is Phase.FAULTED
-    again = decide(decision.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
-    assert again.answers[0].accepted
-    assert decide(again.state, seen(view), POLICY).state.phase is Phase.IDLE
-
-
-def test_an_inconsistent_device_whose_cache_volume_is_left_is_not_resumed() -> None:
-    view = host(backing(state=CacheState.INCONSISTENT))
-    faulted = decide(state(Phase.BOOSTING, cycle(times=BOOSTED)), seen(view), POLICY).state
-    assert faulted.phase is Phase.FAULTED
-    again = decide(faulted, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
-    assert not again.answers[0].accepted
-    assert (again.state.phase, again.actions) == (Phase.FAULTED, ())
+# The observation, the fault that it is, and whether an operator's `resume` is refused.
+DANGERS: dict[str, tuple[AgentState, HostView, FaultKind, bool]] = {
+    "inconsistent": (state(Phase.IDLE), INCONSISTENT, FaultKind.INCONSISTENT, False),
+    "inconsistent, and a volume is left": (BOOSTING, INCONSISTENT, FaultKind.INCONSISTENT, True),
+    "a cache of somebody else": (state(Phase.IDLE), FOREIGN, FaultKind.FOREIGN_CACHE, True),
+    "a volume on another machine": (ELSEWHERE, host(backing()), FaultKind.ATTACHED_ELSEWHERE, False),
+    "two devices with one UUID": (BOOSTING, DUPLICATES, FaultKind.DUPLICATE_DEVICE, True),
+    "a device that the kernel dropped": (BOOSTING, host(None), FaultKind.CACHE_FAILED, True),
+}
 
 
-def test_a_strange_cache_set_is_not_touched() -> None:
-    view = host(cached(cache_set=OTHER_SET), disk(cache_set=OTHER_SET, superblock=OTHER_SET))
-    decision = decide(state(Phase.IDLE), seen(view), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.FOREIGN_CACHE
-    assert decision.actions == ()
-
-
-def test_a_volume_on_another_machine_is_left_to_an_operator() -> None:
-    before = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.ELSEWHERE)))
-    decision = decide(before, seen(host(backing())), POLICY)
-    assert decision.state.phase is Phase.FAULTED
-    assert present(decision.state.fault).kind is FaultKind.ATTACHED_ELSEWHERE
-    later = decide(decision.state, seen(host(backing())), POLICY)
-    assert later.actions == ()
+@pytest.mark.parametrize("danger", DANGERS)
+def test_a_danger_is_left_to_an_operator(danger: str) -> None:
+    before, view, kind, is_refused = DANGERS[danger]
+    first = decide(before, seen(view), POLICY)
+    assert (first.state.phase, present(first.state.fault).kind, first.actions) == (Phase.FAULTED, kind, ())
+    assert decide(first.state, seen(view), POLICY).state.phase is Phase.FAULTED
+    resumed = decide(first.state, seen(view, requests=asked(RequestKind.RESUME)), POLICY)
+    assert resumed.answers[0].accepted is not is_refused
+    assert (resumed.state.phase is Phase.FAULTED) is is_refused
 
 
 def test_a_purchase_under_way_is_waited_for_before_anything_is_called_released() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ from elastio.core.actions import (
 from elastio.core.cycle import Backoff, Cycle, Timestamps
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, VolumeState, VolumeTag
+from elastio.core.model import BackingView, CacheMode, CacheState, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S, next_action
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
@@ -40,7 +41,6 @@ from elastio.errors import InvariantError
 from elastio.units import MB
 from tests.values import (
     BOOSTED,
-    CACHE_MISSING,
     FAILED_CLEAN,
     FORMATTED,
     HIGH,
@@ -69,15 +69,72 @@ from tests.values import (
     volume,
 )
 
+BESIDE = (CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND)
 
-def test_an_agent_that_was_stopped_asks_for_nothing_even_if_its_cache_is_missing() -> None:
-    of = cycle(times=BOOSTED, volume=volume(VolumeState.AVAILABLE))
-    missing = state(Phase.FAULTED, of, fault=CACHE_MISSING)
-    assert decide(missing, seen(WAITS_FOR_DIRTY), POLICY).actions == (AttachVolume(VOLUME_ID),)
-    assert (
-        decide(replace(missing, fault=Fault(FaultKind.RULE_BROKEN, "a rule")), seen(WAITS_FOR_DIRTY), POLICY).actions
-        == ()
-    )
+
+def released(state_of_volume: VolumeState) -> AgentState:
+    """Its disk was released, and the cloud has been polled since."""
+    polled = {"DescribeVolume": Backoff(1, NOW)}
+    of = cycle(times=RELEASED, volume=volume(state_of_volume), backoffs=polled, tag=VolumeTag.CLEAN)
+    return state(Phase.DETACHING, of)
+
+
+def attached(**changes: Any) -> HostView:
+    return host(at_full_speed(**changes), FORMATTED)
+
+
+MISSING = faulted(boosted(volume=volume(VolumeState.AVAILABLE)))
+BACK = disk(superblock=SET)
+# The kernel's writeback thread sees no work in what only the index calls dirty, and waits for a write.
+LEFT_CLEAN: dict[str, Any] = {"state": CacheState.CLEAN}
+
+PLANS: dict[str, tuple[AgentState, HostView, Action | None]] = {
+    "the flush begins in writeback mode": (flushing(), attached(flush_full_speed=False), EnterPhase2()),
+    "much is left": (flushing(), attached(), None),
+    "a little too much is left": (flushing(), attached(dirty_bytes=LITTLE + 1), None),
+    "hardly anything is left": (flushing(), attached(dirty_bytes=LITTLE), BypassCache()),
+    "writes bypass already": (flushing(), attached(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE), None),
+    "dirty in the index alone": (flushing(), attached(**LEFT_CLEAN), WakeWriteback()),
+    "little dirty in the index alone": (flushing(), attached(**LEFT_CLEAN, dirty_bytes=4096), WakeWriteback()),
+    "clean": (flushing(), attached(**LEFT_CLEAN, dirty_bytes=0), BypassCache()),
+    **{f"dirty in {mode}": (flushing(), attached(cache_mode=mode), None) for mode in BESIDE},
+    **{f"flushed in {mode}": (flushing(), attached(cache_mode=mode, dirty_bytes=0), BypassCache()) for mode in BESIDE},
+    "a missing cache": (MISSING, WAITS_FOR_DIRTY, AttachVolume(VOLUME_ID)),
+    "a missing cache after a broken rule": (
+        replace(MISSING, fault=Fault(FaultKind.RULE_BROKEN, "a rule")),
+        WAITS_FOR_DIRTY,
+        None,
+    ),
+    "its disk is back": (faulted(boosted()), host(WAITS_FOR_DIRTY.backing, BACK), RegisterCache(SERIAL, SET)),
+    "its disk is back, the dead device runs": (
+        faulted(boosted()),
+        host(backing(running=True, state=CacheState.DIRTY), BACK),
+        None,
+    ),
+    "attached unseen, and failed": (
+        state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5))),
+        host(FAILED_CLEAN),
+        MakeDurable(),
+    ),
+    "a volume in error, its disk is there": (
+        released(VolumeState.ERROR),
+        host(backing(), disk()),
+        DetachVolume(VOLUME_ID, SERIAL),
+    ),
+    # A machine that lost its power in the middle of a detach may boot with the disk plugged in again.
+    "detached by the cloud, its disk is there": (
+        released(VolumeState.AVAILABLE),
+        host(backing(), disk()),
+        DeleteVolume(VOLUME_ID, SERIAL),
+    ),
+    "detached": (released(VolumeState.AVAILABLE), host(backing()), DeleteVolume(VOLUME_ID, SERIAL)),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_next_action(plan: str) -> None:
+    before, view, action = PLANS[plan]
+    assert decide(before, seen(view), POLICY).actions == (() if action is None else (action,))
 
 
 @pytest.mark.parametrize("kind", OutcomeKind)
@@ -94,8 +151,8 @@ def test_a_wait_of_weeks_is_a_wait_like_any_other(kind: OutcomeKind) -> None:
         outcome = Outcome(action, kind, value, error=often.error)
         after = decide(before, seen(host(backing()), outcomes=(outcome,)), POLICY).state
         assert after.phase is Phase.DETACHING
-        paces = [after.list_backoff, after.tune_backoff, *(after.cycle.backoffs.values() if after.cycle else ())]
-        assert all(p.retry_at <= NOW + 60 for p in paces)
+        backoffs = [after.list_backoff, after.tune_backoff, *(after.cycle.backoffs.values() if after.cycle else ())]
+        assert all(p.retry_at <= NOW + 60 for p in backoffs)
 
 
 def test_the_first_failure_after_many_good_polls_is_a_first_one() -> None:
@@ -103,13 +160,6 @@ def test_the_first_failure_after_many_good_polls_is_a_first_one() -> None:
     failed_now = (Outcome(ListVolumes(), OutcomeKind.RETRY, error="throttled"),)
     after = decide(before, seen(host(backing()), outcomes=failed_now), POLICY).state
     assert after.list_backoff.retry_at <= NOW + 2
-
-
-def test_a_volume_in_error_whose_disk_is_blank_and_still_there_is_detached() -> None:
-    looked = {"DescribeVolume": Backoff(1, NOW - 1)}
-    of = cycle(times=RELEASED, volume=volume(VolumeState.ERROR), backoffs=looked, tag=VolumeTag.CLEAN)
-    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), disk())), POLICY)
-    assert decision.actions == (DetachVolume(VOLUME_ID, SERIAL),)
 
 
 def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told() -> None:
@@ -128,40 +178,8 @@ def test_an_idle_agent_asks_once_who_it_is_and_again_later_when_it_is_not_told()
     assert decide(waiting.state, replace(seen(view), now=NOW + 61), POLICY).actions == (Identify(),)
 
 
-@pytest.mark.parametrize("shown", [(), (disk(),)], ids=["gone", "still shown"])
-def test_a_volume_that_the_cloud_has_detached_is_deleted_though_the_kernel_may_still_show_its_disk(
-    shown: tuple[DiskView, ...],
-) -> None:
-    """A machine that lost its power in the middle of a detach may boot with the disk plugged in again."""
-    polled = {"DescribeVolume": Backoff(1, NOW)}
-    of = cycle(times=RELEASED, volume=volume(VolumeState.AVAILABLE), backoffs=polled, tag=VolumeTag.CLEAN)
-    decision = decide(state(Phase.DETACHING, of), seen(host(backing(), *shown)), POLICY)
-    assert decision.actions == (DeleteVolume(VOLUME_ID, SERIAL),)
-
-
 def actions(before: AgentState, view: BackingView) -> tuple[object, ...]:
     return decide(before, seen(host(view, FORMATTED)), POLICY).actions
-
-
-def test_the_flush_begins_with_writes_still_going_to_the_cache() -> None:
-    assert actions(flushing(), at_full_speed(flush_full_speed=False)) == (EnterPhase2(),)
-    assert actions(flushing(), at_full_speed()) == ()
-
-
-def test_writes_begin_to_bypass_the_cache_when_hardly_anything_is_left() -> None:
-    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE + 1)) == ()
-    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE)) == (BypassCache(),)
-    assert actions(flushing(), at_full_speed(dirty_bytes=LITTLE, cache_mode=CacheMode.NONE)) == ()
-
-
-def test_what_only_the_index_calls_dirty_after_a_power_cut_is_flushed_before_writes_bypass_it() -> None:
-    """The kernel's writeback thread sees no work there, and waits for a write that may never come."""
-    left = at_full_speed(state=CacheState.CLEAN)
-    assert actions(flushing(), left) == (WakeWriteback(),)
-    assert actions(flushing(), replace(left, dirty_bytes=4096)) == (WakeWriteback(),)
-    assert actions(flushing(), replace(left, dirty_bytes=0)) == (BypassCache(),)
-    bypassed = replace(left, cache_mode=CacheMode.NONE)
-    assert decide(flushing(), seen(host(bypassed, FORMATTED)), POLICY).state.phase is Phase.DETACHING
 
 
 def test_the_next_scan_is_when_little_will_be_left() -> None:
@@ -202,12 +220,6 @@ def test_nobody_is_slowed_down_in_any_other_phase(phase: Phase) -> None:
     assert found.state.phase is phase
 
 
-@pytest.mark.parametrize("mode", [CacheMode.WRITETHROUGH, CacheMode.WRITEAROUND])
-def test_a_mode_in_which_reads_could_keep_what_is_old_is_left_for_none_once_clean(mode: CacheMode) -> None:
-    assert actions(flushing(), at_full_speed(cache_mode=mode)) == ()
-    assert actions(flushing(), at_full_speed(cache_mode=mode, dirty_bytes=0)) == (BypassCache(),)
-
-
 def test_the_device_is_started_without_its_cache_only_after_that_decision() -> None:
     before = faulted(boosted(volume=volume(VolumeState.AVAILABLE)))
     assert not isinstance(next_action(before, seen(WAITS_FOR_DIRTY), POLICY).action, StartWithoutCache)
@@ -239,15 +251,6 @@ def test_a_dropped_backing_device_is_registered_only_where_a_cache_of_ours_was_l
             check(Decision(state(Phase.IDLE, of), (RegisterBacking(),)), seen(dropped), POLICY)
 
 
-def test_a_disk_that_is_back_is_registered_only_once_the_dead_device_is_gone() -> None:
-    back = disk(superblock=SET)
-    before = faulted(boosted())
-    plan = next_action(before, seen(host(WAITS_FOR_DIRTY.backing, back)), POLICY)
-    assert plan.action == RegisterCache(SERIAL, SET)
-    mounted = host(backing(running=True, state=CacheState.DIRTY), back)
-    assert next_action(before, seen(mounted), POLICY).action is None
-
-
 @pytest.mark.parametrize("released", [None, NOW - 1])
 def test_without_proof_of_the_release_no_volume_is_tagged_clean(released: float | None) -> None:
     """An agent that was killed right after the release does not know of it."""
@@ -263,11 +266,6 @@ def test_a_detach_is_helped_only_when_it_has_waited_long_enough(waited_s: float,
     view = host(drained(state=CacheState.NO_CACHE), FORMATTED)
     plan = next_action(state(Phase.DETACHING, of), seen(view), replace(POLICY, detach_throttle_after_s=10.0))
     assert (plan.action == HelpDetach()) is helped
-
-
-def test_one_that_may_have_been_attached_unseen_goes_after_a_sync() -> None:
-    of = state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5)))
-    assert next_action(of, seen(host(FAILED_CLEAN)), POLICY).action == MakeDurable()
 
 
 def test_a_disk_that_lingers_after_its_volume_is_gone_holds_nothing_up() -> None:
