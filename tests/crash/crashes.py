@@ -78,7 +78,7 @@ class Scenario:
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
-    """An operator whose agent dies while it is asked does not ask again; one whose agent stands still waits."""
+    """An operator whose agent dies while it is asked does not ask again; one whose agent is stopped waits."""
 
     def act(sim: Simulation) -> None:
         sim.ask(kind, limit_s=LIMIT_S)
@@ -87,7 +87,7 @@ def ask(kind: RequestKind) -> Callable[[Simulation], None]:
 
 
 def _ask_to_end(sim: Simulation) -> None:
-    """An agent that stands still does not answer, and systemd kills it like any other."""
+    """An agent that is stopped does not answer, and systemd kills it like any other."""
     with suppress(TimeoutError):
         sim.ask(RequestKind.SHUTDOWN)
 
@@ -247,7 +247,7 @@ class Run:
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
-        assert not self.world.is_only_copy_unplugged(), f"the only copy was let go: {self.sim.standing()}"
+        assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()

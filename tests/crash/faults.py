@@ -51,7 +51,7 @@ FAULTS = {
     "the cloud succeeds late": PointFault(Kind.LATE_SUCCESS, CLOUD, 20.0, late_s=MUTE_S),
     "the cloud shows a volume late": PointFault(Kind.UNSEEN, CLOUD, 30.0, late_s=5.0),
     "the cloud is stuck": PointFault(Kind.STUCK, CLOUD, 40.0, late_s=5.0),
-    "the guest does not let go": PointFault(Kind.STUCK_BUSY, CLOUD, 30.0, late_s=5.0),
+    "the guest keeps the disk": PointFault(Kind.STUCK_BUSY, CLOUD, 30.0, late_s=5.0),
     "a wrong device appears": PointFault(Kind.WRONG_DEVICE, CLOUD, late_s=5.0),
     "the device has a wrong size": PointFault(Kind.WRONG_SIZE, CLOUD, late_s=5.0),
     "the volume ends in an error": PointFault(Kind.VOLUME_ERROR, CLOUD, late_s=5.0, may_fault=True),
@@ -75,6 +75,6 @@ FAULTS = {
         Kind.SWAP_NAMELESS, seconds=SWAPPED_S, late_s=SWAPPED_S + 15.0, may_fault=True, is_over_with_agent=True
     ),
     "somebody detaches the cache": PointFault(Kind.DETACH_BY_HAND, late_s=15.0, may_fault=True),
-    "the agent stands still": PointFault(Kind.STOP, seconds=90.0, late_s=95.0, is_over_with_agent=True),
+    "the agent is stopped": PointFault(Kind.STOP, seconds=90.0, late_s=95.0, is_over_with_agent=True),
     "a worker's child is killed": PointFault(Kind.KILL_CHILD, late_s=5.0, is_over_with_agent=True),
 }

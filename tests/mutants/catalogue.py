@@ -135,7 +135,13 @@ LETTING_GO = (
         "action: Action = DetachVolume(volume_id, serial)",
         "action: Action = DeleteVolume(volume_id, serial)",
     ),
-    one("let go before durable", "the backing device is made durable", RELEASE, "if cycle.needs_sync:", "if False:"),
+    one(
+        "released before it is durable",
+        "the backing device is made durable",
+        RELEASE,
+        "if cycle.needs_sync:",
+        "if False:",
+    ),
     one("no fsync at all", "fsync reaches the disk", KERNEL, "        self.bcache.fsync()\n", "        return\n"),
     one(
         "release without fsync",
@@ -144,7 +150,7 @@ LETTING_GO = (
         "self._kernel.fsync()\n        self._kernel.unregister(serial)",
         "self._kernel.unregister(serial)",
     ),
-    Mutant("any disk, any leave", "a cycle belongs to one disk, and is let go by its agent", (ANY_DISK, ANY_LEAVE)),
+    Mutant("any disk, any leave", "a cycle belongs to one disk, and is detached by its agent", (ANY_DISK, ANY_LEAVE)),
     Mutant(
         "any leave is believed",
         "no cache is believed after the agent's own detach only",
@@ -152,7 +158,7 @@ LETTING_GO = (
         first=OVERWRITTEN,
     ),
     Mutant("any disk is believed", "a cycle belongs to one disk", (ANY_DISK,)),
-    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,), first=DIES_AT_BOOT),
+    Mutant("no doubt after a start", "a start believes no more than a scan", (NO_DISPUTE,), first=DIES_AT_BOOT),
     one(
         "danger is overlooked",
         "a missing or foreign cache is for people",
@@ -174,7 +180,7 @@ LETTING_GO = (
         ),
     ),
     Mutant(
-        "an outlived cache comes back",
+        "a stale cache comes back",
         "what has missed writes is not put in front again",
         (
             Patch(STEPS, "if backing.may_have_been_written_since and not cycle.operator_confirmed:", "if False:"),
@@ -274,7 +280,7 @@ WRITING_DOWN = (
     ),
     one(
         "giving back is written down first",
-        "applications are let go with a full disk, too",
+        "limits are lifted with a full disk, too",
         LOOP,
         "self._is_intended(action, obs) or gives_back(action)):",
         "self._is_intended(action, obs)):",
@@ -282,7 +288,7 @@ WRITING_DOWN = (
     ),
     one(
         "limits stay",
-        "applications are let go",
+        "limits are lifted",
         STEPS,
         'obs, "applications to be let go") if free else NextAction()',
         'obs, "applications to be let go") if False else NextAction()',

@@ -108,7 +108,7 @@ class Storm:
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self._where()}"
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self._where()}"
-        assert not self.world.is_only_copy_unplugged(), f"the only copy was let go: {self._where()}"
+        assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self._where()}"
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
@@ -168,7 +168,7 @@ class Storm:
         return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
     def _is_over(self) -> bool:
-        """A load stands still while its device does: it may end long after the storm, and has pauses of its own."""
+        """A load waits while its device does: it may end long after the storm, and has pauses of its own."""
         is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
         return (is_at_rest(self.sim) and is_done) or self._human.is_stuck()
 
