@@ -1,11 +1,11 @@
-"""Which volumes of dead machines may be deleted, judged by their tags alone. Pure but for the fleet it is given.
+"""Deletes volumes of machines that are gone, by their tags alone. Pure except for the calls to the fleet.
 
-A janitor cannot look at a disk. A volume is born `clean`, marked `dirty` before it becomes a cache, and `clean` again
-once its agent has proven that the disk carries nothing. Whatever is not `clean` (dirty, another word, no tag at all)
-may hold the only copy of somebody's data and stays, however long ago it expired.
+A janitor cannot read a disk. A volume is created `clean`, tagged `dirty` before it becomes a cache, and `clean` again
+once its agent has proven that the disk carries nothing. A volume that is not `clean` (dirty, another word, no tag) may
+hold the only copy of somebody's data and is kept, however long ago it expired.
 
-Should its machine come to life between the last look and the deletion, one of two is first: the deletion, and the
-machine finds no volume where it has put nothing yet; or the attachment, and the cloud deletes nothing that is attached.
+If its machine starts between the last poll and the deletion, either the deletion comes first, and the machine misses a
+volume that it has not written to yet; or the attachment does, and the cloud refuses to delete an attached volume.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elastio.errors import ElastioError
 
 @dataclass(frozen=True, slots=True)
 class FleetVolume:
-    """A volume as the account shows it. `is_free`: attached to nothing and at rest. `expires_wall` None: unreadable."""
+    """A volume as the account shows it. `is_free`: not attached, and not changing. `expires_wall` None: unreadable."""
 
     id: VolumeId
     state: str
@@ -40,16 +40,16 @@ class Fleet(Protocol):
         ...
 
     def volume(self, volume_id: VolumeId) -> FleetVolume | None:
-        """One volume now; None when it is gone."""
+        """One volume as it is now; None: it is gone."""
         ...
 
     def delete(self, volume_id: VolumeId) -> None:
-        """Ask for deletion; the cloud refuses an attached one. Already gone: no error."""
+        """Request deletion; the cloud refuses it for an attached volume. Already gone: no error."""
         ...
 
 
 def why_keep(volume: FleetVolume, wall: float) -> str:
-    """Why the volume stays, or an empty string when it may be deleted."""
+    """Why the volume is kept; empty: it may be deleted."""
     if not volume.owner or not volume.backing_uuid:
         return "it does not carry an agent's tags"
     if not volume.is_free:
@@ -65,7 +65,7 @@ def why_keep(volume: FleetVolume, wall: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one volume: `kept`, `deleted`, `failed`, or, in a dry run, `would delete`."""
+    """The result for one volume: `outcome` is `kept`, `deleted`, `failed`, or, in a dry run, `would delete`."""
 
     volume: FleetVolume
     outcome: str
@@ -73,19 +73,19 @@ class Verdict:
 
 
 def sweep(fleet: Fleet, wall: float, *, dry_run: bool) -> Iterator[Verdict]:
-    """Judge every volume, and delete those that may go. One that fails does not stop the others."""
+    """Check every volume of the fleet, and delete those that may be deleted; a failure does not stop the others."""
     for volume in fleet.volumes():
         kept = why_keep(volume, wall)
         if kept:
             yield Verdict(volume, "kept", kept)
         elif dry_run:
-            yield Verdict(volume, "would delete", "clean, expired and attached to nothing")
+            yield Verdict(volume, "would delete", "clean, expired and not attached")
         else:
             yield _delete(fleet, volume, wall)
 
 
 def _delete(fleet: Fleet, volume: FleetVolume, wall: float) -> Verdict:
-    """On a look of its own: a list of thousands may be minutes old."""
+    """Delete one volume, after a poll of its own: a list of thousands may be minutes old."""
     try:
         now = fleet.volume(volume.id)
         if now is None:
@@ -96,4 +96,4 @@ def _delete(fleet: Fleet, volume: FleetVolume, wall: float) -> Verdict:
         fleet.delete(volume.id)
     except ElastioError as error:
         return Verdict(volume, "failed", str(error))
-    return Verdict(volume, "deleted", "clean, expired and attached to nothing")
+    return Verdict(volume, "deleted", "clean, expired and not attached")

@@ -67,7 +67,7 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         for asked in (False, True):
             if asked:
                 worker.submit(ListVolumes(), LONG_S)
-            awaited = worker.awaited()
+            awaited = worker.readable_pipe()
             assert awaited is not None
             assert wait([awaited], LONG_S)
             outcome = worker.poll()

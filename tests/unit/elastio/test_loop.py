@@ -80,7 +80,7 @@ def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
     sim = machine((Stretch(2, 0), Stretch(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
     assert_at_rest(sim)
-    assert any("the load was over before the cache was there" in d for d in decisions(sim))
+    assert "attaching" in path(sim)
     assert "boosting" not in path(sim)
     assert sim.state.failures == 0
 
@@ -176,7 +176,7 @@ def test_the_cap_on_agbs_a_day_holds() -> None:
     sim = machine(STEADY, caps=Caps(max_agbs_per_day=100.0))
     sim.run_for(100)
     assert bought(sim) == []
-    assert any("the cap of 100 AGBs a day would be passed" in d for d in decisions(sim))
+    assert any("caps.max_agbs_per_day" in d for d in decisions(sim))
 
 
 def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from elastio.core.cycle import FailureKind
 from elastio.core.model import RequestKind, VolumeSpec, VolumeState
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
@@ -54,10 +55,16 @@ def test_a_boost_that_succeeds_forgets_earlier_failures() -> None:
     assert sim.state.failures == 0
 
 
+def failure(sim: Simulation) -> FailureKind | None:
+    """Why the boost of the open cycle failed."""
+    of = sim.state.cycle.failure if sim.state.cycle else None
+    return of.kind if of else None
+
+
 def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() -> None:
     sim = machine(STEADY, "attach#1=stuck:5000", attach_timeout_s=60)
     in_phase(sim, Phase.DETACHING)
-    assert "giving up this boost" in decisions(sim)[-1]
+    assert failure(sim) is FailureKind.TIMED_OUT
     in_phase(sim, Phase.IDLE)
     assert sim.world.volumes_left() == 0
 
@@ -109,7 +116,6 @@ def test_while_the_cloud_is_down_at_the_start_no_boost_begins() -> None:
     sim.run_for(8)
     answer = sim.ask(RequestKind.BOOST)
     assert not answer.accepted
-    assert "the cloud has not answered yet" in answer.text
     assert "the cloud to list this agent's volumes" in sim.state.waiting_for
     assert intents(sim, "CreateVolume") == 0
     in_phase(sim, Phase.BOOSTING)
@@ -372,7 +378,7 @@ def test_a_deadline_holds_on_a_machine_that_boots_in_the_past() -> None:
     sim.world.clock.jump_wall(-1e9)
     sim.power_cut()
     in_phase(sim, Phase.DETACHING, 75)
-    assert "giving up this boost" in decisions(sim)[-1]
+    assert failure(sim) is FailureKind.TIMED_OUT
 
 
 def test_the_cloud_is_asked_once_more_after_a_release_whether_anything_is_left() -> None:
