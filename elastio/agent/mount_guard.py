@@ -19,7 +19,7 @@ from elastio.errors import JournalError
 from elastio.ports import Journal
 
 
-def wants_guard(state: AgentState) -> bool | None:
+def guard_needed(state: AgentState) -> bool | None:
     """True: the backing device may need a cache of this agent. False: it does not. None: unknown, keep the file."""
     cycle = state.cycle
     if not state.recovered or (state.phase is Phase.FAULTED and cycle is None):
@@ -99,8 +99,8 @@ class GuardedJournal:
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
         """See `journal.Journal`. The guard is removed last: a needless guard costs time, a missing one data."""
         self._journal.decision(before, state, reason, now=now, wall=wall)
-        out = wants_guard(state)
-        if out:
+        is_needed = guard_needed(state)
+        if is_needed:
             self._guard.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")
-        elif out is False and self._guard.clear():
+        elif is_needed is False and self._guard.clear():
             self._on_removed()

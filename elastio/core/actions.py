@@ -49,23 +49,31 @@ class CreateVolume:
 
 @dataclass(frozen=True, slots=True)
 class AttachVolume:
+    """Request attachment of the volume to this instance."""
+
     volume_id: VolumeId
 
 
 @dataclass(frozen=True, slots=True)
 class DetachVolume:
+    """Request detachment of the volume, never by force. Refused if it may hold data."""
+
     volume_id: VolumeId
     serial: Serial
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
+    """Request deletion of the volume. Refused if it may hold data."""
+
     volume_id: VolumeId
     serial: Serial
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeVolume:
+    """Poll the state of one volume."""
+
     volume_id: VolumeId
 
 
@@ -270,6 +278,8 @@ def is_read(action: Action) -> bool:
 
 
 class OutcomeKind(StrEnum):
+    """How an action ended."""
+
     DONE = "done"
     RETRY = "retry"  # failed; a retry may succeed
     REFUSED = "refused"  # failed; a retry will not help

@@ -24,6 +24,8 @@ UNKNOWN_VOLUME = "unknown"
 
 
 class Trigger(StrEnum):
+    """What began a cycle."""
+
     LOAD = "load"
     OPERATOR = "operator"
     FORECAST = "forecast"  # ahead of an expected load
@@ -42,6 +44,8 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """Why a boost failed: the kind, and a sentence for people."""
+
     kind: FailureKind
     text: str
 

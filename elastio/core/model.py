@@ -134,6 +134,8 @@ class CacheState(StrEnum):
 
 
 class CacheMode(StrEnum):
+    """bcache's `cache_mode` of a backing device."""
+
     WRITETHROUGH = "writethrough"
     WRITEBACK = "writeback"
     WRITEAROUND = "writearound"
@@ -265,6 +267,7 @@ class Rates:
 
     @property
     def total_mb_s(self) -> float:
+        """Reads and writes together."""
         return self.read_mb_s + self.write_mb_s
 
 
@@ -308,6 +311,8 @@ class Spend:
 
 
 class RequestKind(StrEnum):
+    """The requests that the agent answers, see `requests`."""
+
     BOOST = "boost"
     FLUSH = "flush"
     PAUSE = "pause"

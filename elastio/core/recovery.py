@@ -106,7 +106,7 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
         cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the volume may have been bought just before the crash
     going_on = state.phase is Phase.ATTACHING and cycle.times.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
-    text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
+    text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: continuing in phase {phase}"
     if backing.lost_clean_cache:
         cycle = cycle.stamped(detached=obs.now, failed_clean=obs.now)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
@@ -164,7 +164,7 @@ def _with_cache(
     cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).stamped(boosted=obs.now)
     if phase is Phase.FLUSHING and cycle.times.quiet is None:
         cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
-    text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
+    text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: continuing in phase {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
     return replace(state, given_up=kept), text
