@@ -14,7 +14,7 @@ LONG_TESTS := tests/property tests/crash tests/mutants
 # Tests that only compute share all processors; those with guests start as many guests as two of them bear.
 SPREAD := -n logical --dist worksteal
 
-.PHONY: help setup packages fmt lint types contracts unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
+.PHONY: help setup packages fmt lint types contracts limits words unit check test storms mutants e2e faults-short test-openstack record-openstack demo bench faults measure evaluation image wheel-test lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "%-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ $(VENV)/.installed: $(LOCKS) pyproject.toml testbed/pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e ./testbed
 	touch $@
 
-lock: ## Resolve the lock files anew
+lock: ## Resolve the lock files again
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
 	for name in guest dev; do $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" \
@@ -63,10 +63,16 @@ types: $(VENV)/.installed
 contracts: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
+limits: $(VENV)/.installed
+	$(BIN)/python -m tests.limits
+
+words: $(VENV)/.installed ## Retired words of the glossary that are still used, by file and line
+	$(BIN)/python -m tests.words
+
 unit: $(VENV)/.installed
 	$(BIN)/pytest -q $(SPREAD) $(FAST_TESTS)
 
-check: setup lint types contracts unit ## Lint, types, import contracts, unit and contract tests
+check: setup lint types contracts limits words unit ## Lint, types, import contracts, limits, words, unit and contract tests
 
 test: check ## Everything: checks, property and crash tests, the elastic cycle and eight faults in guests
 	$(BIN)/pytest -q $(SPREAD) $(LONG_TESTS)
@@ -82,7 +88,7 @@ mutants: $(VENV)/.installed ## Break every safety rule once: random schedules or
 e2e: setup ## The elastic cycle, and a fault of each group, on real bcache in guests
 	$(BIN)/pytest -q $(SLOW_TESTS)
 
-faults-short: setup ## Faults, the ways back, stale reads, cuts, a flaw of the kernel: in guests (three quarters of an hour)
+faults-short: setup ## Faults, recovery procedures, stale reads, cuts, a flaw of the kernel: in guests (three quarters of an hour)
 	$(BIN)/pytest -q tests/faults
 
 # Services of the real cloud run only as long as the target does.
@@ -96,7 +102,7 @@ test-openstack: setup ## A real OpenStack on this machine: contract suite, demo 
 	    --json out/openstack/result.json --png out/openstack/result.png; \
 	  $(BIN)/pytest -q tests/openstack
 
-record-openstack: setup ## Record anew what the provider's tests play back
+record-openstack: setup ## Record again what the provider's tests replay
 	$(WITH_OPENSTACK); ELASTIO_OPENSTACK=record $(BIN)/pytest -q tests/contract -k openstack
 
 wheel-test: setup ## Build the wheel and use it from a clean virtual environment
@@ -120,14 +126,14 @@ bench: setup ## What the daemon costs at rest
 faults: setup ## Sixty runs of the fault campaign on a real guest (hours under emulation)
 	$(BIN)/elastio-testbed faults --runs 60 --seed 1 --guests 2 --json out/faults/result.json
 
-measure: setup ## Run the experiments of docs/evaluation.md anew, and write its tables (two to three hours)
+measure: setup ## Repeat the experiments of docs/evaluation.md, and write its tables (two to three hours)
 	$(BIN)/elastio-testbed run cm1 --scale 0.25 --side-by-side --repeat 3 --json docs/results/cm1-0.25.json
 	$(BIN)/elastio-testbed run cm1 --scale 1 --bandwidth 0.25 --setup static-fast --setup adaptive --side-by-side \
 	  --json docs/results/cm1-1.json
 	$(BIN)/elastio-testbed run lammps --scale 0.25 --repeat 3 --json docs/results/lammps-0.25.json
 	$(MAKE) --no-print-directory evaluation
 
-evaluation: setup ## Write the tables of docs/evaluation.md and docs/results/faults anew, from docs/results
+evaluation: setup ## Write the tables of docs/evaluation.md and docs/results/faults, from docs/results
 	$(BIN)/elastio-testbed tables docs/results/*.json --into docs/evaluation.md
 	$(BIN)/elastio-testbed tables docs/results/faults/*.json --into docs/results/faults/README.md
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TypeVar, runtime_checkable
 
-from elastio.core.actions import Action, Outcome
+from elastio.core.actions import Action, Effect, Outcome
 from elastio.core.cycle import Cycle
 from elastio.core.model import (
     CacheSetUuid,
@@ -107,9 +107,9 @@ class TagsVolumes(Protocol):
 
 
 class CacheHost(Protocol):
-    """The kernel's side of one adaptive device. Methods that change something check first, and are idempotent.
+    """The kernel's side of one adaptive device. Methods that change something verify first, and may be repeated.
 
-    Errors: `HostError`, `DeviceBusyError`, `NotOursError`. "Refused" below is one of them; nothing was changed then.
+    Those that may find their work done return an `Effect`. Errors: `HostError`, `DeviceBusyError`, `NotOursError`.
     """
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
@@ -117,70 +117,70 @@ class CacheHost(Protocol):
         ...
 
     def tune_backing(self) -> None:
-        """Limit the bytes in flight, choose the scheduler and apply bcache's safety settings; `scan` shows `tuned`."""
+        """Put in force every setting that does not depend on the phase; each is written only if it differs."""
         ...
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
-        """Make a cache set of the disk and attach it in writeback mode; returns the set's UUID.
+        """Format the disk as a cache device, register it, and attach it; returns the cache set's UUID.
 
-        Repeating is safe: a set that has not served is kept. Refused while writes are in flight. `flush_mb_s` here and
-        below is the writeback rate in MB/s; 0: no flushing, None: no limit.
+        A set that is registered and has served no device is attached as it is. Refused while writes are in flight.
+        `flush_mb_s` here and below: 0 stops background flushing, None gives it all bandwidth that is left over.
         """
         ...
 
-    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
-        """Returns when the kernel knows the cache set on that disk; registered already: no error."""
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
+        """Returns when the kernel has registered the cache set on that disk."""
         ...
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
-        """Writes go to the cache, and application I/O comes first. Refused once writes bypass the cache."""
+        """Boosting: the cache absorbs writes. Refused once writes bypass the cache: see `bypass_cache`."""
         ...
 
     def enter_phase2(self) -> None:
-        """Flush at full speed; writes still go to the cache."""
+        """Flushing: writeback at full speed, while the cache still absorbs writes."""
         ...
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """Limit applications' writes to `mb_s` MB/s; None lifts the limit. `scan` shows it."""
+        """Limit the write bandwidth of applications, until None removes the limit. `scan` shows it."""
         ...
 
-    def bypass_cache(self) -> None:
-        """Let writes bypass the clean cache until it is detached. Refused if it stays dirty without new writes."""
+    def bypass_cache(self) -> Effect:
+        """Writes bypass the clean cache until it is detached. Refused while it is dirty, even without new writes."""
         ...
 
     def wake_writeback(self) -> None:
-        """Rewrite one block with its own data: `state` is then dirty until the index has no dirty data.
+        """Rewrite one block with what it holds: from then on `state` is dirty until the index has no dirty data.
 
-        Raises DeviceBusyError while the device is in use; the next write of its user then has the same effect.
+        Raises DeviceBusyError while the device is in use: then the next write of its user has the same effect.
         """
         ...
 
     def set_flush(self, mb_s: float | None) -> None:
-        """Set the writeback rate within phase 1."""
+        """Set the writeback rate while boosting."""
         ...
 
-    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
         """Start the detach; `scan` shows its end. Refused while dirty."""
         ...
 
-    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
-        """Returns when the disk carries no superblock and nothing uses it."""
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
+        """Returns when the disk has no superblock and no holder, or is gone."""
         ...
 
     def make_durable(self) -> None:
-        """Returns when all data of the backing device survives a power cut."""
+        """Returns when all that the backing device has acknowledged survives a power cut."""
         ...
 
     def help_detach(self) -> None:
-        """Hold requests back for a moment, so that a detach can finish. Refused unless a detach is under way."""
+        """Hold back, for a moment, the requests that delay the end of a detach. Refused unless one is under way."""
         ...
 
-    def register_backing(self) -> None:
-        """Register the one unused device that carries the backing superblock; registered already: no error."""
+    def register_backing(self) -> Effect:
+        """Register the one unused device that carries our backing superblock."""
         ...
 
-    def start_without_cache(self) -> None:
-        """Run a backing device that waits for its cache. What only that cache holds is lost for good."""
+    def start_without_cache(self) -> Effect:
+        """Run a backing device that waits for its cache; what only that cache holds is lost."""
         ...
 
 
@@ -188,7 +188,7 @@ class Counters(Protocol):
     """Cumulative bytes of the adaptive device, its backing disk and its cache disk (0, 0 while there is none)."""
 
     def follow(self, view: HostView) -> None:
-        """Use the device names of the newest scan: they may change with every attachment."""
+        """Use the device names of the newest scan: they change with every attach."""
         ...
 
     def read(self) -> Mapping[str, tuple[int, int]]:

@@ -1,10 +1,10 @@
-"""Find the provider that the configuration names, by entry point; nothing else of it is imported.
+"""Finds providers by entry point, and imports only the one that is used.
 
-A distribution offers a provider as an entry point of the group `elastio.providers`: a callable
-`(settings, backing_uuid) -> VolumeProvider`. Beside the module of that callable its package may have two more, which
-import no SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`, and `checks`
-with `run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`;
-and a third, `fleet`, with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`.
+A distribution registers a provider as an entry point of the group `elastio.providers`: a callable
+`(settings, backing_uuid) -> VolumeProvider`. The package of its module may have three more modules, which import no
+SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`; `checks` with
+`run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`; and
+`fleet` with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ Checks = list[tuple[str, bool, str]]
 
 
 def providers() -> dict[str, EntryPoint]:
-    """Every installed provider by name. Raises ConfigError where two distributions offer the same name."""
+    """Every installed provider by name. Raises ConfigError if two distributions register the same name."""
     found: dict[str, EntryPoint] = {}
     for entry in entry_points(group=GROUP):
         other = found.setdefault(entry.name, entry)
         if other is not entry and (_owner(other), other.value) != (_owner(entry), entry.value):
             raise ConfigError(
-                f"two distributions offer the provider {entry.name}: {_owner(other)} and {_owner(entry)}; "
-                "uninstall one of them"
+                f"two distributions register the provider {entry.name}: {_owner(other)} and {_owner(entry)}; "
+                "uninstall one of them",
+                code="provider.ambiguous",
             )
     return found
 
 
 def open_provider(name: str, settings: Mapping[str, object], backing_uuid: str) -> VolumeProvider:
-    """The provider `name` with its own settings. Raises ConfigError; the SDK is imported here and not before."""
+    """The provider `name` with its settings. Imports its SDK. Raises ConfigError."""
     entry = _find(name)
     factory = _load(entry)
     try:
@@ -50,28 +51,31 @@ def open_provider(name: str, settings: Mapping[str, object], backing_uuid: str) 
 
 
 def detect_provider() -> str | None:
-    """The first installed provider, by name, that recognises this machine as its own; None where none does."""
+    """The first installed provider, in order of names, whose cloud this machine is in; None if there is none."""
     for name, entry in sorted(providers().items()):
-        detect = _beside(entry, "identity", "detect")
+        detect = _sibling(entry, "identity", "detect")
         if detect is not None and detect():
             return name
     return None
 
 
 def run_checks(name: str, provider: VolumeProvider, wanted: VolumeSpec) -> Checks:
-    """What the provider itself can tell about credentials, quota and limits; empty where it offers no checks.
+    """The provider's own checks of credentials, quota and limits; empty if it has none.
 
-    `wanted` is the largest volume the agent would buy.
+    `wanted`: the largest volume that the agent would buy.
     """
-    checks = _beside(_find(name), "checks", "run")
+    checks = _sibling(_find(name), "checks", "run")
     return [] if checks is None else list(checks(provider, wanted))
 
 
 def open_fleet(name: str, settings: Mapping[str, object]) -> Fleet:
-    """Every volume of an account, for a janitor outside its machines. Raises ConfigError where there is none."""
-    opened = _beside(_find(name), "fleet", "open_fleet")
+    """The volumes of an account, for the janitor. Raises ConfigError if the provider cannot list them."""
+    opened = _sibling(_find(name), "fleet", "open_fleet")
     if opened is None:
-        raise ConfigError(f"the provider {name} offers no view of a whole account, which a janitor needs")
+        raise ConfigError(
+            f"the provider {name} does not list the volumes of a whole account, which the janitor needs",
+            code="provider.fleet",
+        )
     return cast("Fleet", opened(settings))
 
 
@@ -82,7 +86,8 @@ def _find(name: str) -> EntryPoint:
     names = ", ".join(sorted(installed)) or "none"
     raise ConfigError(
         f"provider.name is {name!r} and no such provider is installed (installed: {names}); "
-        f"install the distribution that offers it, for example elastio[{name}]"
+        f"install its distribution, for example elastio[{name}]",
+        code="provider.name",
     )
 
 
@@ -92,21 +97,27 @@ def _load(entry: EntryPoint) -> Callable[..., Any]:
     except ImportError as error:
         raise _missing(entry, error) from error
     except AttributeError as error:
-        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {error}") from error
+        raise _broken(entry, str(error)) from error
     if not callable(loaded):
-        raise ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {entry.value} cannot be called")
+        raise _broken(entry, f"{entry.value} cannot be called")
     return cast("Callable[..., Any]", loaded)
 
 
+def _broken(entry: EntryPoint, reason: str) -> ConfigError:
+    return ConfigError(f"the provider {entry.name} of {_owner(entry)} is broken: {reason}", code="provider.broken")
+
+
 def _missing(entry: EntryPoint, error: ImportError) -> ConfigError:
-    """What to install: the extra of the provider's name, where its distribution has one."""
+    """The error that says what to install: the extra with the provider's name, if its distribution has one."""
     extras = entry.dist.metadata.get_all("Provides-Extra", []) if entry.dist else []
     wanted = f"{_owner(entry)}[{entry.name}]" if entry.name in extras else _owner(entry)
-    return ConfigError(f"the provider {entry.name} cannot be loaded ({error}); install {wanted}")
+    return ConfigError(
+        f"the provider {entry.name} cannot be loaded ({error}); install {wanted}", code="provider.not_installed"
+    )
 
 
-def _beside(entry: EntryPoint, module: str, function: str) -> Callable[..., Any] | None:
-    """A function of an optional module in the package of the entry point."""
+def _sibling(entry: EntryPoint, module: str, function: str) -> Callable[..., Any] | None:
+    """A function of an optional module in the package of the entry point; None if there is none."""
     package = entry.module.rpartition(".")[0]
     name = f"{package}.{module}"
     if not package or find_spec(name) is None:

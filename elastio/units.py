@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+SECTOR = 512  # bytes: the kernel's unit of sizes and rates, whatever a device's own sector is
 KIB = 1024
 MIB = 1024**2
 GIB = 1024**3

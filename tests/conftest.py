@@ -10,7 +10,8 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ RUNS_PROGRAMS = ("runs_programs", "guest")
 PROGRAM_EVENTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"}
 PEER_EVENTS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
 NAME_EVENTS = {"socket.getaddrinfo", "socket.gethostbyname"}
+GOLDEN = Path(__file__).parent / "golden"
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -69,6 +71,23 @@ def is_write_under_sys(path: Any, mode: Any, flags: Any) -> bool:
 
 GUARD = Guard()
 sys.addaudithook(GUARD)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="write tests/golden instead of comparing with it")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], None]:
+    """Compares printed text with a file of tests/golden, in which `TMP` stands for the test's own folder."""
+
+    def compare(name: str, printed: str) -> None:
+        path, text = GOLDEN / name, printed.replace(str(tmp_path), "TMP")
+        if request.config.getoption("--write-golden"):
+            path.write_text(text)
+        assert text == path.read_text()
+
+    return compare
 
 
 def pytest_configure(config: pytest.Config) -> None:

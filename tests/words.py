@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 GLOSSARY = "docs/reference/glossary.md"
 # Texts of their time, the list itself, and what others wrote or what was recorded from them.
 EXEMPT = (
+    "tests/fixtures/release_0_1_0/",
     GLOSSARY,
     "CHANGELOG.md",
     "LICENSE",

@@ -1,5 +1,4 @@
-"""Know before a run how long it takes and what it costs: measure, fit, predict, plan.
+"""Predicts the run time and the storage cost of an application: measure, fit, predict, plan.
 
-Measuring (`station`, `live`, `record`) needs nothing beside the agent; studying and predicting need the `calibration`
-extra.
+Measuring (`target`, `live`, `record`) needs only the agent. Fitting and predicting need the `calibration` extra.
 """

@@ -1,4 +1,4 @@
-"""Write a planned size into the agent's configuration, as a drop-in beside the file."""
+"""Write a planned cache size into a drop-in of the agent's configuration."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import math
 import tomllib
 from pathlib import Path
 
-from elastio.config.schema import Config, drop_ins
+from elastio.config.files import drop_ins
+from elastio.config.schema import Config
 from elastio.config.text import write
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Conditions
 
 NAME = "80-plan.toml"
-# A setting and the one that was calibrated are the same when they differ by less: both are rounded by people.
+# Two settings are the same when they differ by less: people round both.
 SAME = 0.01
 
 
 def write_drop_in(config_path: Path, config: Config, size_bytes: int, conditions: Conditions) -> Path:
-    """`cache.initial_size_gib` in `<config>.d/80-plan.toml`, replacing an earlier plan.
+    """Set `cache.initial_size_gib` in `<config>.d/80-plan.toml`, replacing an earlier plan. Returns its path.
 
-    `conditions`: what was calibrated. Raises CalibrationError, with nothing written, where the configuration does not
+    `conditions`: those of the calibration. Raises CalibrationError and writes nothing where the configuration does not
     allow the size, differs from the calibration, or has a later drop-in that sets another size.
     """
     cache = config.cache
@@ -28,7 +29,8 @@ def write_drop_in(config_path: Path, config: Config, size_bytes: int, conditions
     if not cache.min_size_gib <= size_gib <= cache.max_size_gib:
         raise CalibrationError(
             f"a cache of {size_bytes / GB:.4g} GB ({size_gib:.4g} GiB) is outside {cache.min_size_gib:g} to "
-            f"{cache.max_size_gib:g} GiB (cache.*_size_gib): change the configuration first"
+            f"{cache.max_size_gib:g} GiB (cache.*_size_gib): change the configuration first",
+            code="cache.max_size_gib",
         )
     _require_calibrated(config, conditions)
     _require_last(config_path, size_gib)
@@ -48,21 +50,21 @@ def _require_calibrated(config: Config, conditions: Conditions) -> None:
         "agent.sample_interval_s": (config.agent.sample_interval_s, conditions.sample_interval_s),
     }
     differences = [
-        f"{key} is {is_:g} and was {was:g} when it was calibrated"
+        f"{key} is {is_:g} and was {was:g} during the calibration"
         for key, (is_, was) in settings.items()
         if not math.isclose(is_, was, rel_tol=SAME)
     ]
     if differences:
         raise CalibrationError(
-            f"the plan is not for this configuration: {', '.join(differences)}; change it, or calibrate anew"
+            f"the plan is for another configuration: {', '.join(differences)}; change it, or calibrate again"
         )
 
 
 def _require_last(config_path: Path, size_gib: float) -> None:
-    """Drop-ins with a later name win."""
+    """Raises CalibrationError where a drop-in with a later name, which takes precedence, sets another size."""
     for path in drop_ins(config_path):
         set_gib = tomllib.loads(path.read_text(encoding="utf-8")).get("cache", {}).get("initial_size_gib", size_gib)
         if path.name > NAME and set_gib != size_gib:
             raise CalibrationError(
-                f"{path} sets cache.initial_size_gib to {set_gib:g} and wins over {NAME}: remove it there first"
+                f"{path} sets cache.initial_size_gib to {set_gib:g} and overrides {NAME}: remove it there first"
             )

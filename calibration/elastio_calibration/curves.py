@@ -1,7 +1,8 @@
-"""B(x), D(x) and what the agent learns, between the measured points: mean, noise and error of interpolation.
+"""B(x), D(x) and the learned size between the measured points: mean, noise and interpolation error.
 
-Along the cache size a monotone cubic (PCHIP) runs through the means: it never overshoots the drop where the cache
-becomes too small. Between two datasets it is linear. Beyond the outermost measurements nothing is said: OutsideError.
+Along the cache size the curve is a monotone cubic (PCHIP) through the means: it does not overshoot the drop where the
+cache becomes too small. Between two datasets it is linear. Beyond the outermost measurements it is not defined:
+OutOfRangeError.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from elastio.units import GB
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 from elastio_calibration.measurement import Measurement
 
-# Sizes this close are one size: clouds and filesystems round.
+# Sizes this close count as one: clouds and filesystems round.
 SAME = 0.005
 
 Rows = Mapping[int, Mapping[int, float]]
@@ -30,7 +31,7 @@ class Estimate:
     """A value of a curve.
 
     Relative standard deviations: `noise` of one run around the mean, `error` of the mean itself (repeats and
-    interpolation). `freedom` counts the repeats that the noise was learned from; 0: nothing was repeated.
+    interpolation). `freedom`: the degrees of freedom of the noise; 0: nothing was repeated.
     """
 
     value: float
@@ -40,7 +41,7 @@ class Estimate:
 
 
 class Curve:
-    """One quantity over dataset and cache size (0: no cache). `what` names it in sentences."""
+    """One quantity over dataset and cache size (0: no cache). `what` is its name in errors."""
 
     def __init__(self, what: str, points: Iterable[tuple[int, int, float]]) -> None:
         self.what = what
@@ -60,17 +61,17 @@ class Curve:
         return tuple(self.rows)
 
     def caches(self, dataset: int) -> tuple[int, ...]:
-        """Cache sizes measured for this dataset, or for both of its neighbours."""
+        """Cache sizes that were measured for this dataset, or for both of its neighbours."""
         low, high = self._bracket(dataset)
         return tuple(m for m in self.rows[low] if any(is_same(m, other) for other in self.rows[high]))
 
     def only_cache(self, dataset: int) -> int | None:
-        """The one cache size that this dataset was measured with; None: several, or it was not measured."""
+        """The only cache size that this dataset was measured with; None: several, or none."""
         row = self.rows.get(_near(dataset, self.rows), {})
         return next(iter(row)) if len(row) == 1 else None
 
     def at(self, dataset: int, cache: int = 0) -> Estimate:
-        """Raises OutsideError where this was not measured and does not lie between measurements."""
+        """Raises OutOfRangeError where this lies beyond the measurements."""
         low, high = self._bracket(dataset)
         near = _near(cache, self.rows[low])
         if low == high and near in self.rows[low]:
@@ -81,15 +82,15 @@ class Curve:
         return Estimate(value, self.noise, sqrt(self.noise**2 + self.interpolation_error**2), self.freedom)
 
     def _bracket(self, dataset: int) -> tuple[int, int]:
-        """The measured datasets around this one; twice the same where it was measured."""
+        """The measured datasets below and above this one; twice the same where it was measured itself."""
         known = sorted(self.rows)
         if not known:
-            raise OutsideError(f"{self.what} was not measured: calibrate it first")
+            raise OutOfRangeError(f"{self.what} was not measured: calibrate it first")
         near = _near(dataset, self.rows)
         if near in self.rows:
             return near, near
         if not known[0] < dataset < known[-1]:
-            raise OutsideError(
+            raise OutOfRangeError(
                 f"{self.what} was measured for datasets of {_range(known)}: {dataset / GB:.4g} GB would be "
                 "extrapolation; calibrate with --datasets that enclose it"
             )
@@ -101,7 +102,7 @@ class Curve:
         if near in row:
             return row[near]
         if not sizes[0] < cache < sizes[-1]:
-            raise OutsideError(
+            raise OutOfRangeError(
                 f"{self.what} of a dataset of {dataset / GB:.4g} GB was measured with caches of {_range(sizes)}: "
                 f"{cache / GB:.4g} GB would be extrapolation; calibrate with --caches that enclose it"
             )
@@ -131,12 +132,12 @@ def _between(row: Mapping[int, float], cache: int) -> float:
 
 
 def is_same(a: float, b: float) -> bool:
-    """Whether these are one size."""
+    """Whether these count as one size."""
     return abs(a - b) <= SAME * max(abs(a), abs(b))
 
 
 def _near(size: int, known: Iterable[int]) -> int:
-    """The known size that is this one, or the size itself."""
+    """The known size that counts as the same, else the size itself."""
     return next((k for k in known if is_same(size, k)), size)
 
 
@@ -147,7 +148,7 @@ def _range(sizes: Sequence[int]) -> str:
 
 
 def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Relative standard deviation over all repeated points together, and its degrees of freedom."""
+    """Relative standard deviation, pooled over all repeated points, and its degrees of freedom."""
     squares, freedom = 0.0, 0
     for values in groups:
         if len(values) > 1:
@@ -158,7 +159,7 @@ def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def _left_out(rows: Rows) -> float:
-    """Root mean square of the relative error when an inner point is predicted from its neighbours."""
+    """Root mean square of the relative errors when each inner point is predicted from its neighbours."""
     errors = [*_left_out_along(rows.values(), _between)]
     columns: dict[int, dict[int, float]] = defaultdict(dict)
     for x, row in rows.items():

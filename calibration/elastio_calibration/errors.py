@@ -1,4 +1,4 @@
-"""What calibration and prediction refuse, each in one sentence with a way out."""
+"""Errors of calibration and prediction. Each message is one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from elastio.errors import ElastioError
 
 
 class CalibrationError(ElastioError):
-    """A measurement, a record or a profile cannot be used as it is."""
+    """A measurement, a record or a profile cannot be used."""
 
 
-class OutsideError(CalibrationError):
-    """The question lies outside what was measured: it would be extrapolation."""
+class OutOfRangeError(CalibrationError):
+    """The request lies beyond what was measured: it would be extrapolation."""
 
 
-class ImpossibleError(CalibrationError):
-    """No cache size that was calibrated meets the wish."""
+class InfeasibleError(CalibrationError):
+    """No calibrated cache size meets the goal."""

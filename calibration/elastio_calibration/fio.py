@@ -1,6 +1,6 @@
-"""I/O other than writing from end to end, done by fio: `read`, `mixed` and `random`, over files that are there before.
+"""I/O patterns other than sequential writes, run by fio: `read`, `mixed` and `random`, on files laid out before.
 
-fio is Debian's package; nothing here is needed for the pattern `write`.
+fio is a Debian package; the pattern `write` does not need it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from elastio.errors import HostError
 from elastio.host.commands import Run, run
 from elastio.units import GB, MIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.folder import Folder
 from elastio_calibration.schedule import WRITE
+from elastio_calibration.work_dir import WorkDir
 
-# One run, however slow the device.
-PATIENCE_S = 4 * 3600.0
-# Whole blocks for each process: so much of the dataset may be left out.
-MOVED = 0.98
+# The limit for one run, however slow the device.
+TIMEOUT_S = 4 * 3600.0
+# The least share of the dataset that must be moved: each process moves whole blocks.
+LEAST_MOVED = 0.98
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,56 +41,54 @@ PATTERNS = (WRITE, *KINDS)
 
 
 class Fio:
-    """Works in the calibration's folder below `directory`; `folder.clean` removes what it left there."""
+    """Runs in the working directory below `directory`; `work_dir.clean` removes the files."""
 
     def __init__(self, directory: Path, jobs: int, run: Run = run) -> None:
-        self.folder, self._jobs, self._run = Folder(directory), jobs, run
+        self.work_dir, self._jobs, self._run = WorkDir(directory), jobs, run
 
     def lay_out(self, dataset_bytes: int) -> None:
-        """Write the files that `run` works on. Raises CalibrationError."""
-        try:
-            self.folder.make()
-        except OSError as error:
-            raise CalibrationError(f"{self.folder.path} cannot be made: {error.strerror or error}") from error
+        """Write the files that `run` needs. Raises CalibrationError."""
+        self.work_dir.make()
         for number in range(self._jobs):
-            self.folder.add(f"dataset.{number}.0")
-        self._done(Kind("write", MIB), dataset_bytes)
+            self.work_dir.add(f"dataset.{number}.0")
+        self._fio(Kind("write", MIB), dataset_bytes)
 
     def run(self, pattern: str, dataset_bytes: int) -> float:
-        """Seconds that moving `dataset_bytes`, reads and writes together, takes, to the end of its fsync."""
-        return self._done(KINDS[pattern], dataset_bytes)
+        """Seconds to move `dataset_bytes`, reads and writes together, including the fsync. Raises CalibrationError."""
+        return self._fio(KINDS[pattern], dataset_bytes)
 
-    def _done(self, kind: Kind, dataset_bytes: int) -> float:
+    def _fio(self, kind: Kind, dataset_bytes: int) -> float:
         share = max(1, round(dataset_bytes / MIB / self._jobs)) * MIB
         argv = [
-            *("fio", "--name=dataset", f"--directory={self.folder.path}", f"--size={share}", f"--numjobs={self._jobs}"),
-            # Threads: processes of its own would go on when it is killed, as it is where a calibration is interrupted.
+            *("fio", "--name=dataset", f"--directory={self.work_dir.path}"),
+            *(f"--size={share}", f"--numjobs={self._jobs}"),
+            # Threads: forked processes would survive when an interrupted calibration kills fio.
             *(f"--rw={kind.rw}", f"--bs={kind.block_bytes}", "--ioengine=psync", "--thread"),
             *("--end_fsync=1", "--fallocate=none", "--randrepeat=0", "--output-format=json"),
         ]
         try:
-            text = self._run(argv, timeout_s=PATIENCE_S)
+            text = self._run(argv, timeout_s=TIMEOUT_S)
         except HostError as error:
             raise CalibrationError(f"{kind.rw} could not be measured: {error}") from error
         return seconds_of(text, share * self._jobs)
 
 
 def seconds_of(text: str, expected_bytes: int) -> float:
-    """The run's seconds from fio's JSON. Raises CalibrationError where it says that less was moved."""
+    """Seconds of the run by fio's JSON. Raises CalibrationError where the run failed or moved too little."""
     jobs = _jobs(text)
     try:
         moved = sum(int(job[way]["io_bytes"]) for job in jobs for way in ("read", "write"))
         seconds = max(float(job["job_runtime"]) for job in jobs) / 1000
         failed = [job["error"] for job in jobs if job["error"]]
     except (KeyError, TypeError, ValueError) as error:
-        raise CalibrationError(f"what fio printed cannot be read: {error}") from error
+        raise CalibrationError(f"the output of fio cannot be read: {error}") from error
     if failed:
         raise CalibrationError(f"fio reports error {failed[0]}")
-    if moved < MOVED * expected_bytes or seconds <= 0:
+    if moved < LEAST_MOVED * expected_bytes or seconds <= 0:
         raise CalibrationError(
-            f"fio moved {moved / GB:.3g} of {expected_bytes / GB:.3g} GB in {seconds:g} s: this measures nothing"
+            f"fio moved {moved / GB:.3g} of {expected_bytes / GB:.3g} GB in {seconds:g} s: this is not a measurement"
         )
-    # Whole blocks were moved: told as the time that exactly this dataset would have taken.
+    # Whole blocks were moved; return the time for exactly this dataset.
     return seconds * expected_bytes / moved
 
 
@@ -99,7 +97,5 @@ def _jobs(text: str) -> list[dict[str, Any]]:
     try:
         jobs: list[dict[str, Any]] = json.loads(text[text.index("{") :])["jobs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise CalibrationError(f"what fio printed is no JSON with jobs: {error}") from error
-    if not jobs:
-        raise CalibrationError("fio ran no job")
+        raise CalibrationError(f"the output of fio is not JSON with jobs: {error}") from error
     return jobs

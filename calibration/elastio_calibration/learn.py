@@ -1,6 +1,6 @@
-"""Learn an application from one benchmark run: from the agent's ledger, or from a trace of its throughput.
+"""Derive an application from one benchmark run: from the samples in the agent's ledger, or from a throughput trace.
 
-The first burst is the initial dump, the later ones are checkpoints (the benchmark needs at least one of each).
+The first burst is the initial dump, the others are checkpoints. The benchmark needs at least one of each.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from elastio.sim.traces import Rate, read_csv
 from elastio.units import GB, MB
 from elastio_calibration.application import ApplicationError
 
-# A burst ends when the device is this quiet, against the busiest second, for this long.
+# A burst ends after QUIET_S below this share of the highest write rate.
 QUIET_SHARE, QUIET_S = 0.1, 10.0
 EVER = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Seconds since the first sample, and what was written."""
+    """Begin and end in seconds since the first sample, and bytes written."""
 
     began_s: float
     ended_s: float
@@ -32,13 +32,12 @@ class Burst:
 
 
 def from_trace(path: Path, device: str = "") -> dict[str, Any]:
-    """From a CSV file of throughput, of this device where it holds several. Raises ElastioError where it shows fewer
-    than two bursts."""
+    """From a CSV file of throughput; `device` selects one of several. Raises ElastioError for fewer than two bursts."""
     return _described(bursts(read_csv(path, device)), str(path))
 
 
 def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
-    """Stretches of writing, divided by QUIET_S of quiet."""
+    """Periods of writing, separated by QUIET_S with little or none."""
     least = QUIET_SHARE * max((r.write_mb_s for r in rates), default=0.0)
     found: list[Burst] = []
     for r in rates:
@@ -53,9 +52,9 @@ def bursts(rates: Sequence[Rate]) -> tuple[Burst, ...]:
 
 
 def from_ledger(path: Path, device: str = "") -> dict[str, Any]:
-    """From the samples of a ledger that holds one benchmark run, of this device (UUID). Raises ElastioError.
+    """From the samples of a ledger that holds one benchmark run; `device` (UUID) selects one. Raises ElastioError.
 
-    Cycles alone do not tell: what was flushed during a burst, and written before its cache was there, is not in them.
+    Its cycles are not enough: they do not have the bytes written before the cache was attached.
     """
     if not path.exists():
         raise ApplicationError(f"there is no ledger at {path}")
@@ -65,7 +64,7 @@ def from_ledger(path: Path, device: str = "") -> dict[str, Any]:
         sampled = read_samples(ledger.file, 0.0, EVER)
     known = [uuid for uuid in sampled if device in ("", uuid)]
     if len(known) != 1:
-        raise ApplicationError(_not_one_device(path, device, list(sampled)))
+        raise ApplicationError(_not_one_device(path, device, list(sampled)), code="device" if sampled else "empty")
     runs = sampled[known[0]]
     begun = runs[0].begun_wall
     return _described(
@@ -75,17 +74,18 @@ def from_ledger(path: Path, device: str = "") -> dict[str, Any]:
 
 def _not_one_device(path: Path, device: str, known: Sequence[str]) -> str:
     if not known:
-        return f"{path} holds no samples: learn from a trace with --learn-trace"
+        return f"{path} has no samples: use a trace with --learn-trace"
     if device:
-        return f"{path} holds no samples of {device}, but of {', '.join(known)}"
-    return f"{path} holds the samples of {len(known)} devices: name one with --device ({', '.join(known)})"
+        return f"{path} has no samples of {device}; it has those of {', '.join(known)}"
+    return f"{path} has samples of {len(known)} devices: select one with --device ({', '.join(known)})"
 
 
 def _described(found: Sequence[Burst], source: str) -> dict[str, Any]:
     if len(found) < 2:
         raise ApplicationError(
             f"{source} shows {len(found)} burst{'s' if len(found) != 1 else ''}: a benchmark run has an initial dump "
-            "and at least one checkpoint"
+            "and at least one checkpoint",
+            code="bursts",
         )
     first, *later = found
     gaps = [b.began_s - a.ended_s for a, b in zip(found, later, strict=False)]

@@ -1,16 +1,15 @@
-"""The station on a real machine: the agent behind its control socket, the filesystem of its device, its ledger."""
+"""A real machine as the target: its agent by the control socket, the filesystem of its device, its ledger."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from elastio import __version__, registry
+from elastio import registry
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.rows import CycleRow
 from elastio.config.schema import Config
@@ -21,30 +20,42 @@ from elastio.core.model import Quote, VolumeSpec
 from elastio.errors import ElastioError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.candidates import candidates
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_duration
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import KINDS, PATTERNS, Fio
-from elastio_calibration.measurement import Conditions, Price, Prices
-from elastio_calibration.record import Header
-from elastio_calibration.schedule import WRITE, Wanted
-from elastio_calibration.station import Boost, Mark, check_sizes, ending_with
+from elastio_calibration.record import Header, SavedState
+from elastio_calibration.schedule import WRITE, Point
+from elastio_calibration.target import (
+    Boost,
+    Labels,
+    LedgerPosition,
+    check_sizes,
+    ending_with,
+    header_of,
+    paused,
+    prices_of,
+)
 from elastio_calibration.writer import Writer
 
-# Each look takes an emulated processor a part of a second, which the flush that is measured could use.
+# A status request costs an emulated processor a part of a second, which slows the flush that is measured.
 POLL_S = 2.0
 KERNEL_S = 15.0
-# Beyond the agent's own pause: the last of the load has to leave its samples.
+# After the agent's cool-down: the last load must have left its samples.
 SETTLE_S = 2.0
-# The clock may be set by so much during a measurement. No boost before it began as late as that.
+# By how much the clock may be adjusted during a measurement. No earlier boost began so late.
 CLOCK_S = 0.5
-# An agent that gives no answer for so long will give none.
+# After this time without a reply the agent is taken for dead.
 UNREACHABLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a live station touches beside the agent; tests put the simulator here."""
+    """What a live target uses apart from the agent; tests pass the simulator.
+
+    `cycles` returns the rows of the ledger between two times. `quote` returns the provider's price of a volume, for the
+    backing volume and for caches of `quoted_bytes`; None: no prices.
+    """
 
     writer: Writer
     fio: Fio
@@ -52,186 +63,151 @@ class Ports:
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    quote: Callable[[VolumeSpec], Quote] | None = None
+    quoted_bytes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
-    """What nobody can find out from inside: types of volumes, a laboratory's scale, how the application writes."""
+class LiveTarget:
+    """See `target.Target`."""
 
-    backing_type: str
-    cache_type: str
-    writers: int = 1
-    scale: float = 1.0
-    pace_mb_s: float = 0.0
-
-
-class LiveStation:
-    """See `station.Station`."""
-
-    def __init__(self, client: ControlClient, config: Config, labels: Labels, ports: Ports) -> None:
-        self._client, self._config, self._labels, self._ports = client, config, labels, ports
-        self.quote: Callable[[VolumeSpec], Quote] | None = None
-        self.quoted_bytes: tuple[int, ...] = ()
+    client: ControlClient
+    config: Config
+    labels: Labels
+    ports: Ports
 
     def header(self) -> Header:
-        """See `Station`."""
-        status, policy = self._status(), self._config.policy()
+        """See `Target`."""
+        status, policy = self._status(), self.config.policy()
         if status.backing is None:
-            raise CalibrationError("the agent does not see its backing device: `elastio status` says why")
-        conditions = Conditions(
+            raise CalibrationError("the agent does not see its backing device: see `elastio status`")
+        size_bytes, quote = status.backing.size_bytes, self.ports.quote
+        return header_of(
+            policy,
+            self.labels,
             kernel=os.uname().release,
-            cloud=status.agent.cloud or self._config.provider.name,
+            cloud=status.agent.cloud or self.config.provider.name,
             instance_type=status.agent.instance_type,
-            backing_type=self._labels.backing_type,
-            cache_type=self._labels.cache_type,
-            backing_mb_s=policy.backing_bandwidth_mb_s,
-            cache_mb_s=policy.cache_bandwidth_mb_s,
-            utilization_threshold=policy.utilization_threshold,
-            inactivity_delay_s=policy.inactivity_delay_s,
-            sample_interval_s=self._config.agent.sample_interval_s,
-            writers=self._labels.writers,
-            scale=self._labels.scale,
-            drain_mb_s=policy.drain_bandwidth_mb_s,
-            pace_mb_s=self._labels.pace_mb_s,
-        )
-        made = datetime.fromtimestamp(self._ports.wall(), UTC).isoformat(timespec="seconds")
-        size_bytes = status.backing.size_bytes
-        return Header(conditions, size_bytes, made, f"elastio {__version__}", self._prices(size_bytes))
-
-    def _prices(self, backing_bytes: int) -> Prices | None:
-        """None where no quote was asked for."""
-        if self.quote is None:
-            return None
-        policy = self._config.policy()
-        caches = [self.quote(VolumeSpec(size, policy.bought_bandwidth_mb_s)) for size in self.quoted_bytes]
-        slow = self.quote(VolumeSpec(backing_bytes, policy.backing_bandwidth_mb_s))
-        fast = self.quote(VolumeSpec(backing_bytes, policy.cache_bandwidth_mb_s))
-        return Prices(
-            currency=slow.currency,
-            source=slow.price_source,
-            minimum_s=slow.minimum_s,
-            slow_per_hour=slow.price_per_hour,
-            fast_per_hour=fast.price_per_hour,
-            caches=tuple(dict.fromkeys(Price(q.spec.size_bytes, q.price_per_hour) for q in caches)),
+            sample_interval_s=self.config.agent.sample_interval_s,
+            backing_bytes=size_bytes,
+            wall_s=self.ports.wall(),
+            prices=None if quote is None else prices_of(quote, policy, size_bytes, self.ports.quoted_bytes),
         )
 
-    def claimed(self) -> AbstractContextManager[None]:
-        """See `Station`."""
-        return self._ports.writer.folder.claimed()
+    def locked(self) -> AbstractContextManager[None]:
+        """See `Target`."""
+        return self.ports.writer.work_dir.locked()
 
-    def check(self, points: Sequence[Wanted]) -> None:
-        """See `Station`: sizes against the configuration, room on the filesystem, boosts left today."""
-        check_sizes(points, self._config.policy())
-        self._ports.writer.folder.check(max(p.dataset_bytes for p in points))
+    def check(self, points: Sequence[Point]) -> None:
+        """See `Target`: sizes against the configuration, room on the filesystem, boosts left today."""
+        check_sizes(points, self.config.policy())
+        self.ports.writer.work_dir.check(max(p.dataset_bytes for p in points))
         spend = self._status().spend
         boosts = sum(1 for point in points if point.cache_bytes)
         if spend.max_boosts is not None and spend.boosts + boosts > spend.max_boosts:
             raise CalibrationError(
-                f"{boosts} boosts are needed and the cap leaves {spend.max_boosts - spend.boosts} today: "
-                "raise caps.max_boosts_per_day, or choose a smaller plan"
+                f"{boosts} boosts are needed and the cap allows {spend.max_boosts - spend.boosts} more today: "
+                "raise caps.max_boosts_per_day, or choose a smaller plan",
+                code="caps.max_boosts_per_day",
             )
 
     # --- the agent -------------------------------------------------------------------------------------------
 
     def _status(self) -> Status:
-        status = self._client.status()
+        status = self.client.status()
         if status.fault:
             raise ElastioError(f"the agent is faulted: {status.fault}")
         return status
 
     def _status_soon(self) -> Status:
-        """On a loaded machine an answer may be late: one that is gives nothing away that was measured."""
-        deadline = self._ports.now() + UNREACHABLE_S
+        """The reply may be late under load; retrying does not affect the measurement."""
+        deadline = self.ports.now() + UNREACHABLE_S
         while True:
             try:
                 return self._status()
             except UnreachableError:
-                if self._ports.now() > deadline:
+                if self.ports.now() > deadline:
                     raise
-                self._ports.sleep(POLL_S)
+                self.ports.sleep(POLL_S)
 
-    def learned_bytes(self) -> int | None:
-        return self._status().learned_size_bytes
+    def agent(self) -> SavedState:
+        """See `Target`."""
+        status = self._status()
+        return SavedState(status.learned_size_bytes, status.paused)
 
-    def initial_bytes(self) -> int:
-        return self._config.policy().initial_size_bytes
+    def learn(self, size_bytes: int | None) -> None:
+        """See `Target`."""
+        size = self.config.policy().initial_size_bytes if size_bytes is None else size_bytes
+        self.client.ask("learn", size_bytes=size)
 
-    def is_paused(self) -> bool:
-        return self._status().paused
+    def set_paused(self, paused: bool) -> None:
+        """See `Target`."""
+        self.client.ask("pause" if paused else "resume")
 
-    def learn(self, size_bytes: int) -> None:
-        self._client.ask("learn", size_bytes=size_bytes)
-
-    def pause(self) -> None:
-        self._client.ask("pause")
-
-    def resume(self) -> None:
-        self._client.ask("resume")
-
-    def rest(self, limit_s: float) -> None:
-        """See `Station`."""
-        policy = self._config.policy()
-        deadline = self._ports.now() + limit_s
-        while not _is_at_rest(status := self._status_soon(), policy.release_threshold):
+    def wait_idle(self, limit_s: float) -> None:
+        """See `Target`."""
+        policy = self.config.policy()
+        deadline = self.ports.now() + limit_s
+        while not _is_idle(status := self._status_soon(), policy.release_threshold):
             if status.hold is not None:
                 raise CalibrationError(
-                    f"the agent is held ({status.hold.reason}) for {format_duration(status.hold.left_s)} and begins no "
-                    "boost: wait, or end a snapshot's hold with `elastio unquiesce`"
+                    f"the agent begins no boost for {format_duration(status.hold.left_s)} ({status.hold.reason}): "
+                    "wait, or end the inhibition for a snapshot with `elastio unquiesce`",
+                    code="inhibited",
                 )
-            if self._ports.now() > deadline:
+            if self.ports.now() > deadline:
                 raise ElastioError(
-                    f"the device is not at rest after {format_duration(limit_s)} (phase {status.phase}, utilization "
-                    f"{status.load.utilization:.0%}): nothing else may use it during a calibration"
+                    f"the device is not idle after {format_duration(limit_s)} (phase {status.phase}, utilization "
+                    f"{status.load.utilization:.0%}): nothing else may use it during a calibration",
+                    code="not_idle",
                 )
-            self._ports.sleep(POLL_S)
-        self._ports.sleep(policy.cool_down_s + SETTLE_S)
+            self.ports.sleep(POLL_S)
+        self.ports.sleep(policy.cool_down_s + SETTLE_S)
 
     # --- the device ------------------------------------------------------------------------------------------
 
-    def prepare(self, wanted: Wanted, limit_s: float) -> None:
-        """See `Station`. Laying out is a load, and a boost for it would be measured."""
-        if wanted.pattern == WRITE:
-            return
-        self.pause()
-        with ending_with(self.resume):
-            self._ports.fio.lay_out(wanted.dataset_bytes)
-            self.rest(limit_s)
+    @contextmanager
+    def dataset(self, point: Point, limit_s: float) -> Iterator[float]:
+        """See `Target`. The agent is paused while the files are laid out: a boost for that would be measured."""
+        with ending_with(self._clean):
+            if point.pattern in KINDS:
+                with paused(self):
+                    self.ports.fio.lay_out(point.dataset_bytes)
+                    self.wait_idle(limit_s)
+            yield self._write(point)
 
-    def write(self, wanted: Wanted) -> float:
-        """See `Station`."""
-        if wanted.pattern in KINDS:
-            return self._ports.fio.run(wanted.pattern, wanted.dataset_bytes)
-        if wanted.pattern != WRITE:
-            raise CalibrationError(f"{wanted.pattern} is no pattern that can be measured: {', '.join(PATTERNS)} are")
-        seconds = self._ports.writer.write(wanted.dataset_bytes)
-        # Whole blocks are written: told as the time that exactly this dataset would have taken.
-        return seconds * wanted.dataset_bytes / self._ports.writer.written_bytes(wanted.dataset_bytes)
-
-    def clean(self) -> None:
-        with ending_with(self._ports.fio.folder.clean):
-            self._ports.writer.folder.clean()
-
-    def mark(self) -> Mark:
-        wall = self._ports.wall()
-        return Mark(wall, wall - self._ports.now())
-
-    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
-        """See `Station`. What a cache is paid for is told by the wall clock."""
-        wall = self._ports.wall()
-        set_by_s = wall - self._ports.now() - mark.ahead_s
-        if abs(set_by_s) > CLOCK_S:
+    def _write(self, point: Point) -> float:
+        if point.pattern in KINDS:
+            return self.ports.fio.run(point.pattern, point.dataset_bytes)
+        if point.pattern != WRITE:
             raise CalibrationError(
-                f"the clock was set by {set_by_s:+.1f} s meanwhile: how long the cache was held cannot be told"
+                f"{point.pattern} is not a pattern; use one of {', '.join(PATTERNS)}", code="pattern"
             )
-        since = mark.at - CLOCK_S
-        return tuple(_boost(row, wall) for row in self._ports.cycles(since, wall) if row.started_wall >= since)
+        seconds = self.ports.writer.write(point.dataset_bytes)
+        # Whole blocks were written; return the time for exactly this dataset.
+        return seconds * point.dataset_bytes / self.ports.writer.written_bytes(point.dataset_bytes)
 
-    def now(self) -> float:
-        return self._ports.now()
+    def _clean(self) -> None:
+        with ending_with(self.ports.fio.work_dir.clean):
+            self.ports.writer.work_dir.clean()
+
+    def position(self) -> LedgerPosition:
+        """See `Target`."""
+        return LedgerPosition(self.ports.wall(), self.ports.now())
+
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        """See `Target`. The wall clock tells for how long a cache is paid."""
+        wall = self.ports.wall()
+        set_by_s = wall - position.wall_s - (self.ports.now() - position.monotonic_s)
+        if abs(set_by_s) > CLOCK_S:
+            text = f"the clock was set by {set_by_s:+.1f} s meanwhile: the time for which the cache was paid is unknown"
+            raise CalibrationError(text, code="clock.set")
+        since = position.wall_s - CLOCK_S
+        return tuple(_boost(row, wall) for row in self.ports.cycles(since, wall) if row.started_wall >= since)
 
 
-def _is_at_rest(status: Status, release_threshold: float) -> bool:
-    """A volume that is kept for an operator may stay for ever, and takes part in nothing."""
+def _is_idle(status: Status, release_threshold: float) -> bool:
+    """A volume that is kept for an operator may stay; it does not disturb."""
     listed = status.owned is not None and all(volume.kept for volume in status.owned)
     nothing_left = status.phase == "idle" and status.cycle is None and status.hold is None and listed
     return status.recovered and nothing_left and status.load.utilization < release_threshold
@@ -239,7 +215,7 @@ def _is_at_rest(status: Status, release_threshold: float) -> bool:
 
 def _boost(row: CycleRow, wall: float) -> Boost:
     return Boost(
-        sold_bytes=row.provisioned_size_bytes,
+        provisioned_bytes=row.provisioned_size_bytes,
         held_s=row.billed_s(0.0, wall),
         attached_s=row.steps.attached_s,
         boost_s=row.steps.boost_s,
@@ -250,7 +226,7 @@ def _boost(row: CycleRow, wall: float) -> Boost:
 
 
 def ledger_cycles(path: Path) -> Callable[[float, float], tuple[CycleRow, ...]]:
-    """Reads the ledger anew each time: the agent writes it meanwhile."""
+    """Opens the ledger for each call: the agent writes to it meanwhile."""
 
     def cycles(since: float, until: float) -> tuple[CycleRow, ...]:
         with closing(_open(path)) as ledger:
@@ -266,22 +242,24 @@ def _open(path: Path) -> Ledger:
 
 
 def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:
-    """The directory must lie on the filesystem of this agent's adaptive device itself. Raises CalibrationError."""
-    found = in_child(lambda: candidates(sysfs), KERNEL_S)
+    """Raises CalibrationError where the directory is not on the filesystem of this agent's adaptive device."""
+    found = call_with_timeout(lambda: candidates(sysfs), KERNEL_S)
     name = next((c.adaptive for c in found if c.uuid == config.device.backing_uuid), None)
     if name is None:
-        raise CalibrationError(f"the backing device {config.device.backing_uuid} does not run: see `elastio doctor`")
+        text = f"the backing device {config.device.backing_uuid} is not running: see `elastio doctor`"
+        raise CalibrationError(text, code="backing.stopped")
     if not directory.is_dir():
-        raise CalibrationError(f"{directory} is not a directory")
+        raise CalibrationError(f"{directory} is not a directory", code="directory.missing")
     device = directory.stat().st_dev
     numbers = sysfs.read_or(f"sys/class/block/{name}/dev", "") or sysfs.read_or(f"sys/block/{name}/dev", "")
     if numbers.strip() != f"{os.major(device)}:{os.minor(device)}":
         raise CalibrationError(
             f"{directory} is not on the filesystem of /dev/{name}, the adaptive device: nothing was written; "
-            "name a directory of that filesystem"
+            "name a directory of that filesystem",
+            code="directory.elsewhere",
         )
 
 
 def quoting(config: Config) -> Callable[[VolumeSpec], Quote]:
-    """The provider's quotes."""
+    """The provider's `quote`. Raises ConfigError."""
     return registry.open_provider(config.provider.name, config.provider.settings, config.device.backing_uuid).quote

@@ -1,18 +1,19 @@
-"""What is measured, under which conditions, and what it would be paid with: the values of records and profiles."""
+"""Measurements, their conditions, and prices: the values of records and profiles."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 from elastio.units import GB, MB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.plain import build
+
+# The least duration in seconds and bandwidth in MB/s: quotients of smaller ones mean nothing.
+LEAST = 1e-6
 
 
 class Setup(StrEnum):
-    """The three storage set-ups that every comparison names."""
+    """The three storage set-ups of every comparison."""
 
     STATIC_SLOW = "static-slow"
     STATIC_FAST = "static-fast"
@@ -23,10 +24,10 @@ class Setup(StrEnum):
 class Measurement:
     """One dataset written once.
 
-    `seconds` run from the first write to the return of the last fsync, as the application waits. `cache_bytes` is what
-    was sold; `held_s` how long it was paid for (from purchase to deletion), `attached_s` how long it was in front of
-    the backing device, `boost_s` from the decision to the first cached write. `learned_bytes` is what the agent would
-    buy next. Without a cache all of these are 0.
+    `seconds`: from the first write to the return of the last fsync, as the application waits. `cache_bytes`: the
+    provisioned size of the cache; `held_s`: from its purchase to its deletion; `attached_s`: from its attach to its
+    detach; `boost_s`: from the decision to the first cached write; `written_through_bytes`: not absorbed by the cache;
+    `learned_bytes`: the size that the agent would buy next. Without a cache all of these are 0.
     """
 
     setup: Setup
@@ -41,13 +42,20 @@ class Measurement:
     written_through_bytes: int = 0
     learned_bytes: int = 0
 
+    def __post_init__(self) -> None:
+        """Raises CalibrationError for values that no measurement can have."""
+        usable = self.seconds >= LEAST and self.dataset_bytes > 0
+        usable = usable and (self.setup is not Setup.ADAPTIVE or (self.cache_bytes > 0 and self.held_s >= LEAST))
+        if not usable:
+            raise CalibrationError(f"{self} is not a measurement: its times and sizes must be above 0")
+
     @property
     def throughput_mb_s(self) -> float:
         return self.dataset_bytes / MB / self.seconds
 
     @property
     def key(self) -> tuple[Setup, str, int, int]:
-        """Repeats of one measurement share it."""
+        """The same for all repeats of one measurement."""
         return self.setup, self.pattern, self.dataset_bytes, self.cache_bytes
 
     def __str__(self) -> str:
@@ -57,10 +65,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Everything that the figures depend on beside dataset and cache. Profiles are merged only when all agree.
+    """Everything that the figures depend on apart from dataset and cache. Only profiles that agree in all are merged.
 
-    `cache_mb_s` is what a cache gives to applications (and what static-fast has); `drain_mb_s` is bought on top.
-    `pace_mb_s`: as fast as the data was made, 0 where it was only written.
+    `cache_mb_s`: the bandwidth of a cache for applications, and of static-fast; `drain_mb_s`: bought in addition, for
+    flushing. `pace_mb_s`: the rate at which the application produced its data; 0: faster than it was written.
     """
 
     kernel: str
@@ -79,20 +87,26 @@ class Conditions:
     drain_mb_s: float = 0.0
     pace_mb_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Raises CalibrationError for a volume without bandwidth."""
+        for name in ("backing_mb_s", "cache_mb_s"):
+            if getattr(self, name) < LEAST:
+                raise CalibrationError(f"{name} must be above 0")
+
     @property
     def bought_mb_s(self) -> float:
-        """Bandwidth of a cache volume: what is paid for."""
+        """Bandwidth of a cache volume in MB/s, as paid for."""
         return self.cache_mb_s + self.drain_mb_s
 
     def differences(self, other: Conditions) -> tuple[str, ...]:
-        """`kernel (6.1 and 6.12)` for each that does not agree."""
+        """`kernel (6.1 and 6.12)` for each condition that differs."""
         mine, theirs = asdict(self), asdict(other)
         return tuple(f"{k.replace('_', ' ')} ({mine[k]} and {theirs[k]})" for k in mine if mine[k] != theirs[k])
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one cache size costs."""
+    """The price of one cache size, in currency per hour."""
 
     size_bytes: int
     per_hour: float
@@ -100,7 +114,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Currency per hour of the volumes; None: not known. `minimum_s`: the shortest time that is billed."""
+    """Currency per hour of each volume; None: unknown. `minimum_s`: the shortest time billed."""
 
     currency: str
     source: str
@@ -109,8 +123,8 @@ class Prices:
     fast_per_hour: float | None
     caches: tuple[Price, ...]
 
-    def renewed(self, newer: Prices) -> Prices:
-        """The newer prices, in the same currency, and these for what those do not tell."""
+    def updated(self, newer: Prices) -> Prices:
+        """The newer prices, in the same currency, and these where a newer one is missing."""
         quoted = {p.size_bytes: p for p in (*self.caches, *newer.caches)}
         return replace(
             newer,
@@ -118,29 +132,3 @@ class Prices:
             fast_per_hour=self.fast_per_hour if newer.fast_per_hour is None else newer.fast_per_hour,
             caches=tuple(quoted[size] for size in sorted(quoted)),
         )
-
-
-# What is slower or shorter was not measured: its quotients are beyond all volumes.
-LEAST = 1e-6
-
-
-def measurement_of(document: Any) -> Measurement:
-    """From plain values. Raises CalibrationError naming what is wrong."""
-    try:
-        made = build(Measurement, document)
-    except ValueError as error:
-        raise CalibrationError(f"a measurement cannot be read: {error}") from error
-    usable = made.seconds >= LEAST and made.dataset_bytes > 0
-    usable = usable and (made.setup is not Setup.ADAPTIVE or (made.cache_bytes > 0 and made.held_s >= LEAST))
-    if not usable:
-        raise CalibrationError(f"a measurement makes no sense ({made}): its times and sizes must be above 0")
-    return made
-
-
-def conditions_of(document: Any) -> Conditions:
-    """From plain values. Raises ValueError naming what is wrong."""
-    found = build(Conditions, document)
-    for name in ("backing_mb_s", "cache_mb_s"):
-        if getattr(found, name) < LEAST:
-            raise ValueError(f"{name} must be above 0")
-    return found

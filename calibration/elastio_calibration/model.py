@@ -3,9 +3,14 @@
     T  = I*It + sum over the K checkpoints of Sc / B(Sc)
     C  = Bb*N*(T + Si/B(Si)) + Bc*M(Si)*D(Si) + sum over the K checkpoints of Bc*M(Sc)*D(Sc),    Ca = n*C
 
-The published second formula reads `Si/D(Si)`. A duration is needed there, so `Si/B(Si)` is taken; `Reading.AS_PRINTED`
-computes the other one, to compare. The publication buys the same cache for every checkpoint; here each may have its
-own, because the agent learns.
+T is the completion time in seconds, Ca the adjusted storage accumulation of n VMs in AGBs (MB/s times GB times s). An
+application dumps Si GB, computes for I iterations of It seconds, and dumps Sc GB K times. B(x) is the throughput of
+writing x GB, D(x) the time for which the cache of that dump is paid, M(x) its size. Bb and N are bandwidth and size of
+the backing volume, Bc is the bandwidth of a cache.
+
+The published second formula has `Si/D(Si)`. A duration is needed there, so `Si/B(Si)` is used; `Reading.AS_PRINTED`
+computes the other one for comparison. The publication buys the same cache for every checkpoint; here each may have
+another, because the agent learns.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from elastio.units import GB, MB, agbs
 
 
 class Reading(StrEnum):
-    """How the first bracket of the cost formula is read."""
+    """The two readings of the first bracket of the cost formula."""
 
     DURATION = "Si/B(Si)"
     AS_PRINTED = "Si/D(Si)"
@@ -26,7 +31,7 @@ class Reading(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """One dump on one VM. `cache_mb_s` 0 and `cache_bytes` 0: no cache; `held_s` is D, while the cache is paid for."""
+    """One dump on one VM. `cache_mb_s` 0 and `cache_bytes` 0: no cache. `held_s`: D, the time the cache is paid for."""
 
     size_bytes: int
     throughput_mb_s: float
@@ -36,7 +41,7 @@ class Dump:
 
     @property
     def seconds(self) -> float:
-        """How long the application waits for it."""
+        """The time for which the application waits."""
         return self.size_bytes / MB / self.throughput_mb_s
 
     @property
@@ -46,14 +51,14 @@ class Dump:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The permanent volume: its bandwidth (Bb, in static-fast Bc) and its size (N)."""
+    """The permanent volume: its bandwidth (Bb; Bc for static-fast) and its size (N)."""
 
     mb_s: float
     size_bytes: int
 
 
 def completion_s(compute_s: float, checkpoints: Sequence[Dump]) -> float:
-    """T: from the end of the initial dump to the end of the last checkpoint."""
+    """T, from the end of the initial dump to the end of the last checkpoint."""
     return compute_s + sum(dump.seconds for dump in checkpoints)
 
 

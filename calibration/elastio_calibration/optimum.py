@@ -1,4 +1,4 @@
-"""Which cache size for the checkpoints? Every calibrated one is tried; those that meet the wish compete."""
+"""Choose the cache size for the checkpoints from all calibrated sizes, by a deadline or a budget."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from elastio.units import GB, format_duration
 from elastio_calibration.application import Application
-from elastio_calibration.errors import ImpossibleError, OutsideError
+from elastio_calibration.errors import InfeasibleError, OutOfRangeError
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """M(Sc) at a bandwidth Bc, and what it leads to."""
+class Candidate:
+    """A cache size M(Sc) at a bandwidth Bc, with its forecast."""
 
     cache_bytes: int
     cache_mb_s: float
@@ -24,8 +24,8 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """At most one of the three; none: the cheapest. `max_agbs` and `max_cost` are over all VMs."""
+class Goal:
+    """At most one limit; without one the cheapest is best. `max_agbs` and `max_cost` are for all VMs together."""
 
     max_time_s: float | None = None
     max_agbs: float | None = None
@@ -33,25 +33,20 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What there is to choose from, and why the other calibrated sizes are not in it."""
+class Candidates:
+    """The sizes to choose from, and a reason for each calibrated size that is not among them."""
 
-    choices: tuple[Choice, ...]
+    accepted: tuple[Candidate, ...]
     refused: tuple[str, ...]
 
 
-def choices(
+def candidates(
     predictors: Sequence[Predictor], application: Application, initial_bytes: int | None = None
-) -> tuple[Choice, ...]:
-    """Those of `offer`."""
-    return offer(predictors, application, initial_bytes).choices
+) -> Candidates:
+    """Every calibrated cache size of every profile (each has its own bandwidth Bc), by bandwidth and size.
 
-
-def offer(predictors: Sequence[Predictor], application: Application, initial_bytes: int | None = None) -> Offer:
-    """Every calibrated cache size of every profile (each has its own bandwidth Bc), by size.
-
-    `initial_bytes` None: the first dump gets the same cache, or the only one that it was calibrated with. Raises
-    OutsideError where no size was calibrated for both the initial dump and the checkpoints.
+    `initial_bytes` None: the initial dump gets the same cache, or the only one that it was calibrated with. Raises
+    OutOfRangeError where no size was calibrated for both the initial dump and the checkpoints.
     """
     found, refused = [], []
     for predictor in predictors:
@@ -61,60 +56,61 @@ def offer(predictors: Sequence[Predictor], application: Application, initial_byt
             sizes = CacheSizes(first, cache, initial_is_asked=initial_bytes is not None)
             try:
                 forecast = predictor.adaptive(application, sizes)
-            except OutsideError as error:
-                refused.append(f"a cache of {cache / GB:.4g} GB at {mb_s:.4g} MB/s cannot be offered: {error}")
+            except OutOfRangeError as error:
+                refused.append(f"a cache of {cache / GB:.4g} GB at {mb_s:.4g} MB/s is not a candidate: {error}")
                 continue
-            found.append(Choice(cache, mb_s, forecast))
+            found.append(Candidate(cache, mb_s, forecast))
     if not found:
-        raise OutsideError(refused[0] if refused else "no cache size was calibrated for this dataset")
-    return Offer(tuple(sorted(found, key=lambda c: (c.cache_mb_s, c.cache_bytes))), tuple(dict.fromkeys(refused)))
+        raise OutOfRangeError(refused[0] if refused else "no cache size was calibrated for this dataset")
+    return Candidates(tuple(sorted(found, key=lambda c: (c.cache_mb_s, c.cache_bytes))), tuple(dict.fromkeys(refused)))
 
 
-def best(offered: Sequence[Choice], wish: Wish) -> Choice:
-    """The cheapest that meets the deadline; under a cost cap the fastest. Raises ImpossibleError naming the nearest.
+def best(accepted: Sequence[Candidate], goal: Goal) -> Candidate:
+    """The cheapest that meets the deadline; within a budget the fastest. Raises InfeasibleError, naming the nearest.
 
-    A deadline is held against the upper end of the interval where there is one: it shall be met by the run that comes.
-    Cheap is what has few AGBs; under a cap in currency, what costs little, and what has no price is left out.
+    A deadline is compared with the upper end of the interval where there is one, because one run must meet it. The
+    cheapest has the fewest AGBs; with a budget in currency the least cost, and sizes without a price are skipped.
     """
-    if wish.max_time_s is not None:
-        kept = [c for c in offered if c.forecast.completion_s.safe_high <= wish.max_time_s]
+    if goal.max_time_s is not None:
+        kept = [c for c in accepted if c.forecast.completion_s.safe_high <= goal.max_time_s]
         if not kept:
-            raise ImpossibleError(_too_slow(offered, wish.max_time_s))
+            raise InfeasibleError(_too_slow(accepted, goal.max_time_s))
         return min(kept, key=lambda c: (_price(c), c.forecast.completion_s.value))
-    if wish.max_cost is not None:
-        return _within_cost(offered, wish.max_cost)
-    if wish.max_agbs is None:
-        return min(offered, key=lambda c: (_price(c), c.forecast.completion_s.value))
-    kept = [c for c in offered if _price(c) <= wish.max_agbs]
+    if goal.max_cost is not None:
+        return _within_cost(accepted, goal.max_cost)
+    if goal.max_agbs is None:
+        return min(accepted, key=lambda c: (_price(c), c.forecast.completion_s.value))
+    kept = [c for c in accepted if _price(c) <= goal.max_agbs]
     if not kept:
-        least = min(offered, key=_price)
-        raise ImpossibleError(
-            f"nothing costs as little as {wish.max_agbs:.0f} AGBs: the cheapest, {least}, costs "
+        least = min(accepted, key=_price)
+        raise InfeasibleError(
+            f"no calibrated cache size costs at most {goal.max_agbs:.0f} AGBs: the cheapest, {least}, costs "
             f"{_price(least):.0f} AGBs"
         )
     return min(kept, key=lambda c: (c.forecast.completion_s.value, _price(c)))
 
 
-def _within_cost(offered: Sequence[Choice], most: float) -> Choice:
-    priced = [(c.forecast.cost.value, c) for c in offered if c.forecast.cost is not None]
+def _within_cost(accepted: Sequence[Candidate], most: float) -> Candidate:
+    priced = [(c.forecast.cost.value, c) for c in accepted if c.forecast.cost is not None]
     if not priced:
-        raise ImpossibleError(
-            "no price is known for any of these caches beside such a backing volume: give the limit in AGBs with "
-            "--max-agbs"
+        raise InfeasibleError(
+            "the profile has no price for these caches with this backing volume: use --max-agbs",
+            code="prices",
         )
     kept = [(cost, c) for cost, c in priced if cost <= most]
     if not kept:
         least, cheapest = min(priced, key=lambda pair: pair[0])
-        raise ImpossibleError(f"nothing costs as little as {most:g}: the cheapest, {cheapest}, costs {least:.4g}")
+        text = f"no calibrated cache size costs at most {most:g}: the cheapest, {cheapest}, costs {least:.4g}"
+        raise InfeasibleError(text)
     return min(kept, key=lambda pair: (pair[1].forecast.completion_s.value, pair[0]))[1]
 
 
-def _price(choice: Choice) -> float:
+def _price(choice: Candidate) -> float:
     return choice.forecast.agbs.value
 
 
-def _too_slow(offered: Sequence[Choice], max_time_s: float) -> str:
-    fastest = min(offered, key=lambda c: c.forecast.completion_s.safe_high)
+def _too_slow(accepted: Sequence[Candidate], max_time_s: float) -> str:
+    fastest = min(accepted, key=lambda c: c.forecast.completion_s.safe_high)
     reached = fastest.forecast.completion_s.safe_high
     return (
         f"no calibrated cache size meets {format_duration(max_time_s)}: the fastest, {fastest}, needs up to "

@@ -1,4 +1,4 @@
-"""Pictures: the trade-off over cache sizes (as figures 6a and 6b of the article), a sweep, a simulated trace."""
+"""Plots: the trade-off over cache sizes (as in figures 6a and 6b of the article), a sweep, a simulated trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHADES = ("#2e7d4f", "#1b4f8f", "#b3541e", "#7d4fb3")
 
 
 def trade_off(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
-    """Completion time and AGBs over M(Sc), each over those of static-fast; the recommended size is ringed."""
+    """Completion time and AGBs over M(Sc), relative to static-fast; a ring marks the recommended size."""
     figure, (left, right) = _panels(2)
     for number, mb_s in enumerate(sorted({r["cache_mb_s"] for r in rows})):
         own = [r for r in rows if r["cache_mb_s"] == mb_s]
@@ -35,7 +35,7 @@ def trade_off(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
 
 
 def sweep(steps: Sequence[Step], symbol: str, title: str, path: Path) -> None:
-    """Completion time and AGBs of the three set-ups over the varied quantity, with their intervals."""
+    """Completion time and AGBs of the three set-ups over the varied value, with their intervals."""
     figure, (left, right) = _panels(2)
     for name, colour in COLOURS.items():
         known = [(s.value, f) for s in steps for f in s.forecasts if f.setup == name]
@@ -55,7 +55,7 @@ def sweep(steps: Sequence[Step], symbol: str, title: str, path: Path) -> None:
 
 
 def timeline(runs: Mapping[str, Sequence[tuple[float, float, float]]], title: str, path: Path) -> None:
-    """Of each policy: throughput of the adaptive device (MB/s) and size of the cache (GB) over seconds."""
+    """For each policy: throughput of the adaptive device (MB/s) and size of the cache (GB) over seconds."""
     figure = Figure(figsize=(11, 2.4 * len(runs) + 0.8))
     for number, (name, points) in enumerate(runs.items(), 1):
         axes = figure.add_subplot(len(runs), 1, number)
@@ -80,7 +80,7 @@ def _panels(count: int) -> tuple[Figure, tuple[Axes, ...]]:
 
 
 def _save(figure: Figure, title: str, path: Path) -> None:
-    """Raises CalibrationError where the file cannot be written or its ending is no picture's."""
+    """Raises CalibrationError where the file cannot be written or its suffix is not an image format."""
     figure.suptitle(title, fontsize=11)
     figure.tight_layout()
     try:

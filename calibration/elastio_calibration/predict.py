@@ -1,7 +1,7 @@
-"""From a profile and an application to completion time and cost of the three set-ups, with intervals.
+"""Predict completion time and cost of the three set-ups from a profile and an application, with intervals.
 
-An interval holds 95 % of single runs, as far as the repeats of the calibration tell: the spread of one run around the
-mean (independent from dump to dump) and the uncertainty of the mean itself (the same for every dump of one kind).
+An interval contains 95 % of single runs, estimated from the repeats of the calibration: the spread of one run around
+the mean (independent between dumps) and the error of the mean itself (the same for all dumps of one size and cache).
 Without repeats there is no interval.
 """
 
@@ -18,7 +18,7 @@ from elastio.units import GB, agbs, format_duration
 from elastio_calibration import prices
 from elastio_calibration.application import Application
 from elastio_calibration.curves import Curve, Estimate, holding, is_same, learning, throughput
-from elastio_calibration.errors import OutsideError
+from elastio_calibration.errors import OutOfRangeError
 from elastio_calibration.measurement import Setup
 from elastio_calibration.model import Dump, Volume, accumulation_agbs, completion_s
 from elastio_calibration.profile import Profile
@@ -28,7 +28,7 @@ CERTAINTY = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`low` and `high` None: nothing was measured twice, so the spread is unknown."""
+    """`low` and `high` None: nothing was repeated, so the spread is unknown."""
 
     value: float
     low: float | None = None
@@ -36,13 +36,13 @@ class Interval:
 
     @property
     def safe_high(self) -> float:
-        """The upper end, or the value where no interval is known."""
+        """The upper end, or the value where the interval is unknown."""
         return self.value if self.high is None else self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One set-up. `completion_s` is T, `agbs` Ca and `cost` over all VMs; `cost` None: no prices are known."""
+    """One set-up: `completion_s` is T; `agbs` (Ca) and `cost` are for all VMs; `cost` None: no prices."""
 
     setup: Setup
     completion_s: Interval
@@ -52,17 +52,12 @@ class Forecast:
     checkpoints: tuple[Dump, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def checkpoint_cache_bytes(self) -> float:
-        """M(Sc) of the last checkpoint: what the agent has learned by then."""
-        return self.checkpoints[-1].cache_bytes
-
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:
-    """What is bought: `initial_bytes` first; then `checkpoint_bytes` each time, or (None) what the agent learns.
+    """The caches to buy: `initial_bytes` first; then `checkpoint_bytes`, or (None) the size that the agent learns.
 
-    `initial_is_asked` False: where the first dump was calibrated with one cache only, it gets that one instead.
+    `initial_is_asked` False: where the first dump was calibrated with only one cache, it gets that one instead.
     """
 
     initial_bytes: int
@@ -72,7 +67,7 @@ class CacheSizes:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A dump and how sure its two figures are."""
+    """A dump with the estimates of its two figures."""
 
     dump: Dump
     rate: Estimate
@@ -81,7 +76,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """What a set-up does over a whole run."""
+    """All dumps of one set-up over a whole run."""
 
     setup: Setup
     volume: Volume
@@ -91,9 +86,9 @@ class _Course:
 
 
 class Predictor:
-    """Predicts from one profile. `backing_bytes` is N; by default that of the machine that was calibrated.
+    """Predicts from one profile. `backing_bytes` is N; by default the calibrated size.
 
-    The prices are of volumes of that size: with another N there is no cost.
+    The prices are for volumes of the calibrated size: with another N there is no cost.
     """
 
     def __init__(self, profile: Profile, backing_bytes: int | None = None, pattern: str = "write") -> None:
@@ -117,7 +112,7 @@ class Predictor:
         return (*statics, self.adaptive(application, sizes))
 
     def static(self, setup: Setup, application: Application) -> Forecast:
-        """One volume, slow or fast. Where its throughput was not measured it is the bandwidth that is reserved."""
+        """One slow or fast volume. Its provisioned bandwidth stands for a throughput that was not measured."""
         conditions = self.profile.conditions
         mb_s = conditions.backing_mb_s if setup is Setup.STATIC_SLOW else conditions.cache_mb_s
         notes: dict[str, None] = {}
@@ -125,9 +120,9 @@ class Predictor:
         def written(size_bytes: int) -> _Written:
             try:
                 rate = self._static[setup].at(size_bytes)
-            except OutsideError:
+            except OutOfRangeError:
                 rate = Estimate(mb_s, 0.0, 0.0, 0)
-                notes[f"{setup}: not measured at this size, taken at its reserved {mb_s:.4g} MB/s"] = None
+                notes[f"{setup}: not measured at this size; its provisioned {mb_s:.4g} MB/s are used"] = None
             return _Written(Dump(size_bytes, rate.value), rate)
 
         initial = written(application.initial_bytes) if application.initial_bytes else None
@@ -136,7 +131,7 @@ class Predictor:
         return self._forecast(_Course(setup, volume, initial, checkpoints, tuple(notes)), application)
 
     def adaptive(self, application: Application, sizes: CacheSizes) -> Forecast:
-        """The adaptive device. Raises OutsideError where a dataset and its cache were not calibrated."""
+        """The adaptive device. Raises OutOfRangeError where a dataset and its cache were not calibrated."""
         written: list[_Written] = []
         notes: dict[str, None] = {}
         size, is_asked = sizes.initial_bytes, sizes.initial_is_asked
@@ -155,7 +150,7 @@ class Predictor:
         return self._forecast(course, application)
 
     def _next(self, dataset: int, cache: int, sizes: CacheSizes) -> tuple[int, bool]:
-        """The cache after this one, and whether that was asked for."""
+        """The size of the next cache, and whether the caller asked for it."""
         if sizes.checkpoint_bytes is not None:
             return sizes.checkpoint_bytes, True
         if (dataset, cache) not in self._learned:
@@ -163,13 +158,13 @@ class Predictor:
         return self._learned[dataset, cache], False
 
     def _only(self, dataset: int, cache: int, notes: dict[str, None]) -> int:
-        """The cache with which this dataset was calibrated, where it is one, or the one that would be bought."""
+        """The only cache size that this dataset was calibrated with, else the size that would be bought."""
         only = self.throughput.only_cache(dataset)
         if only is None or is_same(only, cache):
             return cache
         notes[
-            f"adaptive: dumps of {dataset / GB:.4g} GB were calibrated with a cache of {only / GB:.4g} GB only: that "
-            "is taken, not the one that would be bought"
+            f"adaptive: dumps of {dataset / GB:.4g} GB were calibrated only with a cache of {only / GB:.4g} GB, which "
+            "is used instead of the size that the agent would buy"
         ] = None
         return only
 
@@ -213,35 +208,36 @@ class Predictor:
 
 
 def _other_size(calibrated_bytes: int) -> str:
-    return f"no cost: the prices are of a backing volume of {calibrated_bytes / GB:.4g} GB, and N is another"
+    return f"no cost: the prices are for a backing volume of {calibrated_bytes / GB:.4g} GB, and N differs"
 
 
 def _datasets(application: Application) -> tuple[int, ...]:
-    """Of all dumps in their order."""
+    """The sizes of all dumps, in order."""
     first = (application.initial_bytes,) if application.initial_bytes else ()
     return first + (application.checkpoint_bytes,) * application.checkpoints
 
 
 def _overlap(application: Application, written: Sequence[_Written]) -> tuple[str, ...]:
-    """A cache is held from about the beginning of its dump; the last one meets no other."""
+    """A note where a dump begins before the cache of the previous one is released. A cache is held from about the
+    beginning of its dump."""
     left_s = max((w.dump.held_s - w.dump.seconds for w in written[:-1]), default=0.0)
     if left_s <= application.interval_s:
         return ()
     note = (
-        f"adaptive: a cache is held for {format_duration(left_s)} after its dump and the next dump comes after "
-        f"{format_duration(application.interval_s)} of computing: it meets the flush of the one before, which no "
-        "calibration covers; the real run may take another time and other caches"
+        f"adaptive: a cache is held for {format_duration(left_s)} after its dump, and the next dump begins after "
+        f"{format_duration(application.interval_s)} of computing: it overlaps the previous flush, which the "
+        "calibration does not cover; time and caches of the real run may differ"
     )
     return (note,)
 
 
 def _time_spread(written: Sequence[_Written]) -> float:
-    """Standard deviation of the time of all dumps together."""
+    """Standard deviation of the total time of all dumps."""
     return _spread((w.dump.seconds, w.rate, (w.dump.size_bytes, w.dump.cache_bytes)) for w in written)
 
 
 def _holding_spread(written: Sequence[_Written], price: Callable[[Dump], float]) -> float:
-    """Standard deviation of what all caches cost together, each at a `price` in proportion to its time."""
+    """Standard deviation of the total cost of all caches; `price` is proportional to the time a cache is held."""
     return _spread(
         (price(w.dump), w.held, (w.dump.size_bytes, w.dump.cache_bytes)) for w in written if w.held is not None
     )

@@ -1,4 +1,4 @@
-"""AGBs into currency: what the volumes of a prediction would be billed at. Pure but for numpy's interpolation."""
+"""The cost of a prediction's volumes in currency. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from elastio_calibration.model import Dump
 
 
 def cost(prices: Prices, setup: Setup, paid_s: float, dumps: Sequence[Dump], vms: int) -> float | None:
-    """Currency for all VMs: the permanent volume for `paid_s` and each cache for as long as it is held.
+    """Currency for all VMs: the permanent volume for `paid_s`, and each cache for the time it is held.
 
-    None where a price is not known: nothing is extrapolated beyond the sizes that were quoted.
+    None where a price is unknown: nothing is extrapolated beyond the quoted sizes.
     """
     permanent = permanent_per_hour(prices, setup)
     caches = [of_cache(prices, dump) for dump in dumps]
@@ -24,7 +24,7 @@ def cost(prices: Prices, setup: Setup, paid_s: float, dumps: Sequence[Dump], vms
 
 
 def permanent_per_hour(prices: Prices, setup: Setup) -> float | None:
-    """Of the volume that a set-up always has."""
+    """The price of the permanent volume of a set-up."""
     return prices.fast_per_hour if setup is Setup.STATIC_FAST else prices.slow_per_hour
 
 
@@ -37,7 +37,7 @@ def of_cache(prices: Prices, dump: Dump) -> float | None:
 
 
 def cache_per_hour(prices: Prices, size_bytes: float) -> float | None:
-    """Between two quoted sizes the price is linear, as clouds charge by the GB."""
+    """Linear between two quoted sizes, as clouds charge per GB; None beyond them."""
     known = sorted((p.size_bytes, p.per_hour) for p in prices.caches)
     if not known or not 0.99 * known[0][0] <= size_bytes <= 1.01 * known[-1][0]:
         return None

@@ -1,8 +1,7 @@
-"""The record of a calibration: JSON lines, one per measurement, written as it is made, so that it can be resumed.
+"""The record of a calibration: JSON lines, one per measurement, synced as they are made, so that it can be resumed.
 
-The first line is the header (conditions, prices). Prices that were not known when it was begun follow in lines of their
-own. A torn last line, left by an interruption, is cut off. The record is all that the later stages need: they run from
-it on any machine.
+The first line is the header (conditions, prices). Prices that become known later get lines of their own. An incomplete
+last line, left by an interruption, is cut off. The later stages need only the record and run on any machine.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from elastio_calibration.claim import claimed
+from elastio.codec import decode
+from elastio_calibration.deserialize import parse
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Measurement, Prices, conditions_of, measurement_of
-from elastio_calibration.plain import build, parse
-from elastio_calibration.schedule import Schedule, Wanted
+from elastio_calibration.measurement import Conditions, Measurement, Prices
+from elastio_calibration.run_lock import run_lock
+from elastio_calibration.schedule import Point, Schedule
 
 FORMAT = "elastio-calibration-record"
 VERSION = 1
@@ -29,7 +29,7 @@ AGENT = "agent"
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where and with what the record was begun; `prices`: all that were told since."""
+    """Where and with what the record was begun; `prices`: all that are known by now."""
 
     conditions: Conditions
     backing_bytes: int
@@ -40,17 +40,17 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One measurement that was tried; `measurement` None: it failed, `failure` says why. `wanted` is what was asked."""
+    """One attempt to measure `wanted`; `measurement` None: it failed, for the reason `failure`."""
 
-    wanted: Wanted
+    wanted: Point
     measurement: Measurement | None
     took_s: float
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
-    """What a run found the agent with, and gives back at its end. `learned_bytes` None: it had learned nothing."""
+class SavedState:
+    """The agent's settings before a run, restored at its end. `learned_bytes` None: it had learned nothing."""
 
     learned_bytes: int | None
     paused: bool
@@ -58,17 +58,17 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as read. `before`: what a run that was cut off has not given back."""
+    """A record as read. `saved`: what a killed run has not restored."""
 
     header: Header
     entries: tuple[Entry, ...]
-    before: Before | None = None
+    saved: SavedState | None = None
 
     def measurements(self) -> tuple[Measurement, ...]:
         return tuple(e.measurement for e in self.entries if e.measurement is not None)
 
-    def left(self, schedule: Schedule) -> tuple[Wanted, ...]:
-        """What the schedule asks for and the record does not have yet. What failed is asked for again."""
+    def remaining(self, schedule: Schedule) -> tuple[Point, ...]:
+        """The points of the schedule that the record does not have yet, also those that failed."""
         have = Counter(e.wanted for e in self.entries if e.measurement is not None)
         left = []
         for number, point in schedule.rounds():
@@ -78,39 +78,40 @@ class Record:
 
 
 class RecordFile:
-    """The file. Every line is on the disk before `append` returns: each stands for minutes and money."""
+    """The file. `append` syncs each line to disk: a measurement costs minutes and money."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def look(self, header: Header) -> Record:
-        """The record so far, with nothing written, and with the prices that became known since.
+    def preview(self, header: Header) -> Record:
+        """The record so far, with the prices known by now. Writes nothing.
 
         Raises CalibrationError where it was made under other conditions.
         """
         if self._is_new():
             return Record(header, ())
         found = read(self.path)
-        known, told = found.header.prices, header.prices
+        known, newer = found.header.prices, header.prices
         differences = found.header.conditions.differences(header.conditions)
-        if known is not None and told is not None and known.currency != told.currency:
-            differences += (f"currency ({known.currency} and {told.currency})",)
+        if known is not None and newer is not None and known.currency != newer.currency:
+            differences += (f"currency ({known.currency} and {newer.currency})",)
         if differences:
-            raise CalibrationError(
-                f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
-            )
-        prices = known.renewed(told) if known is not None and told is not None else told or known
+            text = f"{self.path} was begun under other conditions: {', '.join(differences)}; name another --record"
+            raise CalibrationError(text, code="conditions")
+        prices = known.updated(newer) if known is not None and newer is not None else newer or known
         return replace(found, header=replace(found.header, prices=prices))
 
     def begin(self, header: Header) -> Record:
-        """The record so far, as by `look`, made ready for `append`: a new file gets the header, one that is there the
-        prices it does not have."""
+        """The record so far, as `preview` returns it, ready for `append`.
+
+        A new file gets the header, an existing one the prices that it does not have yet.
+        """
         known = None if self._is_new() else read(self.path).header.prices
-        found = self.look(header)
+        found = self.preview(header)
         if self._is_new():
             self._write({"kind": "header", "format": FORMAT, "version": VERSION, **asdict(header)})
             return found
-        self._cut_torn_line()
+        self._cut_incomplete_line()
         prices = found.header.prices
         if prices is not None and prices != known:
             self._write({"kind": "prices", **asdict(prices)})
@@ -120,21 +121,21 @@ class RecordFile:
         return not (self.path.exists() and self.path.stat().st_size)
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Nobody else measures into this record meanwhile. Raises CalibrationError where somebody does."""
-        self._make_folder()
-        with claimed(self.path, os.O_RDWR | os.O_CREAT):
+    def locked(self) -> Iterator[None]:
+        """Hold the run lock on this record. Raises CalibrationError where another calibration has it."""
+        self._make_directory()
+        with run_lock(self.path, os.O_RDWR | os.O_CREAT):
             yield
 
     def append(self, entry: Entry) -> None:
         self._write({"kind": "measurement", **asdict(entry)})
 
-    def keep(self, before: Before | None) -> None:
-        """What the agent gets back, should this run be cut off; None: it was given back."""
-        self._write({"kind": AGENT, "before": None if before is None else asdict(before)})
+    def keep(self, saved: SavedState | None) -> None:
+        """Save the agent's settings, to be restored if this run is killed; None: they were restored."""
+        self._write({"kind": AGENT, "before": None if saved is None else asdict(saved)})
 
     def _write(self, document: dict[str, Any]) -> None:
-        self._make_folder()
+        self._make_directory()
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(document, separators=(",", ":")) + "\n")
@@ -143,13 +144,13 @@ class RecordFile:
         except OSError as error:
             raise CalibrationError(f"{self.path} cannot be written: {error.strerror or error}") from error
 
-    def _make_folder(self) -> None:
+    def _make_directory(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise CalibrationError(f"{self.path.parent} cannot be made: {error.strerror or error}") from error
+            raise CalibrationError(f"{self.path.parent} cannot be created: {error.strerror or error}") from error
 
-    def _cut_torn_line(self) -> None:
+    def _cut_incomplete_line(self) -> None:
         raw = self.path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]
         if len(whole) < len(raw):
@@ -158,7 +159,7 @@ class RecordFile:
 
 
 def read(path: Path) -> Record:
-    """Raises CalibrationError where the file is no record of this version or a whole line of it is damaged."""
+    """Raises CalibrationError where the file is not a record of this version, or a complete line is damaged."""
     try:
         raw = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -166,9 +167,10 @@ def read(path: Path) -> Record:
     lines = raw.split("\n")[:-1]
     documents = [_document(path, number, line) for number, line in enumerate(lines, 1)]
     if not documents or documents[0].get("format") != FORMAT:
-        raise CalibrationError(f"{path} is no calibration record: its first line is no header")
+        raise CalibrationError(f"{path} is not a calibration record: its first line is not a header")
     if documents[0].get("version") != VERSION:
-        raise CalibrationError(f"{path} is of version {documents[0].get('version')}, this elastio reads {VERSION}")
+        version = documents[0].get("version")
+        raise CalibrationError(f"{path} is of version {version}; this release reads {VERSION}", code="version")
     return _record(path, documents)
 
 
@@ -176,44 +178,31 @@ def _document(path: Path, number: int, line: str) -> dict[str, Any]:
     with _damaged(path, number):
         document = parse(line)
         if not isinstance(document, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         return document
 
 
 def _record(path: Path, documents: Sequence[dict[str, Any]]) -> Record:
     with _damaged(path, 1):
-        header = _header(documents[0])
-    prices, before, entries = header.prices, None, []
+        header = decode(Header, documents[0])
+    prices, saved, entries = header.prices, None, []
     for number, document in enumerate(documents[1:], 2):
         with _damaged(path, number):
             if document.get("kind") == "measurement":
-                entries.append(_entry(document))
+                entries.append(decode(Entry, document))
             elif document.get("kind") == "prices":
-                prices = build(Prices, {key: value for key, value in document.items() if key != "kind"})
+                prices = decode(Prices, document)
             elif document.get("kind") == AGENT:
-                before = None if document["before"] is None else build(Before, document["before"])
+                saved = None if document["before"] is None else decode(SavedState, document["before"])
             else:
-                raise ValueError(f"its kind is {document.get('kind')!r}")
-    return Record(replace(header, prices=prices), tuple(entries), before)
+                raise ValueError(f"its kind {document.get('kind')!r} is unknown")
+    return Record(replace(header, prices=prices), tuple(entries), saved)
 
 
 @contextmanager
 def _damaged(path: Path, line: int) -> Iterator[None]:
-    """Says where."""
+    """Raises CalibrationError with the number of the line for any error in it."""
     try:
         yield
-    except KeyError as error:
-        raise CalibrationError(f"{path} is damaged in line {line}: {error.args[0]} is missing") from error
-    except (ValueError, CalibrationError) as error:
-        raise CalibrationError(f"{path} is damaged in line {line}: {error}") from error
-
-
-def _header(document: dict[str, Any]) -> Header:
-    told = {key: document[key] for key in ("backing_bytes", "made", "program", "prices")}
-    return build(Header, {**told, "conditions": conditions_of(document["conditions"])})
-
-
-def _entry(document: dict[str, Any]) -> Entry:
-    made = document["measurement"]
-    told = {key: document[key] for key in ("wanted", "took_s", "failure")}
-    return build(Entry, {**told, "measurement": None if made is None else measurement_of(made)})
+    except (KeyError, TypeError, ValueError, CalibrationError) as error:
+        raise CalibrationError(f"{path} is damaged in line {line}: {error}", code=f"line.{line}") from error

@@ -1,4 +1,4 @@
-"""Forecasts and choices as tables, CSV and JSON. Pure."""
+"""Render forecasts and candidates as tables, CSV and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from elastio.units import GB
-from elastio_calibration.optimum import Choice
+from elastio_calibration.optimum import Candidate
 from elastio_calibration.predict import Forecast, Interval
 
 
 def row(forecast: Forecast, currency: str) -> dict[str, Any]:
-    """One set-up as a flat row with stable keys."""
+    """One set-up as a flat row; the keys are stable."""
     time, spent, money, last = forecast.completion_s, forecast.agbs, forecast.cost, forecast.checkpoints[-1]
     return {
         "setup": forecast.setup.value,
@@ -39,12 +39,12 @@ def _rounded(value: float | None, digits: int = 3) -> float | None:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """One document."""
+    """One JSON document."""
     return json.dumps(document, indent=2, allow_nan=False)
 
 
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """One table with a head."""
+    """One CSV table with a header."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -53,7 +53,7 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def forecasts_text(forecasts: Sequence[Forecast], currency: str) -> str:
-    """A table for a terminal; completion against static-fast, cost against static-slow; then what is doubtful."""
+    """A table for a terminal, with completion relative to static-fast and cost to static-slow, and the notes."""
     fast = next(f for f in forecasts if f.setup == "static-fast")
     slow = next(f for f in forecasts if f.setup == "static-slow")
     lines = [f"{'':12} {'completion s':>24} {'':>8} {'AGBs':>30} {'':>8} {'cost':>30}"]
@@ -66,25 +66,25 @@ def forecasts_text(forecasts: Sequence[Forecast], currency: str) -> str:
         )
     adaptive = forecasts[-1]
     sizes = [d.cache_bytes / GB for d in (*([adaptive.initial] if adaptive.initial else []), *adaptive.checkpoints)]
-    lines += ["", "Percentages: completion against static-fast, AGBs against static-slow."]
-    lines.append(f"Caches bought by adaptive, in GB: {_shortened([f'{s:.3g}' for s in sizes])}.")
+    lines += ["", "Percentages: completion relative to static-fast, AGBs to static-slow."]
+    lines.append(f"Sizes of the caches that adaptive buys, in GB: {_shortened([f'{s:.3g}' for s in sizes])}.")
     if adaptive.completion_s.low is None:
-        lines.append("No interval where nothing was measured twice: calibrate with --repeats 2 or more.")
+        lines.append("No interval, because nothing was repeated: calibrate with --repeats 2 or more.")
     return "\n".join([*lines, *notes(forecasts)])
 
 
 def notes(forecasts: Iterable[Forecast]) -> list[str]:
-    """What is doubtful about some of them, each said once."""
+    """The notes of all forecasts, each once."""
     return list(dict.fromkeys(note for f in forecasts for note in f.notes))
 
 
-def notes_by(what: str, told: Sequence[tuple[float, Sequence[Forecast]]]) -> list[str]:
-    """The same over values of `what`: each once, with the values that it is about, unless that is all of them."""
+def notes_by(what: str, swept: Sequence[tuple[float, Sequence[Forecast]]]) -> list[str]:
+    """The notes over values of `what`: each once, with the values that it applies to, unless it applies to all."""
     about: dict[str, list[str]] = {}
-    for value, forecasts in told:
+    for value, forecasts in swept:
         for note in notes(forecasts):
             about.setdefault(note, []).append(f"{value:.4g}")
-    every = sum(bool(forecasts) for _, forecasts in told)
+    every = sum(bool(forecasts) for _, forecasts in swept)
     return [note if len(values) == every else f"{what}{_shortened(values)}: {note}" for note, values in about.items()]
 
 
@@ -103,12 +103,12 @@ def interval(found: Interval, digits: int) -> str:
     return f"{found.value:.{digits}f} ({found.low:.{digits}f}..{found.high:.{digits}f})"
 
 
-def choice_row(choice: Choice, fast: Forecast, currency: str, *, chosen: bool) -> dict[str, Any]:
-    """One point of the trade-off curve, normalized against static-fast as in the published figures."""
-    forecast = choice.forecast
+def candidate_row(candidate: Candidate, fast: Forecast, currency: str, *, chosen: bool) -> dict[str, Any]:
+    """One point of the trade-off curve, relative to static-fast as in the published figures."""
+    forecast = candidate.forecast
     return {
-        "cache_gb": round(choice.cache_bytes / GB, 4),
-        "cache_mb_s": choice.cache_mb_s,
+        "cache_gb": round(candidate.cache_bytes / GB, 4),
+        "cache_mb_s": candidate.cache_mb_s,
         "chosen": chosen,
         "completion_of_fast": round(forecast.completion_s.value / fast.completion_s.value, 5),
         "agbs_of_fast": round(forecast.agbs.value / fast.agbs.value, 5),
@@ -116,8 +116,8 @@ def choice_row(choice: Choice, fast: Forecast, currency: str, *, chosen: bool) -
     }
 
 
-def choices_text(rows: Sequence[dict[str, Any]]) -> str:
-    """The trade-off curve as a table; the recommended size is marked."""
+def candidates_text(rows: Sequence[dict[str, Any]]) -> str:
+    """The trade-off curve as a table; `>` marks the recommended size."""
     heads = ("cache GB", "MB/s", "completion s", "of fast", "AGBs", "of fast", "cost")
     lines = ["  " + " ".join(f"{h:>{w}}" for h, w in zip(heads, (9, 7, 13, 8, 12, 8, 14), strict=True))]
     for r in rows:
@@ -129,10 +129,10 @@ def choices_text(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def sweep_text(symbol: str, told: Iterable[tuple[float, Iterable[Forecast]]], currency: str) -> str:
-    """Per value the completion time, the AGBs and the cost of the three set-ups, with their intervals."""
+def sweep_text(symbol: str, swept: Iterable[tuple[float, Iterable[Forecast]]], currency: str) -> str:
+    """Completion time, AGBs and cost of the three set-ups for each value, with their intervals."""
     lines = [f"{symbol:>10} {'':12} {'completion s':>24} {'AGBs':>30} {'cost':>30}"]
-    for value, forecasts in told:
+    for value, forecasts in swept:
         for f in forecasts:
             times, spent = interval(f.completion_s, 1), interval(f.agbs, 0)
             lines.append(f"{value:>10g} {f.setup:12} {times:>24} {spent:>30} {_money(f.cost, currency):>30}")

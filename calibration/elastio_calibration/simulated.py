@@ -1,15 +1,13 @@
-"""A station without a machine: the simulator's kernel and cloud under the real agent. Simulated time, so: seconds."""
+"""A simulated target: the real agent on the simulator's kernel, cloud and clock."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
-from elastio import __version__
 from elastio.core.cycle import Cycle
-from elastio.core.model import RequestKind, VolumeSpec
+from elastio.core.model import RequestKind
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ElastioError
 from elastio.sim.kernel import KernelSettings
@@ -19,17 +17,16 @@ from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.measurement import Conditions, Price, Prices
-from elastio_calibration.record import Header
-from elastio_calibration.schedule import WRITE, Wanted
-from elastio_calibration.station import Boost, Mark, check_sizes
+from elastio_calibration.record import Header, SavedState
+from elastio_calibration.schedule import WRITE, Point
+from elastio_calibration.target import Boost, Labels, LedgerPosition, check_sizes, ending_with, header_of, prices_of
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is simulated: kernel, cloud and host, and the agent's settings."""
+    """The simulated kernel, cloud and host, and the agent's settings."""
 
     settings: WorldSettings
     policy: Policy
@@ -43,7 +40,7 @@ def machine(
     initial_bytes: int = 10 * GIB,
     inactivity_delay_s: float = 30.0,
 ) -> Machine:
-    """The published machine, and the simulator's own cloud."""
+    """The published machine on the simulator's cloud."""
     kernel = KernelSettings(backing_mb_s=backing_mb_s, backing_bytes=backing_bytes)
     policy = Policy(
         backing_bandwidth_mb_s=backing_mb_s,
@@ -57,134 +54,112 @@ def machine(
     return Machine(WorldSettings(kernel=kernel), policy)
 
 
-class SimulatedStation:
-    """A simulated machine that does nothing but what is measured. `scale`: of the sizes, as a condition."""
+class SimulatedTarget:
+    """A simulated machine without any other load. `scale`: the scale of the sizes, as a condition."""
 
     def __init__(self, simulated: Machine | None = None, scale: float = 1.0) -> None:
         simulated = simulated or machine()
         self.policy, self._sample_interval_s = simulated.policy, simulated.sample_interval_s
-        self._scale = scale
-        self.books = MemoryRecorder()
+        self._labels = Labels("sim", "sim", scale=scale)
+        self.recorder = MemoryRecorder()
         self.world = SimWorld(simulated.settings)
         self.simulation = Simulation(
             self.world,
             self.policy,
-            recorder=self.books,
+            recorder=self.recorder,
             sample_interval_s=simulated.sample_interval_s,
             seed=simulated.settings.seed,
         )
         self.simulation.run_until_settled()
 
     def header(self) -> Header:
-        """See `Station`."""
-        policy, kernel = self.policy, self.world.settings.kernel
-        conditions = Conditions(
+        """See `Target`."""
+        world = self.world
+        size_bytes = world.settings.kernel.backing_bytes
+        return header_of(
+            self.policy,
+            self._labels,
             kernel="simulated",
             cloud="sim",
             instance_type="simulated",
-            backing_type="sim",
-            cache_type="sim",
-            backing_mb_s=kernel.backing_mb_s,
-            cache_mb_s=policy.cache_bandwidth_mb_s,
-            utilization_threshold=policy.utilization_threshold,
-            inactivity_delay_s=policy.inactivity_delay_s,
             sample_interval_s=self._sample_interval_s,
-            scale=self._scale,
-            drain_mb_s=policy.drain_bandwidth_mb_s,
-        )
-        made = datetime.fromtimestamp(self.world.clock.wall(), UTC).isoformat(timespec="seconds")
-        return Header(conditions, kernel.backing_bytes, made, f"elastio {__version__}", self._prices())
-
-    def _prices(self) -> Prices:
-        quote, mb_s = self.world.provider.quote, self.policy.cache_bandwidth_mb_s
-        slow = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, self.policy.backing_bandwidth_mb_s))
-        fast = quote(VolumeSpec(self.world.settings.kernel.backing_bytes, mb_s))
-        caches = [quote(VolumeSpec(gib * GIB, self.policy.bought_bandwidth_mb_s)) for gib in QUOTED_GIB]
-        return Prices(
-            currency=slow.currency,
-            source=slow.price_source,
-            minimum_s=slow.minimum_s,
-            slow_per_hour=slow.price_per_hour,
-            fast_per_hour=fast.price_per_hour,
-            caches=tuple(Price(q.spec.size_bytes, q.price_per_hour) for q in caches),
+            backing_bytes=size_bytes,
+            wall_s=world.clock.wall(),
+            prices=prices_of(world.provider.quote, self.policy, size_bytes, [gib * GIB for gib in QUOTED_GIB]),
         )
 
-    def claimed(self) -> AbstractContextManager[None]:
-        """See `Station`: nobody else knows this machine."""
+    def locked(self) -> AbstractContextManager[None]:
+        """See `Target`. Nobody else can use this machine."""
         return nullcontext()
 
-    def check(self, points: Sequence[Wanted]) -> None:
-        """See `Station`."""
+    def check(self, points: Sequence[Point]) -> None:
+        """See `Target`."""
         check_sizes(points, self.policy)
 
-    def learned_bytes(self) -> int | None:
-        return self.simulation.state.learned_size_bytes
+    def agent(self) -> SavedState:
+        """See `Target`."""
+        return SavedState(self.simulation.state.learned_size_bytes, self.simulation.state.paused)
 
-    def initial_bytes(self) -> int:
-        return self.policy.initial_size_bytes
+    def learn(self, size_bytes: int | None) -> None:
+        """See `Target`."""
+        self._ask(RequestKind.LEARN, self.policy.initial_size_bytes if size_bytes is None else size_bytes)
 
-    def is_paused(self) -> bool:
-        return self.simulation.state.paused
-
-    def learn(self, size_bytes: int) -> None:
-        self._ask(RequestKind.LEARN, size_bytes)
-
-    def pause(self) -> None:
-        self._ask(RequestKind.PAUSE)
-
-    def resume(self) -> None:
-        self._ask(RequestKind.RESUME)
+    def set_paused(self, paused: bool) -> None:
+        """See `Target`."""
+        self._ask(RequestKind.PAUSE if paused else RequestKind.RESUME)
 
     def _ask(self, kind: RequestKind, size_bytes: int | None = None) -> None:
         answer = self.simulation.ask(kind, size_bytes)
         if not answer.accepted:
-            raise CalibrationError(f"the simulated agent refused: {answer.text}")
+            raise CalibrationError(f"the simulated agent refused the request: {answer.text}")
 
-    def rest(self, limit_s: float) -> None:
-        """See `Station`."""
+    def wait_idle(self, limit_s: float) -> None:
+        """See `Target`."""
         try:
             self.simulation.run_until_settled(limit_s)
         except TimeoutError as error:
-            raise ElastioError(f"the simulated agent does not come to rest: {error}") from error
+            raise ElastioError(f"the simulated agent does not become idle: {error}") from error
         self.simulation.run_for(self.policy.cool_down_s + 2)
 
-    def prepare(self, wanted: Wanted, limit_s: float) -> None:
-        """See `Station`. Nothing: only writes are known."""
+    @contextmanager
+    def dataset(self, point: Point, limit_s: float) -> Iterator[float]:
+        """See `Target`."""
+        with ending_with(self.clean):
+            yield self.write(point)
 
-    def write(self, wanted: Wanted) -> float:
-        """See `Station`. The simulated application writes; other patterns it does not know."""
-        if wanted.pattern != WRITE:
-            raise CalibrationError(f"the simulator measures writes, not {wanted.pattern}")
-        dump = Profile(0.0, wanted.dataset_bytes, 1)
+    def write(self, point: Point) -> float:
+        """Seconds to write the dataset. The simulator has no other pattern."""
+        if point.pattern != WRITE:
+            raise CalibrationError(f"the simulator has no model of the pattern {point.pattern}", code="pattern")
+        dump = Profile(0.0, point.dataset_bytes, 1)
         load = Checkpointing(dump, self.world.settings.kernel.backing_bytes)
         self.world.workload = load
-        limit_s = 60 + 10 * wanted.dataset_bytes / 1e6 / self.policy.backing_bandwidth_mb_s
+        limit_s = 60 + 10 * point.dataset_bytes / 1e6 / self.policy.backing_bandwidth_mb_s
         self.simulation.run_until(lambda: load.done, limit_s)
         return load.stats.dumps[0].seconds
 
     def clean(self) -> None:
+        """End the application."""
         self.world.workload = Workload()
 
-    def mark(self) -> Mark:
-        return Mark(len(self.books.rows))
+    def position(self) -> LedgerPosition:
+        """See `Target`."""
+        return LedgerPosition(self.world.clock.wall(), self.world.clock.elapsed())
 
-    def boosts_since(self, mark: Mark) -> tuple[Boost, ...]:
-        """See `Station`. Nobody sets a simulated clock."""
-        return tuple(_boost(c) for c in list(self.books.rows.values())[int(mark.at) :])
-
-    def now(self) -> float:
-        return self.world.clock.elapsed()
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        """See `Target`. Nobody sets a simulated clock."""
+        return tuple(_boost(c) for c in self.recorder.rows.values() if c.started_wall >= position.wall_s)
 
 
 def _boost(cycle: Cycle) -> Boost:
-    opened, closed, marks = cycle.opened_wall, cycle.closed_wall, cycle.times
+    opened, closed, times = cycle.opened_wall, cycle.closed_wall, cycle.times
     held_s = 0.0 if opened is None or closed is None else closed - opened
-    attached = None if marks.boosted is None or marks.detached is None else marks.detached - marks.boosted
+    attached = None if times.boosted is None or times.detached is None else times.detached - times.boosted
     return Boost(
-        sold_bytes=cycle.provisioned.size_bytes,
+        provisioned_bytes=cycle.provisioned.size_bytes,
         held_s=held_s,
         attached_s=attached,
-        boost_s=None if marks.boosted is None else marks.boosted - cycle.started_at,
+        boost_s=None if times.boosted is None else times.boosted - cycle.started_at,
         peak_in_use_percent=cycle.peak_in_use_percent,
         written_through_bytes=cycle.written_through_bytes,
         failure=str(cycle.failure or ""),

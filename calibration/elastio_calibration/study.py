@@ -1,4 +1,4 @@
-"""The stages after measuring: study (what does the record hold), solve (the curves), format (the profile)."""
+"""The stages after measuring: study (summarize the record), solve (fit the curves), format (write the profile)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from elastio_calibration.measurement import Measurement, Setup
 from elastio_calibration.profile import Profile
 from elastio_calibration.record import Record
 
-# A repeat this far from the median of its point is named.
-ODD = 0.10
+# A repeat whose relative distance from the median of its point exceeds this is reported.
+OUTLIER = 0.10
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """All repeats of one measurement, averaged. `spread` is (most - least) / mean of the throughput."""
+class PointSummary:
+    """The mean of all repeats of one measurement. `spread`: (maximum - minimum) / mean of the throughput."""
 
     first: Measurement
     repeats: int
@@ -31,13 +31,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    points: tuple[Point, ...]
+    points: tuple[PointSummary, ...]
     flags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How well the curves are known, as relative standard deviations. `freedom` 0: no point was repeated."""
+    """The errors of the curves, as relative standard deviations. `freedom` 0: no point was repeated."""
 
     throughput_noise: float
     throughput_interpolation: float
@@ -54,10 +54,10 @@ def study(record: Record) -> Study:
         groups[made.key].append(made)
     points = tuple(sorted((_point(group) for group in groups.values()), key=lambda p: _order(p.first)))
     if not any(p.first.setup is Setup.ADAPTIVE for p in points):
-        raise CalibrationError("the record holds no measurement with a cache: run the calibration first")
-    flags = [f"{p.first}: measured once, its spread is unknown" for p in points if p.repeats == 1]
-    flags += [flag for group in groups.values() for flag in _odd(group)]
-    flags += [f"{e.wanted}: failed once: {e.failure}" for e in record.entries if e.measurement is None]
+        raise CalibrationError("the record has no measurement with a cache: run the calibration first")
+    flags = [f"{p.first}: measured once, so its spread is unknown" for p in points if p.repeats == 1]
+    flags += [flag for group in groups.values() for flag in _outliers(group)]
+    flags += [f"{e.wanted}: one attempt failed: {e.failure}" for e in record.entries if e.measurement is None]
     return Study(points, tuple(flags))
 
 
@@ -65,19 +65,21 @@ def _order(made: Measurement) -> tuple[str, bool, int, int]:
     return made.pattern, made.setup is not Setup.ADAPTIVE, made.dataset_bytes, made.cache_bytes
 
 
-def _point(group: Sequence[Measurement]) -> Point:
+def _point(group: Sequence[Measurement]) -> PointSummary:
     rates = [m.throughput_mb_s for m in group]
     average = mean(rates)
-    return Point(group[0], len(group), average, mean(m.held_s for m in group), (max(rates) - min(rates)) / average)
+    return PointSummary(
+        group[0], len(group), average, mean(m.held_s for m in group), (max(rates) - min(rates)) / average
+    )
 
 
-def _odd(group: Sequence[Measurement]) -> list[str]:
+def _outliers(group: Sequence[Measurement]) -> list[str]:
     rate, held = median(m.throughput_mb_s for m in group), median(m.held_s for m in group)
-    slow = [m for m in group if abs(m.throughput_mb_s - rate) > ODD * rate]
-    long = [m for m in group if abs(m.held_s - held) > ODD * held]
+    slow = [m for m in group if abs(m.throughput_mb_s - rate) > OUTLIER * rate]
+    long = [m for m in group if abs(m.held_s - held) > OUTLIER * held]
     return [
-        *(f"{m}: one repeat reached {m.throughput_mb_s:.1f} MB/s, the others about {rate:.1f}" for m in slow),
-        *(f"{m}: one cache was held for {m.held_s:.1f} s, the others about {held:.1f}" for m in long),
+        *(f"{m}: one repeat reached {m.throughput_mb_s:.1f} MB/s, the median is {rate:.1f} MB/s" for m in slow),
+        *(f"{m}: one cache was held for {m.held_s:.1f} s, the median is {held:.1f} s" for m in long),
     ]
 
 
@@ -88,9 +90,11 @@ def solve(measurements: Sequence[Measurement]) -> Solution:
     flags = []
     for dataset in rate.datasets:
         if len(rate.rows[dataset]) < 2:
-            flags.append(f"{dataset / GB:.4g} GB was measured with one cache size: no other can be predicted")
+            flags.append(
+                f"datasets of {dataset / GB:.4g} GB were measured with one cache size: no other can be predicted"
+            )
     if len(rate.datasets) < 2:
-        flags.append("one dataset was measured: no other can be predicted")
+        flags.append("one dataset size was measured: no other can be predicted")
     return Solution(
         throughput_noise=rate.noise,
         throughput_interpolation=rate.interpolation_error,
@@ -115,7 +119,7 @@ def make_profile(record: Record) -> Profile:
 
 
 def study_text(found: Study) -> str:
-    """A table of the points, and what is odd."""
+    """A table of the points, and the flags."""
     heads = f"{'set-up':<12} {'pattern':<8} {'dataset GB':>10} {'cache GB':>9} {'repeats':>8} {'MB/s':>8}"
     lines = [f"{heads} {'spread':>7} {'held s':>8}"]
     for p in found.points:
@@ -129,11 +133,11 @@ def study_text(found: Study) -> str:
 
 
 def solution_text(found: Solution) -> str:
-    """The errors in percent, and what cannot be predicted."""
+    """The errors in percent, and the flags."""
     repeats = f"from {found.freedom} repeats" if found.freedom else "unknown: nothing was repeated"
     table = (
         ("spread of one run", found.throughput_noise, found.holding_noise, repeats),
-        ("interpolation", found.throughput_interpolation, found.holding_interpolation, "left-out inner points"),
+        ("interpolation", found.throughput_interpolation, found.holding_interpolation, "by leaving out inner points"),
     )
     lines = [f"{name}: throughput {rate:.2%}, holding time {held:.2%} ({how})" for name, rate, held, how in table]
     return "\n".join([*lines, *found.flags])

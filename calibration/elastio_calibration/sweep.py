@@ -1,4 +1,4 @@
-"""What-if: one quantity varied, everything predicted for each value. Pure."""
+"""Predict over a range of values of one quantity. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 from elastio_calibration.application import SYMBOLS, Application, varied
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.plain import size_bytes
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
+from elastio_calibration.schedule import size_bytes
 
 MOST_VALUES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """`symbol` from `first` to `last` in steps. `M` is the cache of the checkpoints, in GB."""
+    """The values of `symbol`. `M` is the cache of the checkpoints, in GB."""
 
     symbol: str
     values: tuple[float, ...]
@@ -26,12 +26,12 @@ def parse(text: str) -> Sweep:
     symbol, equals, rest = text.partition("=")
     if not equals or (symbol != "M" and symbol not in SYMBOLS and symbol not in SYMBOLS.values()):
         raise CalibrationError(
-            f"{text!r} is no sweep: write Sc=2..12, M=4,6,8 or K=1..5; known are {', '.join(SYMBOLS)}, M"
+            f"{text!r} is not a sweep: write Sc=2..12, M=4,6,8 or K=1..5, with one of {', '.join(SYMBOLS)}, M"
         )
     try:
         return Sweep(symbol, _values(rest))
     except (ValueError, OverflowError) as error:
-        raise CalibrationError(f"{text!r} is no sweep: {error}") from error
+        raise CalibrationError(f"{text!r} is not a sweep: {error}") from error
 
 
 def _values(text: str) -> tuple[float, ...]:
@@ -41,7 +41,7 @@ def _values(text: str) -> tuple[float, ...]:
     last, _, step = rest.partition("/")
     begin, end, by = _finite(first), _finite(last), _finite(step or "1")
     if by <= 0 or end < begin:
-        raise ValueError("the first value must be the least and the step above 0")
+        raise ValueError("the first value must be the smallest and the step above 0")
     count = int((end - begin) / by + 1e-9) + 1
     if count > MOST_VALUES:
         raise ValueError(f"{count} values are more than {MOST_VALUES}")
@@ -51,13 +51,13 @@ def _values(text: str) -> tuple[float, ...]:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is no finite number")
+        raise ValueError(f"{text} is not a finite number")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One value; `refusal` says why it cannot be predicted."""
+    """One value with its forecasts; `refusal`: why it cannot be predicted."""
 
     value: float
     forecasts: tuple[Forecast, ...]
@@ -65,7 +65,7 @@ class Step:
 
 
 def run(predictor: Predictor, application: Application, sizes: CacheSizes, sweep: Sweep) -> tuple[Step, ...]:
-    """Raises CalibrationError only when no value at all can be predicted."""
+    """Raises CalibrationError only where no value can be predicted."""
     steps = []
     for value in sweep.values:
         try:

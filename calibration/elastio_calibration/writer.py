@@ -1,7 +1,7 @@
-"""Write a dataset as dd does: 1 MiB at a time, an fsync at the end, by one or several writers at once.
+"""Write a dataset as dd does: 1 MiB at a time with an fsync at the end, by one or several writers at once.
 
-An application that makes its data more slowly than the volume takes it is written like with a pace. That matters even
-where the pace is above the volume's: the kernel keeps the first data back in memory, the longer the slower it comes.
+A pace imitates an application that produces its data slowly. It matters even above the bandwidth of the volume: the
+kernel keeps the first data in memory, the longer the more slowly it arrives.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from pathlib import Path
 
 from elastio.units import MB, MIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.folder import Folder
+from elastio_calibration.work_dir import WorkDir
 
 
 class Writer:
-    """Writes below `directory`. Raises CalibrationError, with the reason of the system, where that fails.
+    """Writes below `directory`.
 
-    `pace_mb_s`: of all writers together, never faster; 0: as fast as they can. `sleep` None: a wait that ends with an
-    interruption.
+    `pace_mb_s`: the limit for all writers together; 0: no limit. `sleep` None: a wait that an interruption ends.
     """
 
     def __init__(
@@ -34,24 +33,24 @@ class Writer:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
-        self.folder = Folder(directory)
+        self.work_dir = WorkDir(directory)
         self._writers, self._block_bytes = writers, block_bytes
         self._block_s = block_bytes * writers / MB / pace_mb_s if pace_mb_s else 0.0
         self._now, self._sleep = now, sleep
-        # One block again and again: it does not compress, and making it costs no time while it is written.
+        # The same random block each time: it does not compress, and takes no time to produce.
         self._block = os.urandom(block_bytes)
 
     def write(self, dataset_bytes: int) -> float:
-        """Seconds from the first write to the return of the last fsync. The data is new each time.
+        """Seconds from the first write to the return of the last fsync. Raises CalibrationError.
 
-        Interrupted, or where one writer fails, the others end with the block that they are writing.
+        After an interruption, or where one writer fails, the others stop after their present block.
         """
         try:
-            self.folder.make()
+            self.work_dir.make()
             with ThreadPoolExecutor(self._writers) as pool:
                 return self._write(pool, max(1, round(dataset_bytes / self._block_bytes / self._writers)))
         except OSError as error:
-            raise CalibrationError(f"{self.folder.path} cannot be written: {error.strerror or error}") from error
+            raise CalibrationError(f"{self.work_dir.path} cannot be written: {error.strerror or error}") from error
 
     def _write(self, pool: ThreadPoolExecutor, blocks: int) -> float:
         stop, began = threading.Event(), self._now()
@@ -59,19 +58,19 @@ class Writer:
             shares = [pool.submit(self._share, number, blocks, began, stop) for number in range(self._writers)]
             for share in as_completed(shares):
                 share.result()
-        except BaseException:  # an interruption too: the pool waits for its threads before anything else happens
+        except BaseException:  # also an interruption: the pool waits for its threads
             stop.set()
             raise
         return self._now() - began
 
     def written_bytes(self, dataset_bytes: int) -> int:
-        """What `write` really writes: whole blocks, the same for each writer."""
+        """Bytes that `write` writes: whole blocks, equally many for each writer."""
         return max(1, round(dataset_bytes / self._block_bytes / self._writers)) * self._block_bytes * self._writers
 
     def _share(self, number: int, blocks: int, began: float, stop: threading.Event) -> None:
         name = f"writer-{number}"
-        descriptor = os.open(self.folder.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        self.folder.add(name)
+        descriptor = os.open(self.work_dir.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self.work_dir.add(name)
         try:
             for index in range(blocks):
                 self._wait_until(began + (index + 1) * self._block_s, stop)
@@ -84,8 +83,8 @@ class Writer:
         finally:
             os.close(descriptor)
 
-    def _wait_until(self, made_at: float, stop: threading.Event) -> None:
-        """A block is written when the application would have made it."""
-        early_s = made_at - self._now() if self._block_s else 0.0
+    def _wait_until(self, produced_at: float, stop: threading.Event) -> None:
+        """Wait until the application would have produced the block."""
+        early_s = produced_at - self._now() if self._block_s else 0.0
         if early_s > 0:
             (self._sleep or stop.wait)(early_s)

@@ -1,7 +1,7 @@
-"""The ledger's file: SQLite, its versions, its transactions, and its errors as one sentence.
+"""The file of the ledger: SQLite, schema versions, transactions, and errors as one sentence.
 
-Losing the last seconds in a power failure is allowed (WAL with synchronous=NORMAL); a torn or half-written
-transaction is not. Other processes may read while the daemon writes. One `LedgerFile` belongs to one thread.
+A power failure may lose the last seconds (WAL with synchronous=NORMAL), but never leaves half a transaction. Other
+processes may read while the daemon writes. A `LedgerFile` belongs to one thread.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 
 from elastio.errors import LedgerError
 
-# How long to wait for another writer. Writers are rare and brief; the daemon's loop must not hang on one.
+# How long to wait for another writer. Writers are rare and brief; the loop of the daemon must not wait for long.
 BUSY_TIMEOUT_S = 2.0
 
 Statements = Sequence[str]
 
-# Entry n leads from user_version n to n + 1. Entries are never changed once released, only added.
+# Entry n migrates from user_version n to n + 1. Released entries are never changed. Names of columns are those of
+# 0.1.0: `evicted_bytes` is what was written through, `sold_*` what was provisioned, `marks` the timestamps.
 MIGRATIONS: Sequence[Statements] = (
     (
         """CREATE TABLE cycles (
@@ -83,16 +84,17 @@ MIGRATIONS: Sequence[Statements] = (
 
 
 class LedgerFile:
-    """An open ledger file. Whatever SQLite refuses is a LedgerError with a sentence that names the file."""
+    """An open ledger file. Every error of SQLite becomes a LedgerError that names the file; its code is SQLite's."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
+        """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
         self._path, self._read_only = path, read_only
-        # SQLite follows a link of this name, and of none of the names beside it. Root owns the directory; opening the
-        # file here and closing it again would take away the locks of another connection of this process.
+        # SQLite follows a symbolic link of this name, but not of its -wal and -shm files. Root owns the directory.
+        # Opening and closing the file here would drop the locks of another connection of this process.
         if path.is_symlink():
             raise LedgerError(
-                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir"
+                f"the ledger {path} is a link and is not used: move the file there, or set agent.state_dir",
+                code="link",
             )
         with self._translated():
             target = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
@@ -104,7 +106,7 @@ class LedgerFile:
             raise
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
+        """Close the file; may be called twice."""
         with self._translated():
             self._db.close()
 
@@ -123,7 +125,7 @@ class LedgerFile:
 
     @contextmanager
     def rows(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot for all reads within."""
+        """One snapshot for all reads in the block."""
         with self._translated():
             self._db.execute("BEGIN")
             try:
@@ -159,15 +161,21 @@ class LedgerFile:
     def _check_version(self, wanted: int) -> None:
         version = self._version()
         if version > wanted:
-            raise LedgerError(f"the ledger {self._path} was written by a newer elastio (version {version}): update")
+            raise LedgerError(
+                f"the ledger {self._path} was written by a newer elastio (version {version}): update", code="newer"
+            )
         if version < wanted:
-            raise LedgerError(f"the ledger {self._path} is of an older elastio: start the agent once to migrate it")
+            raise LedgerError(
+                f"the ledger {self._path} was written by an older elastio: start the agent once to migrate it",
+                code="older",
+            )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            # Without its daemon a WAL file can be read only by those who may write beside it.
+            # If no daemon runs, only users who may write to the directory can read a database in WAL mode.
             way = "read it as root, or while the agent runs" if self._read_only else "costs go unrecorded"
-            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}") from error
+            code = getattr(error, "sqlite_errorname", "")
+            raise LedgerError(f"the ledger {self._path} cannot be used: {error}; {way}", code=code) from error

@@ -1,7 +1,7 @@
-"""What a forecast is made from: past phases, and throughput at the grain of the policy. Pure.
+"""The input of a forecast: past boosts, and throughput at the sampling interval of the policy. Pure.
 
-Times are seconds since the epoch. A *phase* is one boost with the load that it met; the throughput is that of the
-adaptive device, hence what applications did. Where two runs do not touch, nothing was observed in between.
+Times are seconds since the epoch. The throughput is that of the adaptive device: what applications did. Where two runs
+do not touch, nothing was observed in between.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from elastio.core.cycle import Trigger
 from elastio.core.model import Sample
 from elastio.units import MB
 
-# A sample below this share of the backing device's bandwidth is quiet: no shape in it is worth a row of its own.
+# A sample below this share of the bandwidth of the backing device is quiet, and needs no row of its own.
 QUIET_UTILIZATION = 0.03
-# A quiet run ends after so long, so that a period can be cut out of the history to the hour.
+# The longest quiet run, so that a period can be selected to the hour.
 LONGEST_RUN_S = 3600.0
 # Samples further apart than this do not touch: one was missed, or the wall clock was set.
 SEAM_S = 0.5
@@ -24,7 +24,7 @@ SEAM_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """Throughput of the adaptive device over a stretch of time: one sample, or quiet ones taken together."""
+    """Throughput of the adaptive device over some time: one sample, or several quiet ones."""
 
     begun_wall: float
     seconds: float
@@ -46,7 +46,7 @@ class SampleRun:
 
 
 def run_of(sample: Sample, ended_wall: float, utilization: float) -> SampleRun:
-    """One sample as a run; `utilization` is the policy's figure for it."""
+    """One sample as a run; `utilization` is what the policy made of it."""
     rates, seconds = sample.adaptive, sample.seconds
     return SampleRun(
         ended_wall - seconds,
@@ -58,9 +58,9 @@ def run_of(sample: Sample, ended_wall: float, utilization: float) -> SampleRun:
 
 
 def joined(run: SampleRun, later: SampleRun) -> SampleRun | None:
-    """Both as one run, no byte and no second lost; None where each has to keep its own.
+    """Both as one run that keeps every byte and second, or None if they are not joined.
 
-    Only quiet neighbours that touch are joined: a load keeps every sample.
+    Only quiet runs that touch are joined. A load keeps every sample.
     """
     touch = abs(later.begun_wall - run.ended_wall) <= SEAM_S
     if not (run.quiet and later.quiet and touch) or run.seconds + later.seconds > LONGEST_RUN_S:
@@ -78,7 +78,7 @@ class CycleLoad:
     """What applications did during one cycle, from the sample that began it to the end of its volume.
 
     `begun_wall` and `ended_wall` bound the time at or above the utilization threshold; None: there was no load, for
-    example because a forecast or an operator was wrong. A load may have begun before the cycle.
+    example after a wrong forecast. A load may have begun before the cycle.
     """
 
     read_bytes: int = 0
@@ -88,13 +88,13 @@ class CycleLoad:
 
     @property
     def seconds(self) -> float | None:
-        """How long the load lasted, pauses within included."""
+        """How long the load lasted, including pauses."""
         if self.begun_wall is None or self.ended_wall is None:
             return None
         return max(0.0, self.ended_wall - self.begun_wall)
 
     def plus(self, run: SampleRun, load_begun_wall: float | None) -> CycleLoad:
-        """With one more sample; `load_begun_wall`: since when the load is there, None while it is not."""
+        """With one more sample. `load_begun_wall`: when the present load began; None: there is none."""
         begun, ended = self.begun_wall, self.ended_wall
         if load_begun_wall is not None:
             begun, ended = load_begun_wall if begun is None else begun, run.ended_wall
@@ -103,10 +103,10 @@ class CycleLoad:
 
 @dataclass(frozen=True, slots=True)
 class PastBoost:
-    """One boost and its load. None: not known, or there was none.
+    """One boost and its load. None: not known, or there was no load.
 
-    `begun_wall` is when the load began, or without one when the boost was decided. `period_s` leads from the
-    beginning of the phase before to that of this one, `gap_s` from the end of the load before; both None for the first.
+    `begun_wall` is when the load began, or without a load when the boost was decided. `period_s` is the time since the
+    beginning of the previous boost, `gap_s` since the end of the previous load; both None for the first boost.
     """
 
     token: str
@@ -127,16 +127,16 @@ class PastBoost:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that is kept for forecasts: phases in their order, and the runs of each device in theirs."""
+    """What is kept for forecasts: boosts in their order, and runs by device in theirs."""
 
-    phases: tuple[PastBoost, ...]
+    boosts: tuple[PastBoost, ...]
     samples: Mapping[str, tuple[SampleRun, ...]]
 
 
-def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastBoost, ...]:
-    """The phases of every device in their order. Volumes that no cycle knew were no phase of anything.
+def past_boosts(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[PastBoost, ...]:
+    """The boosts of all devices in their order, without orphans.
 
-    A cycle that was refused its volume does not say for which device: it is that of the others, if they have one.
+    A cycle whose purchase was rejected does not name its device. If all others have the same one, it has it too.
     """
     devices = {c.device_uuid for c in cycles if c.device_uuid}
     if len(devices) == 1:
@@ -149,8 +149,8 @@ def phases(cycles: Sequence[CycleRow], loads: Mapping[str, CycleLoad]) -> tuple[
     for row in sorted(rows, key=lambda c: (begun_at[c.token], c.token)):
         load, begun = loads.get(row.token), begun_at[row.token]
         before, before_ended = last.get(row.device_uuid, (None, None))
-        found.append(_phase(row, load, begun, before, before_ended))
-        if load is None or load.begun_wall is not None:  # a boost that met no load is no burst to count from
+        found.append(_past_boost(row, load, begun, before, before_ended))
+        if load is None or load.begun_wall is not None:  # a boost without a load is not a burst
             last[row.device_uuid] = (begun, load.ended_wall if load else None)
     return tuple(found)
 
@@ -159,7 +159,7 @@ def _begun(row: CycleRow, load: CycleLoad | None) -> float:
     return row.started_wall if load is None or load.begun_wall is None else load.begun_wall
 
 
-def _phase(
+def _past_boost(
     row: CycleRow, load: CycleLoad | None, begun: float, before: float | None, before_ended: float | None
 ) -> PastBoost:
     return PastBoost(
@@ -181,9 +181,9 @@ def _phase(
 
 
 def samples(runs: Iterable[SampleRun]) -> tuple[SampleRun, ...]:
-    """The runs of one device in their order, no second twice: where the clock was set back, the later sight counts.
+    """The runs of one device in their order, without overlap.
 
-    A run that another begins within is cut there, its bytes in proportion.
+    Runs overlap where the clock was set back. The earlier one is cut where the later begins, its bytes in proportion.
     """
     found: list[SampleRun] = []
     for run in sorted(runs, key=lambda r: r.begun_wall):

@@ -7,28 +7,27 @@ import io
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime, tzinfo
-from textwrap import shorten
 from typing import Any
 
 from elastio.accounting.history import History, PastBoost, SampleRun
-from elastio.accounting.report_render import iso, table
+from elastio.accounting.tables import begun, iso, note, table
 from elastio.units import GB, GIB, format_duration
 
-SHOWN_PHASES = 20
+SHOWN_BOOSTS = 20
 _HEADS = ("load begun", "asked by", "load", "period", "gap", "GiB", "MB/s", "read GB", "written GB", "note")
 _SAMPLE_HEADS = ("device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s")
 
 
 def to_dict(history: History, tz: tzinfo) -> dict[str, Any]:
-    """A JSON-able value with stable keys: `phases` and `samples`."""
+    """The history as JSON values. Keys are stable: `phases` (the boosts) and `samples`."""
     return {
-        "phases": [{**asdict(p), "begun": iso(p.begun_wall, tz)} for p in history.phases],
+        "phases": [{**asdict(b), "begun": iso(b.begun_wall, tz)} for b in history.boosts],
         "samples": [dict(zip(_SAMPLE_HEADS, row, strict=True)) for row in _sample_rows(history, tz)],
     }
 
 
 def to_csv(history: History, tz: tzinfo) -> str:
-    """The samples as one table with a head. A row lasts `seconds`; between rows nothing was observed."""
+    """The samples as one table with a header. A row lasts `seconds`; between rows nothing was observed."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_SAMPLE_HEADS)
@@ -37,11 +36,11 @@ def to_csv(history: History, tz: tzinfo) -> str:
 
 
 def to_text(history: History, tz: tzinfo) -> str:
-    """The last phases as a table, and one line for the samples of each device."""
-    shown = history.phases[-SHOWN_PHASES:]
+    """The last boosts as a table, and one line about the samples of each device."""
+    shown = history.boosts[-SHOWN_BOOSTS:]
     if not shown and not history.samples:
         return "No history yet: the agent has not sampled a device in this period.\n"
-    lines = table(_HEADS, [_cells(p, tz) for p in shown], len(history.phases) - len(shown)) if shown else []
+    lines = table(_HEADS, [_cells(b, tz) for b in shown], len(history.boosts) - len(shown)) if shown else []
     lines += [_summary(uuid, runs, tz) for uuid, runs in history.samples.items()]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -52,18 +51,17 @@ def _sample_rows(history: History, tz: tzinfo) -> Iterator[tuple[Any, ...]]:
             yield uuid, iso(r.begun_wall, tz), r.begun_wall, r.seconds, r.read_mb_s, r.write_mb_s
 
 
-def _cells(phase: PastBoost, tz: tzinfo) -> tuple[str, ...]:
-    begun = datetime.fromtimestamp(phase.begun_wall, tz).strftime("%m-%d %H:%M:%S")
-    times = (phase.load_s, phase.period_s, phase.gap_s)
-    moved = (phase.read_bytes, phase.written_bytes)
+def _cells(boost: PastBoost, tz: tzinfo) -> tuple[str, ...]:
+    times = (boost.load_s, boost.period_s, boost.gap_s)
+    moved = (boost.read_bytes, boost.written_bytes)
     return (
-        begun,
-        phase.trigger,
+        begun(boost.begun_wall, tz),
+        boost.trigger,
         *("-" if t is None else format_duration(t) for t in times),
-        f"{phase.bought_bytes / GIB:.1f}" if phase.bought_bytes else "-",
-        f"{phase.bandwidth_mb_s:.0f}",
+        f"{boost.bought_bytes / GIB:.1f}" if boost.bought_bytes else "-",
+        f"{boost.bandwidth_mb_s:.0f}",
         *("-" if b is None else f"{b / GB:.2f}" for b in moved),
-        shorten(phase.failure, 30, placeholder="…"),
+        note(boost.failure),
     )
 
 

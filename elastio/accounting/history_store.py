@@ -1,8 +1,8 @@
-"""The history in the ledger's file: written in batches by the agent, read by forecasters and reports.
+"""The history in the file of the ledger: written in batches by the agent, read by forecasters and reports.
 
 A kill loses at most the batch that is not written yet: `WRITE_EVERY_S` of samples, and what they add to their cycle.
-Nothing is counted twice, because a batch is one transaction. An idle machine costs one row an hour and one small
-write a minute; a load costs one row a sample. How much is kept is bounded by days and by rows.
+Nothing is counted twice, because a batch is one transaction. An idle machine needs one row per hour and one small
+write per minute, a load one row per sample. The history is limited by days and by rows.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from elastio.core.state import AgentState
 
 WRITE_EVERY_S = 60.0
 DAY_S = 86400.0
-# A ledger that cannot be written for longer than so many samples loses the oldest of them.
+# If the ledger cannot be written for longer than this many samples, the oldest are lost.
 MOST_WAITING = 3600
-# A lowered limit is reached over several batches: one transaction stays short.
+# A lowered limit is reached over several batches, so that each transaction stays short.
 MOST_DELETED = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How long, and how many rows of samples, a device's history is kept. Phases are kept with their cycles."""
+    """How long the samples of a device are kept, and how many rows. Boosts are kept with their cycles."""
 
     days: float = 30.0
     rows: int = 500_000
 
 
 class HistoryWriter:
-    """Takes the samples of one device and writes them now and then. Raises LedgerError when a batch cannot be."""
+    """Collects the samples of one device and writes them in batches. Raises LedgerError if it cannot."""
 
     def __init__(self, file: LedgerFile, device_uuid: str, limits: HistoryLimits) -> None:
         self._file, self._uuid, self._limits = file, device_uuid, limits
@@ -46,7 +46,7 @@ class HistoryWriter:
             self._rows = int(db.execute(query, (device_uuid,)).fetchone()[0])
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """Take one sample in; `state` is what was decided on it. Writes when a batch or a phase is complete."""
+        """Add one sample; `state` is the decision on it. Writes if a batch or a cycle is complete."""
         offset = wall - now
         run = run_of(sample, offset + sample.at, state.load.utilization)
         self._add(run)
@@ -72,7 +72,7 @@ class HistoryWriter:
         del self._runs[:-MOST_WAITING]
 
     def flush(self, wall: float) -> None:
-        """Write what is waiting, and let go of what is too old or too much. A failure keeps it waiting."""
+        """Write the batch, and delete what exceeds the limits. After a failure the batch is kept."""
         if not self._runs:
             return
         new = sum(1 for run in self._runs if run.begun_wall != self._growing)
@@ -86,7 +86,7 @@ class HistoryWriter:
         self._growing = self._runs[0].begun_wall
 
     def _prune(self, db: sqlite3.Connection, rows: int, wall: float) -> int:
-        """The oldest go first. Returns how many rows went."""
+        """Delete the oldest rows. Returns how many."""
         oldest = wall - self._limits.days * DAY_S
         aged = db.execute(_DELETE_OLD, (self._uuid, self._uuid, oldest, MOST_DELETED)).rowcount
         excess = min(rows - aged - self._limits.rows, MOST_DELETED)
@@ -125,7 +125,7 @@ def read_loads(file: LedgerFile) -> dict[str, CycleLoad]:
 
 
 def read_samples(file: LedgerFile, since: float, until: float) -> dict[str, tuple[SampleRun, ...]]:
-    """The runs that touch the period, by device, as `history.samples` orders them."""
+    """The runs that overlap the period, by device, as `history.samples` orders them."""
     query = """SELECT device_uuid, begun_wall, seconds, read_bytes, written_bytes FROM samples
                WHERE begun_wall < ? AND begun_wall + seconds > ?"""
     found: dict[str, list[SampleRun]] = {}

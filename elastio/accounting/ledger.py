@@ -1,7 +1,7 @@
-"""The cost ledger: which volumes were bought when, for how long and at what price.
+"""The cost ledger: which volumes were bought, when, for how long, and at what price.
 
-The journal is the truth about what the agent did; the ledger is what it cost, kept for years. What a power failure
-takes from it, the next record of a cycle repeats.
+The journal records what the agent did; the ledger records what it cost, for years. What a power failure loses, the next
+record of the cycle repeats.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations
+from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations, spend_since
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Quote, Spend
+from elastio.core.model import Spend
 
-# Two sights of a device this close together are one stretch: a missed minute, a restart, a reboot.
+# Observations of a device this close together are one span: a missed minute, a restart, a reboot.
 GAP_S = 300.0
 DAY_S = 86_400.0
 
-# A cycle that is picked up again by its tags alone (an orphan with a known token) knows less than its row: what
-# can happen only once keeps its first word, a failure and a price are never forgotten. The bill's end follows the
-# last word: a deletion that the cloud took back runs the bill on.
+# A cycle that was found by its tags alone (an orphan with a known token) knows less than its row. What can happen only
+# once keeps its first value; a failure and a price are never removed. The end of the bill is the newest value: if the
+# cloud takes a deletion back, the bill runs on.
 _UPSERT = """
 INSERT INTO cycles VALUES (
     :token, :device_uuid, :trigger, :volume_id, :wanted_size_bytes, :wanted_mb_s, :sold_size_bytes, :sold_mb_s,
@@ -45,17 +45,17 @@ ON CONFLICT (token) DO UPDATE SET
     failure = iif(excluded.failure <> '', excluded.failure, failure)
 """
 
-# These may be marked again within one cycle; every other step happens once.
-_REPEATED_MARKS = ("quiet", "clean", "detached", "released", "deleted")
-# Made up for an orphan when it is found: nobody saw its purchase.
+# These may happen again within one cycle; every other step happens once.
+_REPEATED_TIMES = ("quiet", "clean", "detached", "released", "deleted")
+# Set when an orphan is found: nobody saw its purchase.
 _UNSEEN_BY_ORPHAN = ("decided", "created")
 
 
 class Ledger:
-    """An open ledger. Every method raises LedgerError, with a sentence that names the file, when SQLite fails."""
+    """An open ledger. Every method raises LedgerError, which names the file, if SQLite fails."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Opens the file, creates or migrates it. `read_only`: for reports; the file must exist."""
+        """Open the file; create or migrate it if needed. `read_only`: for reports; the file must exist."""
         self.file = LedgerFile(path, read_only=read_only)
 
     def __enter__(self) -> Ledger:
@@ -67,27 +67,26 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; may be called twice."""
+        """Close the file; may be called twice."""
         self.file.close()
 
     # --- cycles ------------------------------------------------------------------------------------------
 
-    def record(self, cycle: Cycle, quote: Quote | None, boot_offset_s: float) -> None:
-        """Writes what is known of the cycle; saying the same twice changes nothing.
+    def record(self, cycle: Cycle, boot_offset_s: float) -> None:
+        """Write what is known of the cycle. Writing the same twice changes nothing.
 
-        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now: it turns new marks into points in time that
-        outlive a reboot.
+        `boot_offset_s` is wall clock minus CLOCK_BOOTTIME now. It makes new timestamps comparable across reboots.
         """
-        sold = cycle.volume
+        volume, quote = cycle.volume, cycle.quote
         row = {
             "token": cycle.token,
-            "device_uuid": sold.backing_uuid if sold else "",
+            "device_uuid": volume.backing_uuid if volume else "",
             "trigger": cycle.trigger.value,
             "volume_id": cycle.volume_id,
             "wanted_size_bytes": cycle.spec.size_bytes,
             "wanted_mb_s": cycle.spec.bandwidth_mb_s,
-            "sold_size_bytes": sold.size_bytes if sold else None,
-            "sold_mb_s": sold.bandwidth_mb_s if sold else None,
+            "sold_size_bytes": volume.size_bytes if volume else None,
+            "sold_mb_s": volume.bandwidth_mb_s if volume else None,
             "started_wall": cycle.started_wall,
             "opened_wall": cycle.opened_wall,
             "closed_wall": cycle.closed_wall,
@@ -101,27 +100,27 @@ class Ledger:
         }
         with self.file.write() as db:
             db.execute(_UPSERT, row)
-            self._record_marks(db, cycle, boot_offset_s)
+            self._record_times(db, cycle, boot_offset_s)
 
-    def _record_marks(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
+    def _record_times(self, db: sqlite3.Connection, cycle: Cycle, boot_offset_s: float) -> None:
         if cycle.times.clean is None:
             db.execute("DELETE FROM marks WHERE token = ? AND name = 'clean'", (cycle.token,))
         for name, at in asdict(cycle.times).items():
             if at is None or (cycle.trigger is Trigger.ORPHAN and name in _UNSEEN_BY_ORPHAN):
                 continue
-            # A mark that is known keeps the offset it was first recorded with: after a reboot ours is another.
+            # A known timestamp keeps the offset it was first recorded with: after a reboot the offset differs.
             db.execute(
                 """INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
                    SET boottime_s = excluded.boottime_s, boot_offset_s = excluded.boot_offset_s
                    WHERE ? AND boottime_s <> excluded.boottime_s""",
-                (cycle.token, name, at, boot_offset_s, name in _REPEATED_MARKS),
+                (cycle.token, name, at, boot_offset_s, name in _REPEATED_TIMES),
             )
 
     def close_unlisted(self, device_uuid: str, listed: Collection[str], wall: float) -> tuple[str, ...]:
-        """Ends at `wall` the open bills of this device whose token is not in `listed`; returns their tokens.
+        """End at `wall` the open bills of this device whose token is not in `listed`. Returns their tokens.
 
-        For volumes that disappeared while no agent ran: call it when the cloud has listed this agent's volumes,
-        with the tokens of those volumes and of the current cycle, or their bills would run on for ever.
+        The bills of volumes that disappeared while no agent ran would never end otherwise. Call it when the cloud has
+        listed the volumes of this agent, with the tokens of those volumes and of the current cycle.
         """
         with self.file.write() as db:
             query = "SELECT token FROM cycles WHERE device_uuid = ? AND opened_wall NOTNULL AND closed_wall ISNULL"
@@ -133,40 +132,28 @@ class Ledger:
         return lost
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
-        """Cycles that began before `until` and were not over at `since`, in the order of their beginning."""
+        """Cycles that began before `until` and had not ended at `since`, ordered by their beginning."""
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
                        started_wall >= :since OR closed_wall > :since OR (opened_wall NOTNULL AND closed_wall ISNULL))
                    ORDER BY started_wall, token"""
         with self.file.rows() as db:
             rows = db.execute(query, {"since": since, "until": until}).fetchall()
-            return tuple(_cycle_row(row, self._marks(db, row["token"])) for row in rows)
+            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in rows)
 
-    def _marks(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
+    def _times(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
         found = db.execute("SELECT name, boottime_s, boot_offset_s FROM marks WHERE token = ?", (token,))
         return {name: (boottime_s, boot_offset_s) for name, boottime_s, boot_offset_s in found}
 
     def spend_since(self, since: float, now_wall: float) -> Spend:
-        """What was used up of the caps from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
-
-        A boost counts once it begins, unless it was refused before anything was bought. The shortest time billed
-        is owed at once. A cycle without a price adds nothing to `currency`. What a clock that has since been set back
-        has written counts as well, up to a day ahead: beyond that the clock was wrong, and no day may begin full.
-        """
-        rows = self.cycles(since, now_wall + DAY_S)
-        begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
-        ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
-        return Spend(
-            boosts=len(begun),
-            agbs=sum(c.agbs(since, until) for c, until in ends),
-            currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
-        )
+        """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
+        return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
 
     # --- the adaptive device -----------------------------------------------------------------------------
 
     def touch_device(self, uuid: str, size_bytes: int, backing_mb_s: float, cache_mb_s: float, wall: float) -> None:
-        """The device is there at `wall`. Call it about once a minute, and when its figures change.
+        """The device was seen at `wall`. Call it about once a minute, and when its figures change.
 
-        Prolongs the device's last span, or begins another after more than GAP_S, a change, or a clock set back.
+        Extends the last span of the device, or begins another one after GAP_S, a change, or a clock that was set back.
         """
         figures = (size_bytes, backing_mb_s, cache_mb_s)
         with self.file.write() as db:
@@ -180,7 +167,7 @@ class Ledger:
                 db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
 
     def spans(self, since: float, until: float) -> tuple[DeviceSpan, ...]:
-        """When which device was seen: spans that touch the period, and for each device at least its last one."""
+        """When each device was seen: spans that overlap the period, and for each device at least its last one."""
         query = """SELECT device_uuid, size_bytes, backing_mb_s, cache_mb_s, first_wall, last_wall FROM spans
                    WHERE (first_wall < ? AND last_wall > ?)
                       OR id IN (SELECT max(id) FROM spans GROUP BY device_uuid)
@@ -189,7 +176,7 @@ class Ledger:
             return tuple(DeviceSpan(*row) for row in db.execute(query, (until, since)))
 
     def learned_size(self, uuid: str) -> int | None:
-        """Bytes to buy next for this device, or None: nothing learned yet."""
+        """Bytes to buy next for this device; None: nothing was learned yet."""
         with self.file.rows() as db:
             row = db.execute("SELECT size_bytes FROM learned WHERE device_uuid = ?", (uuid,)).fetchone()
             return None if row is None else int(row["size_bytes"])
@@ -202,23 +189,23 @@ class Ledger:
 # --- rows ------------------------------------------------------------------------------------------------
 
 
-def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> CycleRow:
-    sold = row["sold_size_bytes"] is not None
+def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> CycleRow:
+    is_known = row["sold_size_bytes"] is not None
     return CycleRow(
         token=row["token"],
         device_uuid=row["device_uuid"],
         trigger=row["trigger"],
         volume_id=row["volume_id"],
         wanted_size_bytes=row["wanted_size_bytes"],
-        provisioned_size_bytes=row["sold_size_bytes"] if sold else row["wanted_size_bytes"],
-        bandwidth_mb_s=row["sold_mb_s"] if sold else row["wanted_mb_s"],
+        provisioned_size_bytes=row["sold_size_bytes"] if is_known else row["wanted_size_bytes"],
+        bandwidth_mb_s=row["sold_mb_s"] if is_known else row["wanted_mb_s"],
         started_wall=row["started_wall"],
         opened_wall=row["opened_wall"],
         closed_wall=row["closed_wall"],
         currency=row["currency"] or "",
         price_per_hour=row["price_per_hour"],
         minimum_s=row["minimum_s"] or 0.0,
-        steps=_steps(marks),
+        steps=_steps(times),
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],
@@ -226,38 +213,38 @@ def _cycle_row(row: sqlite3.Row, marks: Mapping[str, tuple[float, float]]) -> Cy
     )
 
 
-def _steps(marks: Mapping[str, tuple[float, float]]) -> StepDurations:
-    gone = next((name for name in ("detached", "released", "deleted") if name in marks), "")
-    decide_s = _between(marks, "crossed", "decided")
-    # Formatted and registered in steps of their own until these became one with the attach. The first release marked
-    # neither that, nor what crossed the threshold.
-    before = "registered" if "registered" in marks else "appeared"
-    known = "registered" in marks or "installing" in marks
-    boosted_s = _between(marks, "appeared", "boosted") if known else None
+def _steps(times: Mapping[str, tuple[float, float]]) -> StepDurations:
+    gone = next((name for name in ("detached", "released", "deleted") if name in times), "")
+    decide_s = _between(times, "crossed", "decided")
+    # Formatting and registering were separate steps before they became part of the attach. The first release recorded
+    # neither the attach nor the crossing of the threshold.
+    before = "registered" if "registered" in times else "appeared"
+    known = "registered" in times or "installing" in times
+    boosted_s = _between(times, "appeared", "boosted") if known else None
     return StepDurations(
         decide_s=decide_s,
-        create_s=_between(marks, "decided", "created"),
-        attach_volume_s=_between(marks, "created", "asked"),
-        appear_s=_between(marks, "asked", "appeared"),
-        format_s=_between(marks, "appeared", "formatted"),
-        register_s=_between(marks, "formatted", "registered"),
-        attach_set_s=_between(marks, before, "boosted") if known else None,
-        boost_s=_between(marks, "crossed" if "crossed" in marks else "decided", "boosted"),
+        create_s=_between(times, "decided", "created"),
+        attach_volume_s=_between(times, "created", "asked"),
+        appear_s=_between(times, "asked", "appeared"),
+        format_s=_between(times, "appeared", "formatted"),
+        register_s=_between(times, "formatted", "registered"),
+        attach_set_s=_between(times, before, "boosted") if known else None,
+        boost_s=_between(times, "crossed" if "crossed" in times else "decided", "boosted"),
         own_s=None if boosted_s is None else boosted_s + (decide_s or 0.0),
-        flush_s=_between(marks, "quiet", "clean"),
-        attached_s=_between(marks, "boosted", gone),
+        flush_s=_between(times, "quiet", "clean"),
+        attached_s=_between(times, "boosted", gone),
     )
 
 
-def _between(marks: Mapping[str, tuple[float, float]], first: str, last: str) -> float | None:
-    """Seconds between two marks; None when one is missing or the clocks contradict each other.
+def _between(times: Mapping[str, tuple[float, float]], first: str, last: str) -> float | None:
+    """Seconds between two timestamps; None if one is missing or the clocks contradict each other.
 
-    Within one boot CLOCK_BOOTTIME is exact. A reboot moves the offset to the wall clock by at least the uptime
-    before it, hence by more than the first mark: then only the wall clock spans both.
+    Within one boot CLOCK_BOOTTIME is exact. A reboot changes the offset by at least the uptime before it, hence by
+    more than the first timestamp. In that case only the wall clock covers both.
     """
-    if first not in marks or last not in marks:
+    if first not in times or last not in times:
         return None
-    (first_s, first_offset_s), (last_s, last_offset_s) = marks[first], marks[last]
+    (first_s, first_offset_s), (last_s, last_offset_s) = times[first], times[last]
     shift_s = last_offset_s - first_offset_s
     seconds = last_s - first_s + (shift_s if shift_s >= first_s else 0.0)
     return seconds if seconds >= 0 else None

@@ -1,4 +1,4 @@
-"""The ledger as the loop sees it: cycles recorded, sizes learned, spend since midnight."""
+"""The cost recorder of the loop: it records cycles and learned sizes, and returns what was spent since midnight."""
 
 from __future__ import annotations
 
@@ -22,8 +22,16 @@ TOUCH_EVERY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
+@contextmanager
+def _logged(consequence: str) -> Iterator[None]:
+    try:
+        yield
+    except LedgerError as error:
+        _log.error("%s: %s", consequence, error)
+
+
 class CostRecorder:
-    """`Recorder` on a Ledger. A ledger that fails is reported and never stops the guarding of data."""
+    """`ports.Recorder` on a ledger. A failing ledger is logged; it never stops the protection of data."""
 
     def __init__(self, ledger: Ledger, backing_uuid: str, limits: HistoryLimits | None = None) -> None:
         self._ledger, self._uuid, self._zone = ledger, backing_uuid, local_zone()
@@ -32,48 +40,36 @@ class CostRecorder:
         self._spend = Spend(known=False)
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
-        self._touched = float("-inf")  # the device was there all the way up to this moment
-        try:
-            self._ledger.record(cycle, cycle.quote, wall - now)
-        except LedgerError as error:
-            _log.error("cycle %s is not in the ledger: %s", cycle.token, error)
+        self._touched = float("-inf")  # the device was there until this moment
+        with _logged(f"cycle {cycle.token} is not in the ledger"):
+            self._ledger.record(cycle, wall - now)
 
     def learned(self, size_bytes: int) -> None:
-        try:
+        with _logged("the learned size is not in the ledger"):
             self._ledger.set_learned_size(self._uuid, size_bytes)
-        except LedgerError as error:
-            _log.error("the learned size is not in the ledger: %s", error)
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        try:
+        with _logged("open bills were not checked"):
             for token in self._ledger.close_unlisted(self._uuid, tokens, wall):
                 _log.warning("cycle %s has no volume any more: its bill is closed", token)
-        except LedgerError as error:
-            _log.error("open bills were not checked: %s", error)
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        try:
+        with _logged("the history is not written yet"):
             self._history.sampled(sample, state, now=now, wall=wall)
-        except LedgerError as error:
-            _log.error("the history waits: %s", error)
 
     def flush(self, *, wall: float) -> None:
-        """Before a stop: write what still waits."""
-        try:
+        """Write the unfinished batch of the history, before a stop."""
+        with _logged("the last minute is not in the history"):
             self._history.flush(wall)
-        except LedgerError as error:
-            _log.error("the last minute is not in the history: %s", error)
 
     def learned_size(self) -> int | None:
-        """None where it cannot be read: the next cache is of the first size."""
-        try:
+        """Bytes; None if it cannot be read: the next cache then has the initial size."""
+        with _logged("the learned size is not known"):
             return self._ledger.learned_size(self._uuid)
-        except LedgerError as error:
-            _log.error("the learned size is not known: %s", error)
-            return None
+        return None
 
     def spend(self, *, wall: float) -> Spend:
-        """Since local midnight. While the ledger cannot be read, what was known last, marked as not known."""
+        """Since local midnight. While the ledger cannot be read, the last known value, with `known` False."""
         try:
             self._spend = self._ledger.spend_since(day_start(wall, self._zone), wall)
         except LedgerError as error:
@@ -82,27 +78,25 @@ class CostRecorder:
         return self._spend
 
     def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
-        """Note once a minute that the device was there: what a static volume would have cost runs over that time."""
+        """Record once a minute that the device was there: the cost of a static volume is computed over that time."""
         if wall - self._touched < TOUCH_EVERY_S:
             return
         self._touched = wall
-        try:
+        with _logged("the device is not in the ledger"):
             self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall)
-        except LedgerError as error:
-            _log.error("the device is not in the ledger: %s", error)
 
 
 class NullRecorder:
-    """`Recorder` where the ledger cannot be opened: nothing is recorded, and what was spent is not known.
+    """`ports.Recorder` if the ledger cannot be opened: nothing is recorded, and what was spent is not known.
 
-    Caps by the day then let no boost begin; a cache that is there is flushed, guarded and released all the same.
+    With daily caps no boost begins then. A cache that exists is still flushed and released.
     """
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         _log.error("cycle %s is not in the ledger: it could not be opened", cycle.token)
 
     def learned(self, size_bytes: int) -> None:
-        """The agent remembers it until it ends."""
+        """The agent keeps it in memory."""
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
         """There are no bills."""
@@ -111,7 +105,7 @@ class NullRecorder:
         """There is no history."""
 
     def flush(self, *, wall: float) -> None:
-        """Nothing waits."""
+        """Nothing is waiting."""
 
     def learned_size(self) -> int | None:
         return None
@@ -125,7 +119,7 @@ class NullRecorder:
 
 @contextmanager
 def open_recorder(path: Path, backing_uuid: str, limits: HistoryLimits) -> Iterator[CostRecorder | NullRecorder]:
-    """The recorder of this file; none, with an error in the log, where it cannot be opened. Closed at the end."""
+    """The recorder of this file, or a NullRecorder and an error in the log. The file is closed at the end."""
     recorder: CostRecorder | NullRecorder
     with ExitStack() as stack:
         try:

@@ -2,7 +2,7 @@
 
 `C(t) = Bb*N*t + Bc * integral of M(x) dx` in AGBs: bandwidth in MB/s, sizes in GB (10^9), M = 0 while nothing is
 bought. Over the same time static-slow is `Bb*N*t` and static-fast `Bc*N*t`; a static-slow machine would also have
-needed longer for the same work, which no ledger can know. Times are seconds since the epoch.
+needed longer for the same work, which a ledger cannot know. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _first = attrgetter("first_wall")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`cost` sums the priced volumes; None: none is priced, or currencies differ. A ratio to nothing is None."""
+    """`cost` is the sum of priced volumes; None: none has a price, or currencies differ. A ratio to 0 is None."""
 
     seconds: float
     backing_agbs: float
@@ -33,7 +33,7 @@ class Cost:
     static_fast_agbs: float
     currency: str
     cost: float | None
-    unpriced_phases: int
+    unpriced_boosts: int
 
     @property
     def total_agbs(self) -> float:
@@ -54,7 +54,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class BoostLine:
-    """One I/O phase; `cost` and `billed_s` as far as it lies in the period."""
+    """One boost; `cost` and `billed_s` of the part that lies in the period."""
 
     row: CycleRow
     billed_s: float
@@ -63,7 +63,7 @@ class BoostLine:
 
 @dataclass(frozen=True, slots=True)
 class DayLine:
-    """One local day; `boosts` counts the phases begun on it."""
+    """One local day; `boosts` is the number of boosts that began on it."""
 
     day: date
     boosts: int
@@ -72,37 +72,36 @@ class DayLine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`unobserved_s`: time between the first and the last sight of a device for which nothing is accounted."""
+    """`unobserved_s`: time between the first and last observation of a device that is not accounted."""
 
     since: float
     until: float
     tz: tzinfo
-    phases: tuple[BoostLine, ...]
+    boosts: tuple[BoostLine, ...]
     days: tuple[DayLine, ...]
     vm: Cost
     unobserved_s: float
 
 
 def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) -> Report:
-    """The report of one VM from `since` to `until`; what lies outside is cut off, `until` ends an open bill.
+    """The report of one VM from `since` to `until`; an open bill ends at `until`.
 
-    Accounted is the time during which the agent saw the device, and the time during which a cache volume was paid
-    for even if it did not: then the agent was down and the bill ran on. Other gaps are left out of both sides of
-    every comparison and told as `unobserved_s`.
+    Accounted is the time during which the agent saw the device, and the time during which a cache volume was billed
+    while the agent was down. Other gaps are excluded from both sides of every comparison; `unobserved_s` is their sum.
     """
     devices = {s.device_uuid for s in spans}
-    if len(devices) == 1:  # leaves no doubt, and a refused cycle has no volume whose tag would tell
+    if len(devices) == 1:  # a rejected cycle has no volume whose tag names the device
         cycles = [replace(c, device_uuid=spans[0].device_uuid) for c in cycles]
     cycles = sorted(cycles, key=lambda c: (c.started_wall, c.token))
     seen = coverage(cycles, spans, since, until)
     of_device = {uuid: [s for s in seen if s.device_uuid == uuid] for uuid in devices}
-    phases = []
+    boosts = []
     for row in cycles:
         own = _cut(_touching(of_device.get(row.device_uuid, []), *row.span(until)), *row.span(until))
-        phases.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
+        boosts.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
-    return Report(since, until, tz, tuple(phases), days, account(cycles, seen, since, until), gaps)
+    return Report(since, until, tz, tuple(boosts), days, account(cycles, seen, since, until), gaps)
 
 
 def account(cycles: Iterable[CycleRow], seen: Iterable[DeviceSpan], since: float, until: float) -> Cost:
@@ -127,7 +126,7 @@ def local_day(wall: float, tz: tzinfo) -> date:
 
 
 def day_start(wall: float, tz: tzinfo) -> float:
-    """The local midnight at or before `wall`: where daily caps begin anew."""
+    """The local midnight at or before `wall`, when daily caps are reset."""
     return _bounds(local_day(wall, tz), tz)[0]
 
 
@@ -146,7 +145,7 @@ def split_days(since: float, until: float, tz: tzinfo) -> dict[date, tuple[float
 def coverage(cycles: Rows, spans: Spans, since: float, until: float) -> tuple[DeviceSpan, ...]:
     """The accounted time of every device, cut to the period, ordered, no second of a device twice.
 
-    Spans can overlap where the clock was set back; phases fill gaps with the figures of the span before.
+    Spans can overlap where the clock was set back. Boosts fill gaps with the figures of the span before.
     """
     pieces: list[DeviceSpan] = []
     for uuid in sorted({s.device_uuid for s in spans}):

@@ -6,16 +6,16 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from statistics import median
-from textwrap import shorten
 from typing import Any
 
 from elastio.accounting.report import BoostLine, Cost, Report
 from elastio.accounting.rows import StepDurations
+from elastio.accounting.tables import begun, iso, note, table
 from elastio.units import GIB, format_duration
 
-SHOWN_PHASES, SHOWN_BOOSTS, SHOWN_DAYS = 12, 5, 7
+SHOWN_BOOSTS, SHOWN_BREAKDOWNS, SHOWN_DAYS = 12, 5, 7
 _STEPS = tuple(f.name for f in fields(StepDurations))
 _BOOST_STEPS = _STEPS[: _STEPS.index("own_s") + 1]
 _STEP_HEADS = (
@@ -25,25 +25,25 @@ _STEP_HEADS = (
 _COST_HEADS = ("backing AGBs", "cache AGBs", "total AGBs", "cost", "% slow", "% fast")
 _COST_KEYS = (
     *("backing_agbs", "cache_agbs", "total_agbs", "static_slow_agbs", "static_fast_agbs"),
-    *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency", "unpriced_phases"),
+    *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency"),
 )
 
 
 def to_dict(report: Report) -> dict[str, Any]:
-    """A JSON-able value with stable keys: `phases`, `days`, `vm`. Times are ISO 8601 with offset."""
+    """The report as JSON values. Keys are stable: `phases` (the boosts), `days`, `vm`. Times are ISO 8601."""
     return {
         "since": iso(report.since, report.tz),
         "until": iso(report.until, report.tz),
         "unobserved_s": report.unobserved_s,
-        "phases": [_phase_dict(p, report.tz) for p in report.phases],
+        "phases": [_boost_dict(b, report.tz) for b in report.boosts],
         "days": [{"day": d.day.isoformat(), "boosts": d.boosts, **_cost_dict(d.cost)} for d in report.days],
         "vm": _cost_dict(report.vm),
     }
 
 
 def to_csv(report: Report) -> str:
-    """One table with a head: a row for each phase, each day and the VM, told apart by `kind`."""
-    heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS, *_STEPS)
+    """One table with a header: a row for each boost (`kind` is `phase`), each day, and the VM."""
+    heads = ("kind", "name", "begun", "billed_s", "failure", "duration_s", *_COST_KEYS, "unpriced_phases", *_STEPS)
     out, data = io.StringIO(), to_dict(report)
     writer = csv.DictWriter(out, heads, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -54,12 +54,12 @@ def to_csv(report: Report) -> str:
 
 
 def to_text(report: Report) -> str:
-    """Tables for one screen: the last phases and days, and the total. `% slow`: of what static-slow costs."""
+    """Tables for one screen: the last boosts and days, and the total. `% slow`: relative to static-slow."""
     if not report.days:
         return "No costs yet: the agent has not seen a device in this period.\n"
-    shown, days = report.phases[-SHOWN_PHASES:], report.days[-SHOWN_DAYS:]
-    heads = ("phase begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
-    lines = table(heads, [_phase_cells(p, report.tz) for p in shown], len(report.phases) - len(shown))
+    shown, days = report.boosts[-SHOWN_BOOSTS:], report.days[-SHOWN_DAYS:]
+    heads = ("boost begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
+    lines = table(heads, [_boost_cells(b, report.tz) for b in shown], len(report.boosts) - len(shown))
     lines += _breakdown(report)
     cells = [(d.day.isoformat(), str(d.boosts), format_duration(d.cost.seconds), *_costs(d.cost)) for d in days]
     boosts = str(sum(d.boosts for d in report.days))
@@ -67,18 +67,18 @@ def to_text(report: Report) -> str:
     lines += table(("day", "boosts", "time", *_COST_HEADS), cells, len(report.days) - len(days))
     if report.unobserved_s >= 1:
         lines.append(f"Left out: {format_duration(report.unobserved_s)} during which no agent was running.")
-    if report.vm.unpriced_phases:
-        lines.append(f"No price is known for {report.vm.unpriced_phases} phase(s): they are missing from `cost`.")
+    if report.vm.unpriced_boosts:
+        lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _breakdown(report: Report) -> list[str]:
-    """The last boosts step by step, and the median of all of the period."""
-    boosts = [p.row for p in report.phases if p.row.steps.boost_s is not None]
+    """The steps of the last boosts, and the median of all boosts of the period."""
+    boosts = [b.row for b in report.boosts if b.row.steps.boost_s is not None]
     if not boosts:
         return []
-    shown = boosts[-SHOWN_BOOSTS:]
-    cells = [(_begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
+    shown = boosts[-SHOWN_BREAKDOWNS:]
+    cells = [(begun(row.started_wall, report.tz), *_step_cells([row.steps])) for row in shown]
     if len(boosts) > 1:
         cells.append((f"median of {len(boosts)}", *_step_cells([row.steps for row in boosts])))
     return table(_STEP_HEADS, cells, len(boosts) - len(shown))
@@ -89,45 +89,27 @@ def _step_cells(steps: Sequence[StepDurations]) -> tuple[str, ...]:
     return tuple(f"{median(column):.2f}" if column else "-" for column in columns)
 
 
-def _begun(wall: float, tz: tzinfo) -> str:
-    return datetime.fromtimestamp(wall, tz).strftime("%m-%d %H:%M:%S")
-
-
-def _phase_dict(phase: BoostLine, tz: tzinfo) -> dict[str, Any]:
-    row = asdict(phase.row)
+def _boost_dict(boost: BoostLine, tz: tzinfo) -> dict[str, Any]:
+    row = asdict(boost.row)
     keys = {"begun": "started_wall", "opened": "opened_wall", "closed": "closed_wall"}
     times = {name: iso(row.pop(key), tz) for name, key in keys.items()}
-    return {**row, **times, "open": phase.row.is_open, "billed_s": phase.billed_s, **_cost_dict(phase.cost)}
+    return {**row, **times, "open": boost.row.is_open, "billed_s": boost.billed_s, **_cost_dict(boost.cost)}
 
 
 def _cost_dict(cost: Cost) -> dict[str, Any]:
-    return {"duration_s": cost.seconds, **{key: getattr(cost, key) for key in _COST_KEYS}}
+    figures = {key: getattr(cost, key) for key in _COST_KEYS}
+    return {"duration_s": cost.seconds, **figures, "unpriced_phases": cost.unpriced_boosts}
 
 
-def _phase_cells(phase: BoostLine, tz: tzinfo) -> tuple[str, ...]:
-    row = phase.row
-    begun = _begun(row.started_wall, tz)
-    note = row.failure or ("open" if row.is_open else "")
-    bill = (format_duration(phase.billed_s), *_costs(phase.cost)) if row.opened_wall is not None else ("-",) * 7
+def _boost_cells(boost: BoostLine, tz: tzinfo) -> tuple[str, ...]:
+    row = boost.row
+    said = row.failure or ("open" if row.is_open else "")
+    bill = (format_duration(boost.billed_s), *_costs(boost.cost)) if row.opened_wall is not None else ("-",) * 7
     what = (f"{row.provisioned_size_bytes / GIB:.1f}", f"{row.bandwidth_mb_s:.0f}")
-    return begun, *what, *bill, shorten(note, 30, placeholder="…")
+    return begun(row.started_wall, tz), *what, *bill, note(said)
 
 
 def _costs(cost: Cost) -> tuple[str, ...]:
     ratios = ("-" if p is None else f"{p:.1f}" for p in (cost.of_static_slow_percent, cost.of_static_fast_percent))
     money = "-" if cost.cost is None else f"{cost.cost:.4f} {cost.currency}"
     return *(f"{x:,.0f}" for x in (cost.backing_agbs, cost.cache_agbs, cost.total_agbs)), money, *ratios
-
-
-def table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], left_out: int) -> list[str]:
-    widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
-    text = [0, len(heads) - 1] if heads[-1] == "note" else [0]
-    lines = []
-    for row in (heads, *rows):
-        cells = (c.ljust(w) if i in text else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        lines.append("  ".join(cells).rstrip())
-    return [lines[0], *([f"({left_out} earlier)"] if left_out else []), *lines[1:], ""]
-
-
-def iso(wall: float | None, tz: tzinfo) -> str | None:
-    return None if wall is None else datetime.fromtimestamp(wall, tz).isoformat(timespec="milliseconds")

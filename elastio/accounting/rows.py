@@ -1,34 +1,37 @@
-"""What the ledger holds: one row for each cycle, and the stretches of time over which a device was seen.
+"""The rows of the ledger: one for each cycle, and one for each span in which a device was seen. Pure.
 
 Times are seconds since the epoch, sizes bytes, bandwidths MB/s.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from elastio.core.cycle import Cycle, Trigger
+from elastio.core.model import Spend
 from elastio.units import agbs
 
 
 @dataclass(frozen=True, slots=True)
 class StepDurations:
-    """How long each step of a cycle took; None: it did not happen, or not in the agent's sight.
+    """How long each step of a cycle took; None: it did not happen, or the agent did not see it.
 
-    The first seven follow each other. Three of them are the cloud's: create, attach volume, appear. `own_s` is the
-    others' sum: what the agent and the kernel took.
+    The first seven follow each other. Three of them are steps of the cloud: create, attach volume, appear. `own_s` is
+    the sum of the other four: the time of the agent and the kernel.
     """
 
-    decide_s: float | None = None  # end of the sample that crossed the threshold to the decision
+    decide_s: float | None = None  # from the end of the sample that crossed the threshold to the decision
     create_s: float | None = None  # to the purchase accepted
-    attach_volume_s: float | None = None  # to the attachment accepted: the volume had to become available before
+    attach_volume_s: float | None = None  # to the attachment accepted, after the volume became available
     appear_s: float | None = None  # to the disk in the kernel
     format_s: float | None = None
     register_s: float | None = None
     attach_set_s: float | None = None  # to writeback mode
-    boost_s: float | None = None  # all of them; from the decision on where no sample crossed the threshold
+    boost_s: float | None = None  # all of them; from the decision if no sample crossed the threshold
     own_s: float | None = None
     flush_s: float | None = None  # phase 2, the last one
-    attached_s: float | None = None  # cache set in front of the backing device
+    attached_s: float | None = None  # cache set attached to the backing device
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +59,30 @@ class CycleRow:
 
     @property
     def is_open(self) -> bool:
-        """Something was bought and the bill still runs."""
+        """True if something was bought and the bill is still open."""
         return self.opened_wall is not None and self.closed_wall is None
 
     @property
     def is_refused(self) -> bool:
-        """It failed before anything was bought."""
+        """True if it failed before anything was bought."""
         return self.opened_wall is None and bool(self.failure)
 
     def billed_s(self, since: float, until: float) -> float:
-        """Seconds within the period during which the volume was paid for."""
+        """Seconds of the period during which the volume was billed."""
         if self.opened_wall is None:
             return 0.0
         closed = until if self.closed_wall is None else self.closed_wall
         return max(0.0, min(closed, until) - max(self.opened_wall, since))
 
     def agbs(self, since: float, until: float) -> float:
-        """AGBs of the volume within the period."""
+        """AGBs of the volume in the period."""
         return agbs(self.bandwidth_mb_s, self.provisioned_size_bytes, self.billed_s(since, until))
 
     def cost(self, since: float, until: float) -> float | None:
-        """Currency owed within the period; None: no price is known.
+        """Cost of the period in the currency of the price; None: no price is known.
 
-        The shortest time billed is owed from the moment of purchase, so it falls into the period of the purchase
-        and costs of adjoining periods add up.
+        The minimum billing time is owed at the purchase. It falls into the period of the purchase, so that the costs of
+        adjoining periods add up.
         """
         if self.price_per_hour is None:
             return None
@@ -91,17 +94,17 @@ class CycleRow:
         return max(self.billed_s(self.opened_wall, wall), self.minimum_s)
 
     def span(self, until: float) -> tuple[float, float]:
-        """The I/O phase, from the decision to the end of the bill; empty if nothing was bought."""
+        """The boost, from the decision to the end of the bill; empty if nothing was bought."""
         if self.opened_wall is None:
             return self.started_wall, self.started_wall
-        # The two differ by the skew between the cloud's clock and ours: neither need be the earlier.
+        # The clocks of the cloud and of this machine differ: either time may be the earlier one.
         begin = min(self.started_wall, self.opened_wall)
         return begin, max(begin, until if self.closed_wall is None else self.closed_wall)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """A stretch of time over which the agent saw one adaptive device unchanged."""
+    """A span of time in which the agent saw one adaptive device unchanged."""
 
     device_uuid: str
     size_bytes: int
@@ -113,3 +116,39 @@ class DeviceSpan:
     @property
     def seconds(self) -> float:
         return self.last_wall - self.first_wall
+
+
+def row_of(cycle: Cycle) -> CycleRow:
+    """The row of a cycle that is in no ledger: without device and steps."""
+    quote = cycle.quote
+    return CycleRow(
+        token=cycle.token,
+        device_uuid="",
+        trigger=cycle.trigger,
+        volume_id=cycle.volume_id,
+        wanted_size_bytes=cycle.spec.size_bytes,
+        provisioned_size_bytes=cycle.provisioned.size_bytes,
+        bandwidth_mb_s=cycle.provisioned.bandwidth_mb_s,
+        started_wall=cycle.started_wall,
+        opened_wall=cycle.opened_wall,
+        closed_wall=cycle.closed_wall,
+        price_per_hour=quote.price_per_hour if quote and quote.price_known else None,
+        minimum_s=quote.minimum_s if quote else 0.0,
+        failure=str(cycle.failure or ""),
+    )
+
+
+def spend_since(since: float, now_wall: float, rows: Collection[CycleRow]) -> Spend:
+    """What was spent from `since` (local midnight) to `now_wall`; open bills run to `now_wall`.
+
+    A boost counts once it begins, unless it was rejected before anything was bought. The minimum billing time is owed
+    at once. A cycle without a price adds nothing to `currency`. A bill that ends after `now_wall` counts in full: the
+    clock has been set back since.
+    """
+    begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
+    ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
+    return Spend(
+        boosts=len(begun),
+        agbs=sum(c.agbs(since, until) for c, until in ends),
+        currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
+    )

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 
 def local_zone(localtime: Path = Path("/etc/localtime")) -> tzinfo:
-    """The machine's time zone with its rules for summer time; UTC where it names none."""
+    """The machine's time zone with its rules for summer time; UTC if it has none."""
     try:
         with localtime.open("rb") as file:
             return ZoneInfo.from_file(file, key=str(localtime))

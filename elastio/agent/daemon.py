@@ -37,8 +37,8 @@ from elastio.host.bcache import BcacheHost
 from elastio.host.clock import SystemClock
 from elastio.host.counters import DiskCounters
 from elastio.host.identity import machine_id
-from elastio.host.lock import lock_device, lock_state
-from elastio.host.memory import stay_in_memory
+from elastio.host.instance_lock import lock_device, lock_state
+from elastio.host.mlock import stay_in_memory
 from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.host.udev import BlockEvents, show_to_systemd
@@ -204,7 +204,6 @@ class Daemon:
         driver = EventLoop(agent, forked, self._notifier)
         requests = Requests(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
-        requests.answer_with(socket.resolve)
         socket.register(driver.selector)
         events = BlockEvents()
         driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)

@@ -18,6 +18,7 @@ from elastio.core.actions import (
     DescribeVolume,
     DetachCacheSet,
     DetachVolume,
+    Effect,
     EnterPhase1,
     EnterPhase2,
     HelpDetach,
@@ -114,7 +115,7 @@ class Executor:
             case AttachVolume() | DetachVolume() | DeleteVolume():
                 self._move_volume(action)
             case _:
-                self._on_host(action)
+                return self._on_host(action)
         return None
 
     def _notice(self) -> NoticeView:
@@ -148,7 +149,7 @@ class Executor:
         if reason:
             raise NotOursError(f"the volume with serial {serial} is kept: {reason}", code="may-hold-data")
 
-    def _on_host(self, action: PlainHostAction) -> None:
+    def _on_host(self, action: PlainHostAction) -> Effect | None:
         host = self._host
         match action:
             case TuneBacking():
@@ -160,25 +161,27 @@ class Executor:
             case LimitWrites():
                 host.limit_writes(action.mb_s)
             case BypassCache():
-                host.bypass_cache()
+                return host.bypass_cache()
             case SetFlush():
                 host.set_flush(action.mb_s)
             case _:
-                self._release(action)
+                return self._release(action)
+        return None
 
-    def _release(self, action: ReleaseAction) -> None:
+    def _release(self, action: ReleaseAction) -> Effect | None:
         host = self._host
         match action:
             case WakeWriteback():
                 host.wake_writeback()
             case DetachCacheSet():
-                host.detach_cache_set(action.cache_set)
+                return host.detach_cache_set(action.cache_set)
             case ReleaseCacheDisk():
-                host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
+                return host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
             case _:
-                self._repair(action)
+                return self._repair(action)
+        return None
 
-    def _repair(self, action: RepairAction) -> None:
+    def _repair(self, action: RepairAction) -> Effect | None:
         host = self._host
         match action:
             case MakeDurable():
@@ -186,13 +189,14 @@ class Executor:
             case HelpDetach():
                 host.help_detach()
             case RegisterBacking():
-                host.register_backing()
+                return host.register_backing()
             case RegisterCache():
-                host.register_cache(action.serial, action.cache_set)
+                return host.register_cache(action.serial, action.cache_set)
             case StartWithoutCache():
-                host.start_without_cache()
+                return host.start_without_cache()
             case _:
                 assert_never(action)
+        return None
 
 
 def lost(action: Action, seconds: float) -> Outcome:

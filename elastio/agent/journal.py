@@ -59,7 +59,7 @@ class Journal:
             self._sequence = max((n for n in numbers if isinstance(n, int)), default=0)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self.path, flags, 0o640)
-            _make_names_durable(self.path.parent)
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot open the journal {self.path}: {error.strerror}") from error
 
@@ -154,7 +154,7 @@ class Journal:
         self.close()
         self._file = descriptor
         try:
-            _make_names_durable(self.path.parent)
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot sync the new journal {self.path} to the disk: {error.strerror}") from error
 
@@ -168,7 +168,7 @@ class Journal:
         fresh.replace(self.path)
 
 
-def _make_names_durable(directory: Path) -> None:
+def make_names_durable(directory: Path) -> None:
     """Sync the directory. Without this, after a power cut a name may refer to its earlier file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

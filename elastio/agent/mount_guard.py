@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from elastio.agent.journal import make_names_durable
 from elastio.config.paths import GUARDS
 from elastio.core.actions import Action, CreateVolume, InstallCache, Outcome
 from elastio.core.state import AgentState, Phase
@@ -50,7 +51,7 @@ class MountGuard:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            self._make_names_durable()
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
 
@@ -60,17 +61,10 @@ class MountGuard:
             return False
         try:
             self.path.unlink()
-            self._make_names_durable()
+            make_names_durable(self.path.parent)
         except OSError as error:
             raise JournalError(f"cannot remove {self.path}: {error.strerror}") from error
         return True
-
-    def _make_names_durable(self) -> None:
-        descriptor = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 class GuardedJournal:

@@ -1,9 +1,9 @@
-"""What the control socket asks, put before the agent, and its answers."""
+"""Passes the requests of the control socket to the agent, and its answers back."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,47 +11,34 @@ from elastio import __version__
 from elastio.agent.journal import read, read_with_older
 from elastio.agent.loop import Agent
 from elastio.agent.status_builder import RuntimeInfo, status_of
-from elastio.control.protocol import Message, accepted, refused
-from elastio.control.server import Pending
+from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted, fields_of, refused
 from elastio.control.status import Status
 from elastio.core.model import Request, RequestKind
 from elastio.core.observation import Answer
 
 
 class Requests:
-    """`handle` of the control server. Answers of the core come at its next decision."""
+    """The handler of the control server (`elastio.control.server.Handler`)."""
 
     def __init__(self, agent: Agent, journal: Path, started_at: float) -> None:
         self._agent, self._journal, self._started_at = agent, journal, started_at
-        self._resolve: Callable[[Pending, Message], None] = lambda pending, reply: None
 
-    def answer_with(self, resolve: Callable[[Pending, Message], None]) -> None:
-        """How a pending request gets its reply."""
-        self._resolve = resolve
-
-    def handle(self, message: Message) -> Message | Pending:
+    def handle(self, message: Message, reply: Reply) -> None:
+        """Reply to `status` and `why` at once, and to every other request after the agent's next decision."""
         match message["command"]:
             case "status":
-                return accepted(status=self.status().to_json())
+                reply(accepted(status=self.status().to_json()))
             case "why":
-                return accepted(decisions=decisions(self._journal, int(message.get("count", 20))))
-        request = Request(
-            RequestKind(message["command"]),
-            message.get("size_bytes"),
-            message.get("seconds"),
-            message.get("volume_id"),
-            bool(message.get("accepts_loss")),
-            bool(message.get("reboots")),
-        )
-        pending = Pending()
+                reply(accepted(decisions=decisions(self._journal, message.get("count", DEFAULT_DECISIONS))))
+            case command:
 
-        def reply(answer: Answer) -> None:
-            self._resolve(pending, accepted(answer.text) if answer.accepted else refused(answer.text))
+                def answered(answer: Answer) -> None:
+                    reply(accepted(answer.text) if answer.accepted else refused(answer.text))
 
-        self._agent.request(request, reply)
-        return pending
+                self._agent.request(Request(RequestKind(command), **fields_of(message)), answered)
 
     def status(self) -> Status:
+        """The status document as of now."""
         agent = self._agent
         around = RuntimeInfo(
             version=__version__,
@@ -69,14 +56,14 @@ class Requests:
 def decisions(journal: Path, count: int) -> list[dict[str, Any]]:
     """The last decisions, oldest first, each with the first action that followed it.
 
-    The older file is large, and read only where the newer one does not hold so many.
+    The older file is large, and is read only if the newer one has fewer decisions.
     """
     found = decisions_in(read(journal), count)
     return found if len(found) == count else decisions_in(read_with_older(journal), count)
 
 
 def decisions_in(records: Iterable[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """`decisions` of records that lie anywhere."""
+    """The last decisions of these records, like `decisions`."""
     found: deque[dict[str, Any]] = deque(maxlen=count)
     for record in records:
         if record.get("kind") == "decision":

@@ -1,4 +1,4 @@
-"""The command `elastio`: one file per noun. Commands ask, show and wait; they decide nothing.
+"""The command `elastio`: one file per command. Commands ask the agent, wait and print; they decide nothing.
 
 Imports everything; nothing imports it.
 """

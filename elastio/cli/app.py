@@ -1,4 +1,4 @@
-"""What every command is given: where the configuration and the daemon are."""
+"""What every command gets: the configuration, the control socket, the kernel and the programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_terminal() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """`socket` None: the one that the configuration names. `root` is where /sys and /proc are found."""
+    """`socket` None: the one from the configuration. `root`: the directory with /sys and /proc."""
 
     config_path: Path = DEFAULT_PATH
     socket: Path | None = None
@@ -40,7 +40,7 @@ class App:
         return load(self.config_path)
 
     def client(self) -> ControlClient:
-        """A daemon that runs can be asked even while its configuration file is being edited."""
+        """The client of the control socket. An invalid configuration means the default socket, not an error."""
         if self.socket is not None:
             return ControlClient(self.socket)
         try:
@@ -51,20 +51,20 @@ class App:
     def sysfs(self) -> Sysfs:
         return Sysfs(self.root)
 
-    def watch(self, timeout_s: float, late: Callable[[Status], str]) -> Iterator[Status]:
-        """The status again and again; raises TimedOutError with the sentence of `late` when the time is over."""
+    def watch(self, timeout_s: float, unfinished: Callable[[Status], str]) -> Iterator[Status]:
+        """Poll the status. Raises TimedOutError after `timeout_s`; `unfinished` says what was not done by then."""
         client = self.client()
         deadline = time.monotonic() + timeout_s
         while True:
             status = client.status()
             yield status
             if time.monotonic() >= deadline:
-                raise TimedOutError(f"{late(status)} after {format_duration(timeout_s)}: {standing(status)}")
+                raise TimedOutError(f"{unfinished(status)} after {format_duration(timeout_s)}: {describe(status)}")
             time.sleep(min(self.poll_s, timeout_s))
 
 
-def standing(status: Status) -> str:
-    """Where the agent stands, as the end of a sentence."""
+def describe(status: Status) -> str:
+    """What the agent does now, as the end of a sentence."""
     if status.fault:
         return f"the agent is faulted: {status.fault}"
     waiting = f", waiting for {status.waiting_for}" if status.waiting_for else ""

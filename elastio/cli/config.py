@@ -1,4 +1,4 @@
-"""`elastio config`: the configuration file."""
+"""`elastio config`: checks the configuration file."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import click
 
 from elastio import registry
 from elastio.cli.app import App
-from elastio.config.schema import drop_ins, load
+from elastio.config.files import drop_ins
+from elastio.config.schema import load
 
 
 @click.group(name="config")
 def config() -> None:
-    """Check the configuration."""
+    """Check the configuration file."""
 
 
 @config.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
 def check(app: App, file: Path | None) -> None:
-    """Read FILE and its drop-ins as the agent would; change nothing."""
+    """Check FILE and its drop-ins with the rules of the agent  [default: the file of --config].
+
+    Changes nothing. The exit code is 3 if the configuration is invalid.
+    """
     path = file or app.config_path
     found = load(path)
-    # Opening asks the cloud nothing: it reads the provider's own settings.
+    # Opening the provider checks its settings and does not use the cloud.
     registry.open_provider(found.provider.name, found.provider.settings, found.device.backing_uuid)
     extra = len(drop_ins(path))
     click.echo(f"{path} is valid" + (f" with {extra} drop-in{'s' if extra > 1 else ''}" if extra else ""))

@@ -1,4 +1,4 @@
-"""`elastio device`: backing devices."""
+"""`elastio device`: formats backing devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from elastio.cli.app import App
-from elastio.setup.blank import examine, make
+from elastio.setup.format_backing import format_backing, verify
 from elastio.units import format_size
 
 NEXT = """\
@@ -16,29 +16,30 @@ next steps:
   echo '/dev/disk/by-uuid/<UUID of the filesystem> /data ext4 nofail 0 2' >> /etc/fstab
   mount /data
   elastio init --device {uuid}
-`nofail` matters: while its cache is missing the device waits, and the machine should boot all the same"""
+Keep `nofail`: the device does not appear while its cache is missing, and the machine must boot without it."""
 
 
 @click.group(name="device")
 def device() -> None:
-    """Make a backing device."""
+    """Format backing devices."""
 
 
 @device.command()
 @click.argument("path", metavar="DEVICE", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Format without confirmation.")
 @click.pass_obj
 def create(app: App, path: Path, yes: bool) -> None:
-    """Make the blank volume DEVICE a backing device, ready for a filesystem.
+    """Format the blank volume DEVICE as a bcache backing device.
 
-    Refused, with nothing changed, unless it is a whole, writable, unused volume without any signature.
+    DEVICE must be a whole, writable, unused volume without any signature. Otherwise nothing is changed, and the exit
+    code is 1.
     """
     sysfs = app.sysfs()
-    blank = examine(path, sysfs, app.run)
-    size = format_size(blank.size_bytes)
+    verified = verify(path, sysfs, app.run)
+    size = format_size(verified.size_bytes)
     if not yes:
-        click.confirm(f"{path} ({size}, blank) becomes a backing device; go on?", abort=True)
-    made = make(blank, sysfs, app.run)
-    click.echo(f"{path} is a backing device: UUID {made.uuid}")
-    click.echo(f"use /dev/{made.adaptive} from now on, never {path} itself")
-    click.echo(NEXT.format(adaptive=made.adaptive, uuid=made.uuid))
+        click.confirm(f"format {path} ({size}, blank) as a backing device?", abort=True)
+    created = format_backing(verified, sysfs, app.run)
+    click.echo(f"{path} is a backing device: UUID {created.uuid}")
+    click.echo(f"use /dev/{created.adaptive} from now on, never {path}")
+    click.echo(NEXT.format(adaptive=created.adaptive, uuid=created.uuid))

@@ -1,10 +1,9 @@
-"""`elastio doctor`: look at everything the agent needs, change nothing."""
+"""`elastio doctor`: checks what the agent needs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import click
 
@@ -13,55 +12,55 @@ from elastio.config.schema import Config
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError, ElastioError
 from elastio.setup import agent_checks, device_checks, kernel_checks
-from elastio.setup.findings import Finding, Machine, Verdict, fail, ok
-from elastio.setup.guarded import in_child
+from elastio.setup.check_result import CheckResult, Machine, Verdict, fail, ok
+from elastio.setup.subprocess_timeout import call_with_timeout
 
 KERNEL_S = 15.0
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as a JSON list.")
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check kernel, tools, configuration, backing device, cloud and agent.
+    """Check kernel, tools, configuration, backing device, cloud and agent. Changes nothing.
 
-    Exits with 0 unless a check failed; a warning is no failure.
+    The exit code is 1 if a check failed; warnings do not count.
     """
     app: App = ctx.obj
     found = []
-    for finding in examine(app):
-        found.append(finding)
+    for result in examine(app):
+        found.append(result)
         if not as_json:
-            show(finding)
+            show(result)
     if as_json:
-        click.echo(json.dumps([asdict(f) for f in found], indent=2))
+        click.echo(json.dumps([f.to_json() for f in found], indent=2))
     else:
         counts = ", ".join(f"{sum(f.verdict is v for f in found)} {v}" for v in Verdict)
         click.echo(counts)
     ctx.exit(Exit.FAILED if any(f.verdict is Verdict.FAIL for f in found) else Exit.OK)
 
 
-def show(finding: Finding) -> None:
-    click.echo(f"{finding.verdict:<5}{finding.name}: {finding.sentence}")
-    if finding.way_out:
-        click.echo(f"     -> {finding.way_out}")
+def show(result: CheckResult) -> None:
+    click.echo(f"{result.verdict:<5}{result.name}: {result.sentence}")
+    if result.remedy:
+        click.echo(f"     -> {result.remedy}")
 
 
-def examine(app: App) -> Iterator[Finding]:
-    """Every finding, in the order in which an operator would repair them."""
+def examine(app: App) -> Iterator[CheckResult]:
+    """Every result, in the order in which an operator would fix the causes."""
     machine = Machine(app.sysfs(), app.run)
     yield kernel_checks.kernel(machine)
     yield kernel_checks.module(machine)
     yield kernel_checks.cutoffs(machine)
     yield kernel_checks.tools(machine)
-    yield kernel_checks.holding_back(machine)
+    yield kernel_checks.throttling(machine)
     yield kernel_checks.rules(machine)
     yield kernel_checks.units(machine)
     yield agent_checks.clock(machine)
     try:
         config = app.config()
     except ConfigError as error:
-        yield fail("configuration", str(error), "correct it until `elastio config check` passes")
+        yield fail("configuration", str(error), "correct it until `elastio config check` passes", error.code)
         yield agent_checks.daemon(app.client())
         return
     yield ok("configuration", f"{app.config_path} is valid")
@@ -71,14 +70,14 @@ def examine(app: App) -> Iterator[Finding]:
     yield agent_checks.daemon(app.client())
 
 
-def _of_the_device(machine: Machine, config: Config) -> list[Finding]:
-    """In a child: bcache may hang, and that is what an operator calls a doctor for."""
+def _of_the_device(machine: Machine, config: Config) -> list[CheckResult]:
+    """In a child process, because bcache may hang."""
 
-    def scan() -> list[Finding]:
+    def scan() -> list[CheckResult]:
         found = [*device_checks.device(machine, config), agent_checks.state_place(machine, config)]
         return [*found, *agent_checks.guard(machine, config)]
 
     try:
-        return in_child(scan, KERNEL_S)
+        return call_with_timeout(scan, KERNEL_S)
     except ElastioError as error:
-        return [fail("backing device", str(error), "see `dmesg`; only a reboot frees a bcache that hangs")]
+        return [fail("backing device", str(error), "see `dmesg`; if bcache hangs, only a reboot helps", error.code)]

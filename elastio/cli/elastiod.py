@@ -17,11 +17,18 @@ from elastio.host.sysfs import Sysfs
 
 
 @click.command(name="elastiod")
-@click.option("--config", "path", type=click.Path(path_type=Path), default=DEFAULT_PATH, show_default=True)
-@click.option("--sim", is_flag=True, help="Run on a simulated kernel and cloud; nothing real is touched.")
+@click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_PATH,
+    show_default=True,
+    help="Configuration file.",
+)
+@click.option("--sim", is_flag=True, help="Use a simulated kernel and cloud instead of the real ones.")
 @click.version_option(__version__)
 def main(path: Path, sim: bool) -> None:
-    """The elastio agent. Runs in the foreground; systemd starts it as elastiod.service."""
+    """Run the elastio agent in the foreground. systemd starts it as elastiod.service."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
     try:
         if sim:

@@ -1,4 +1,4 @@
-"""`elastio flush`: write the dirty data back and let the cache volume go."""
+"""`elastio flush`: writes the dirty data back and releases the cache volume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from elastio.cli.app import App, standing
+from elastio.cli.app import App, describe
 from elastio.cli.waiting import wait_options
 from elastio.control.status import Status
 from elastio.errors import ElastioError
@@ -20,7 +20,7 @@ STEPS = 1000
 @wait_options(WAIT_S)
 @click.pass_obj
 def flush(app: App, wait_s: float | None) -> None:
-    """Flush the cache and release its volume, even while the load lasts."""
+    """Flush the cache and delete its volume, even during a load."""
     click.echo(app.client().ask("flush")["text"])
     if wait_s is not None:
         _wait(app, wait_s)
@@ -28,15 +28,15 @@ def flush(app: App, wait_s: float | None) -> None:
 
 
 def _wait(app: App, wait_s: float) -> None:
-    """Ends when the volume is gone, which is after the data is safe."""
+    """Return when the volume is deleted, which is after all data is on the backing device."""
     most = 0
     with click.progressbar(length=STEPS, label="flushing", item_show_func=_left, file=sys.stderr) as bar:
-        for seen in app.watch(wait_s, _late):
+        for seen in app.watch(wait_s, _unfinished):
             if seen.phase == "idle":
                 bar.update(STEPS - bar.pos, 0)
                 return
             if seen.phase == "faulted":
-                raise ElastioError(standing(seen))
+                raise ElastioError(describe(seen))
             left = dirty_bytes(seen)
             most = max(most, left)
             done = STEPS if most == 0 else STEPS - STEPS * left // most
@@ -51,5 +51,5 @@ def dirty_bytes(seen: Status) -> int:
     return seen.backing.dirty_bytes if seen.backing else 0
 
 
-def _late(seen: Status) -> str:
+def _unfinished(seen: Status) -> str:
     return f"{format_size(dirty_bytes(seen))} are still dirty" if dirty_bytes(seen) else "the volume is not released"

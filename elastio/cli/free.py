@@ -1,4 +1,4 @@
-"""`elastio free`: let applications go that a killed agent held back. Needs no configuration, lock, journal or agent."""
+"""`elastio free`: removes the I/O limits of a killed agent. Needs no configuration, lock, journal or agent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from elastio.host import throttle
 @click.command()
 @click.pass_context
 def free(ctx: click.Context) -> None:
-    """Let applications go that an agent held back or slowed down.
+    """Remove the I/O limits that an agent set on applications.
 
-    The agent does so itself, and its unit runs this before each start and after each end. By hand it is of use when
-    both are hung. An agent that works is not disturbed by it for good: it holds applications back again if it has to.
+    The agent removes its limits itself, and its unit runs this command before each start and after each stop. Use it
+    by hand only if both hang. A running agent sets its limits again when it needs them.
     """
     app: App = ctx.obj
     groups = throttle.release(app.sysfs())
-    click.echo(f"let go: {', '.join(groups)}" if groups else "nobody was held back")
+    click.echo(f"I/O limits removed: {', '.join(groups)}" if groups else "there were no I/O limits")

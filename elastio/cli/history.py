@@ -1,4 +1,4 @@
-"""`elastio history`: past phases and the throughput of the device, from the ledger file; the agent need not run."""
+"""`elastio history`: past loads and the throughput of the device, from the ledger. The agent need not run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from elastio.accounting.history import History, phases
+from elastio.accounting.history import History, past_boosts
 from elastio.accounting.history_render import to_csv, to_dict, to_text
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.zone import local_zone
@@ -17,19 +17,19 @@ from elastio.cli.ledger import begin_of, open_ledger, since_option
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document: phases and samples.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print the samples as one CSV table.")
+@click.option("--json", "as_json", is_flag=True, help="Print boosts and samples as one JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the samples as a CSV table.")
 @since_option
 @click.pass_obj
 def history(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> None:
-    """Show when loads came, how far apart and how large, and export the throughput that was sampled."""
+    """Show when loads began, how long and how large they were, and export the throughput samples."""
     if as_json and as_csv:
-        raise click.UsageError("--json or --csv, not both")
+        raise click.UsageError("give --json or --csv, not both")
     zone = local_zone()
     begin, end = begin_of(since, zone), time.time()
     with open_ledger(app) as ledger:
-        # All cycles: the first phase shown has a gap to the one before it.
-        past = phases(ledger.cycles(0.0, end), read_loads(ledger.file))
+        # All cycles: the first boost shown has a gap to the one before it.
+        past = past_boosts(ledger.cycles(0.0, end), read_loads(ledger.file))
         runs = read_samples(ledger.file, begin, end)
     made = History(tuple(p for p in past if p.begun_wall >= begin), runs)
     if as_json:

@@ -1,44 +1,39 @@
-"""`elastio init`: find out what can be found out and write the configuration."""
+"""`elastio init`: detects what it can and writes the configuration file."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import click
 
 from elastio import registry
 from elastio.cli.app import App
 from elastio.config.schema import parse
-from elastio.config.text import render, write
+from elastio.config.text import exists, render, write
 from elastio.core.model import Identity
 from elastio.errors import ConfigError, ElastioError, HostError
 from elastio.setup.candidates import Candidate, candidates, choose
-from elastio.setup.guarded import in_child
+from elastio.setup.subprocess_timeout import call_with_timeout
 from elastio.units import format_size
 
 KERNEL_S = 15.0
-# One in five minutes, all day and night: more often than the bursts of the published applications come.
+# One in five minutes, all day: more than the bursts of the published applications.
 BOOSTS_A_DAY = 288
 MB_S = click.FloatRange(min=0, min_open=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the operator gave; None: to be found out."""
-
-    device: str | None
-    bandwidth_mb_s: float | None
-    cache_bandwidth_mb_s: float | None
-    provider: str | None
+MISSING = {
+    "provider.name": "no installed provider recognises this machine: give one with --provider ({})",
+    "device.bandwidth_mb_s": "the bandwidth of the backing volume is unknown: give --bandwidth",
+    "cache.bandwidth_mb_s": "the bandwidth to buy is not set: give --cache-bandwidth",
+}
 
 
 @click.command()
-@click.option("--device", metavar="UUID|PATH", help="Backing device  [default: the only one that is registered]")
-@click.option("--bandwidth", "bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Reserved for the backing volume.")
-@click.option("--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=MB_S, help="To buy for a cache.")
-@click.option("--provider", help="Cloud  [default: as detected]")
-@click.option("--print", "print_only", is_flag=True, help="Write nothing, print the file.")
-@click.option("--force", is_flag=True, help="Replace a configuration that is there.")
+@click.option("--device", metavar="UUID|PATH", help="Backing device  [default: the only registered one]")
+@click.option("--bandwidth", "bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth of the backing volume.")
+@click.option(
+    "--cache-bandwidth", "cache_bandwidth_mb_s", metavar="MB/S", type=MB_S, help="Bandwidth to buy for a cache."
+)
+@click.option("--provider", metavar="NAME", help="Name of the cloud provider  [default: the detected one]")
+@click.option("--print", "print_only", is_flag=True, help="Print the configuration instead of writing it.")
+@click.option("--force", is_flag=True, help="Replace an existing configuration file.")
 @click.pass_obj
 def init(
     app: App,
@@ -49,64 +44,49 @@ def init(
     print_only: bool,
     force: bool,
 ) -> None:
-    """Detect cloud, instance and backing device and write the configuration file.
+    """Detect cloud, instance and backing device, and write the configuration file.
 
-    What cannot be found out is asked for on a terminal, and named as missing otherwise.
+    On a terminal, missing values are prompted for. Otherwise the exit code is 3, and stderr names every missing option.
     """
     if app.config_path.exists() and not (force or print_only):
-        raise ConfigError(f"{app.config_path} is there already: use --force to replace it, or --print")
-    asked = Asked(device, bandwidth_mb_s, cache_bandwidth_mb_s, provider)
+        raise exists(app.config_path)
     if app.is_terminal():
-        asked = _ask_for_missing(asked)
-    chosen, found = _find_out(asked, app)
-    who = _identify(chosen)
-    text = render(chosen, _notes(found, who))
-    _warn_beyond_limit(chosen, who)
+        bandwidth_mb_s = bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
+        cache_bandwidth_mb_s = cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
+    found, missing = _find_device(app, device)
+    chosen: dict[str, object] = {
+        "device.backing_uuid": found and found.uuid,
+        "device.bandwidth_mb_s": bandwidth_mb_s,
+        "cache.bandwidth_mb_s": cache_bandwidth_mb_s,
+        "caps.max_boosts_per_day": BOOSTS_A_DAY,
+        "provider.name": provider or registry.detect_provider(),
+    }
+    names = ", ".join(sorted(registry.providers()))
+    missing += [text.format(names) for key, text in MISSING.items() if chosen[key] is None]
+    if found is None or missing:
+        raise ConfigError("; ".join(missing), code="init.missing")
+    _require_valid(chosen)
+    identity = _identify(chosen)
+    text = render(chosen, _notes(found, identity))
+    _warn_beyond_limit(chosen, identity)
     if print_only:
         click.echo(text, nl=False)
         return
     write(app.config_path, text, replace=force)
-    click.echo(f"{app.config_path} is written for backing device {found}")
+    click.echo(f"wrote {app.config_path} for backing device {found}")
     click.echo("next steps:\n  elastio doctor\n  systemctl enable --now elastiod")
 
 
-def _ask_for_missing(asked: Asked) -> Asked:
-    bandwidth = asked.bandwidth_mb_s or click.prompt("Bandwidth of the backing volume (MB/s)", type=MB_S)
-    cache = asked.cache_bandwidth_mb_s or click.prompt("Bandwidth to buy for a cache (MB/s)", type=MB_S)
-    return Asked(asked.device, bandwidth, cache, asked.provider)
-
-
-def _find_out(asked: Asked, app: App) -> tuple[dict[str, object], Candidate]:
-    """The settings and the backing device. Raises ConfigError naming everything that is missing, not only the first."""
-    missing: list[str] = []
-    found: Candidate | None = None
+def _find_device(app: App, wanted: str | None) -> tuple[Candidate | None, list[str]]:
+    """The backing device, or why it cannot be chosen."""
     try:
-        found = choose(in_child(lambda: candidates(app.sysfs()), KERNEL_S), asked.device)
+        return choose(call_with_timeout(lambda: candidates(app.sysfs()), KERNEL_S), wanted), []
     except (ConfigError, HostError) as error:
-        missing.append(str(error))
-    provider = asked.provider or registry.detect_provider()
-    if provider is None:
-        names = ", ".join(sorted(registry.providers()))
-        missing.append(f"no installed provider recognises this machine, name one with --provider ({names})")
-    if asked.bandwidth_mb_s is None:
-        missing.append("the bandwidth of the backing volume cannot be found out, give --bandwidth")
-    if asked.cache_bandwidth_mb_s is None:
-        missing.append("the bandwidth to buy is yours to choose, give --cache-bandwidth")
-    if found is None or missing:
-        raise ConfigError("; ".join(missing))
-    chosen: dict[str, object] = {
-        "device.backing_uuid": found.uuid,
-        "device.bandwidth_mb_s": asked.bandwidth_mb_s,
-        "cache.bandwidth_mb_s": asked.cache_bandwidth_mb_s,
-        "caps.max_boosts_per_day": BOOSTS_A_DAY,
-        "provider.name": provider,
-    }
-    _require_valid(chosen)
-    return chosen, found
+        return None, [str(error)]
 
 
 def _require_valid(chosen: dict[str, object]) -> None:
-    """What `init` writes must be what the agent reads."""
+    """Raises ConfigError if the agent would refuse the settings."""
     document: dict[str, dict[str, object]] = {}
     for key, value in chosen.items():
         section, _, name = key.partition(".")
@@ -115,36 +95,37 @@ def _require_valid(chosen: dict[str, object]) -> None:
 
 
 def _identify(chosen: dict[str, object]) -> Identity | None:
-    """Who this machine is. Not knowing does not stop `init`, but is said: the agent will need to know."""
+    """The identity of this instance; None with a warning if the cloud does not answer: only the agent needs it."""
     try:
         provider = registry.open_provider(str(chosen["provider.name"]), {}, str(chosen["device.backing_uuid"]))
         return provider.identify()
     except ElastioError as error:
-        click.echo(f"not found out, which instance this is: {error}", err=True)
+        click.echo(f"elastio: the instance cannot be identified: {error}", err=True)
         return None
 
 
-def _notes(found: Candidate, who: Identity | None) -> tuple[str, ...]:
+def _notes(found: Candidate, identity: Identity | None) -> tuple[str, ...]:
     backing = f"Backing device: /dev/{found.device}, {format_size(found.size_bytes)}."
     instance = (
-        f"Instance: {who.instance_id} ({who.instance_type or 'type unknown'}) in {who.zone}, {who.cloud}."
-        if who
+        f"Instance: {identity.instance_id} ({identity.instance_type or 'type unknown'}) in {identity.zone}, "
+        f"{identity.cloud}."
+        if identity
         else ""
     )
     cap = (
-        f"caps.max_boosts_per_day = {BOOSTS_A_DAY} is one boost in five minutes: a bound on what a mistake costs. "
-        "Raise it for an application whose bursts come more often; without the key nothing is limited."
+        f"caps.max_boosts_per_day = {BOOSTS_A_DAY} is one boost in five minutes. It limits what a mistake can cost. "
+        "Raise it for an application with more frequent bursts; without the key there is no limit."
     )
-    written = "Written by `elastio init`. Keys that are commented out show their defaults."
+    written = "Written by `elastio init`. Commented keys show their defaults."
     return tuple(note for note in (written, instance, backing, cap) if note)
 
 
-def _warn_beyond_limit(chosen: dict[str, object], who: Identity | None) -> None:
-    limit = who.bandwidth_limit_mb_s if who else None
+def _warn_beyond_limit(chosen: dict[str, object], identity: Identity | None) -> None:
+    limit = identity.bandwidth_limit_mb_s if identity else None
     wanted = chosen["cache.bandwidth_mb_s"]
     if limit is not None and isinstance(wanted, int | float) and wanted > limit:
         click.echo(
-            f"this instance carries {limit:g} MB/s to all its volumes: a cache of {wanted:g} MB/s "
-            "is refused when the agent wants to buy it",
+            f"elastio: this instance is limited to {limit:g} MB/s for all its volumes: the purchase of a cache of "
+            f"{wanted:g} MB/s will be refused",
             err=True,
         )

@@ -1,4 +1,4 @@
-"""`elastio janitor`: volumes of machines that are gone. Runs outside them, with an account's own credentials."""
+"""`elastio janitor`: deletes volumes of machines that no longer exist. Runs outside them, with its own credentials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from elastio import registry
 from elastio.control.exit_codes import Exit
 from elastio.errors import ConfigError
-from elastio.janitor import Verdict, sweep
+from elastio.janitor import SweepResult, sweep
 from elastio.units import format_size
 
 
@@ -18,44 +18,49 @@ def _settings(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ..
     pairs = [text.partition("=") for text in given]
     for name, equals, _ in pairs:
         if not name or not equals:
-            raise click.BadParameter("write KEY=VALUE")
+            raise click.BadParameter("give it as KEY=VALUE")
     return {name: value for name, _, value in pairs}
 
 
 @click.command()
-@click.option("--provider", "name", required=True, metavar="NAME", help="Whose volumes, for example aws.")
+@click.option("--provider", "name", required=True, metavar="NAME", help="Name of the cloud provider, for example aws.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", callback=_settings, help="A setting of the provider."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings,
+    help="Setting of the provider; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Delete nothing, say what would be deleted.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per volume.")
+@click.option("--dry-run", is_flag=True, help="Print what would be deleted, and delete nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per volume.")
 @click.pass_context
 def janitor(ctx: click.Context, name: str, settings: dict[str, object], dry_run: bool, as_json: bool) -> None:
-    """Delete expired volumes of agents whose machines are gone.
+    """Delete expired cache volumes of machines that no longer exist.
 
-    Only volumes that are tagged clean, past their expiry and attached to nothing. Everything else is kept, and named
-    with the reason: what is not tagged clean may hold the only copy of somebody's data. Code 1: one failed.
+    A volume is deleted if it is tagged clean, past its expiry and not attached. Every other volume is kept and listed
+    with the reason: without the tag it may hold the only copy of data. The exit code is 1 if a deletion failed.
     """
     if not name.isidentifier():
-        raise ConfigError(f"{name!r} is no name of a provider")
+        raise ConfigError(f"{name!r} is not the name of a provider", code="provider.name")
     failed = False
-    for verdict in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
-        failed |= verdict.outcome == "failed"
-        click.echo(json.dumps(_row(verdict)) if as_json else _line(verdict))
+    for result in sweep(registry.open_fleet(name, settings), time.time(), dry_run=dry_run):
+        failed |= result.outcome == "failed"
+        click.echo(json.dumps(_row(result)) if as_json else _line(result))
     ctx.exit(Exit.FAILED if failed else Exit.OK)
 
 
-def _line(verdict: Verdict) -> str:
-    volume = verdict.volume
-    return f"{volume.id}  {format_size(volume.size_bytes)}  {verdict.outcome}: {verdict.reason}  [{volume.owner}]"
+def _line(result: SweepResult) -> str:
+    volume = result.volume
+    return f"{volume.id}  {format_size(volume.size_bytes)}  {result.outcome}: {result.reason}  [{volume.owner}]"
 
 
-def _row(verdict: Verdict) -> dict[str, object]:
-    volume = verdict.volume
+def _row(result: SweepResult) -> dict[str, object]:
+    volume = result.volume
     return {
         "id": volume.id,
-        "outcome": verdict.outcome,
-        "reason": verdict.reason,
+        "outcome": result.outcome,
+        "reason": result.reason,
         "size_bytes": volume.size_bytes,
         "state": volume.state,
         "tag": volume.tag.value,

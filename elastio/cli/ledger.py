@@ -1,4 +1,4 @@
-"""The ledger file as commands find and open it; the agent need not run."""
+"""The ledger file, as commands open it. The agent need not run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from elastio.config.schema import DEFAULT_STATE_DIR
 from elastio.errors import ConfigError, ElastioError
 
 since_option = click.option(
-    "--since", type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Local time  [default: everything]"
+    "--since",
+    type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]),
+    help="Start of the report, in local time  [default: the first record]",
 )
 
 
@@ -27,16 +29,17 @@ def begin_of(since: datetime | None, zone: tzinfo) -> float:
 
 @contextmanager
 def open_ledger(app: App) -> Iterator[Ledger]:
-    """For reading. Raises ElastioError with a way out where there is none or it may not be read."""
+    """The ledger, read-only. Raises ElastioError that says what to do if it is missing or unreadable."""
     path = _state_dir(app) / LEDGER
     try:
         path.open("rb").close()
     except FileNotFoundError:
         raise ElastioError(
-            f"there is no ledger at {path}: the agent has not run yet, or keeps its state elsewhere"
+            f"there is no ledger at {path}: start the agent, or give its configuration with --config",
+            code="ledger.missing",
         ) from None
     except OSError as error:
-        raise ElastioError(f"{path} cannot be read ({error.strerror}): is it for root only? Use sudo") from error
+        raise ElastioError(f"{path} cannot be read ({error.strerror}): use sudo", code="ledger.unreadable") from error
     with Ledger(path, read_only=True) as ledger:
         yield ledger
 

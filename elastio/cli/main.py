@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,9 @@ from elastio.cli.app import App
 from elastio.config.schema import DEFAULT_PATH
 from elastio.control.exit_codes import exit_of, sentence
 from elastio.errors import ElastioError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # Name -> module and attribute. Imported when used: `elastio status` should not wait for the rest.
 COMMANDS = {
@@ -36,26 +39,28 @@ COMMANDS = {
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",
-    # Beside the agent: found by name, so that the agent imports nothing of it.
-    "calibrate": "elastio_calibration.cli.calibrate:calibrate",
-    "predict": "elastio_calibration.cli.predict:predict",
-    "plan": "elastio_calibration.cli.plan:plan",
 }
 
 
 class Commands(click.Group):
-    """Loads a command when it is named; turns every expected error into one sentence on stderr."""
+    """Loads a command when it is named; turns every expected error into one sentence on stderr.
+
+    Commands of other distributions come after the agent's own, and cannot replace one.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *(name for name in _extensions() if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            module, _, attribute = COMMANDS[cmd_name].partition(":")
+            command = getattr(import_module(module), attribute)
+        elif cmd_name in (found := _extensions()):
+            command = _load(found[cmd_name])
+        else:
             return None
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name]} is no command")
+            raise TypeError(f"{cmd_name} is not a command")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -64,6 +69,21 @@ class Commands(click.Group):
         except ElastioError as error:
             click.echo(sentence(error), err=True)
             ctx.exit(exit_of(error))
+
+
+def _extensions() -> dict[str, EntryPoint]:
+    from elastio.cli import extensions  # noqa: PLC0415  importlib.metadata costs a start a tenth of its time
+
+    return extensions.installed(extensions.COMMANDS)
+
+
+def _load(entry: EntryPoint) -> object:
+    from elastio.cli import extensions  # noqa: PLC0415
+
+    try:
+        return extensions.load(entry)
+    except ElastioError as error:  # also while the help is printed, before `invoke`
+        raise click.ClickException(str(error)) from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

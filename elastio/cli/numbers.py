@@ -1,4 +1,4 @@
-"""Numbers of the command line."""
+"""Types of numeric options."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 
 class Finite(click.FloatRange):
-    """A range that leaves out `inf` and `nan`, which no comparison with its ends refuses."""
+    """A range without `inf` and `nan`, which click's comparisons accept."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 

@@ -1,4 +1,4 @@
-"""`elastio pause` and `elastio resume`: whether boosts start by themselves."""
+"""`elastio pause` and `elastio resume`: disable and enable automatic boosts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from elastio.cli.app import App
 @click.command()
 @click.pass_obj
 def pause(app: App) -> None:
-    """Start no boost until `elastio resume`; a cache that is attached is flushed and released."""
+    """Disable boosts until `elastio resume`, and flush and release an attached cache."""
     click.echo(app.client().ask("pause")["text"])
 
 
 @click.command()
 @click.pass_obj
 def resume(app: App) -> None:
-    """Let boosts start by themselves again."""
+    """Enable automatic boosts again."""
     click.echo(app.client().ask("resume")["text"])

@@ -1,39 +1,38 @@
-"""`elastio recover`: bring a missing cache back in the right order, or, on an explicit order, go on without it."""
+"""`elastio recover`: brings a missing cache back in the right order or, on an explicit order, gives it up."""
 
 from __future__ import annotations
 
-import re
 import time
 
 import click
 
-from elastio.cli.app import App, standing
+from elastio.cli.app import App, describe
+from elastio.cli.waiting import seconds_option
 from elastio.control.status import MissingPart, Status
 from elastio.errors import ElastioError, HostError
-from elastio.host.sysfs import Sysfs
+from elastio.setup.mounts import mounted_at
 from elastio.units import format_duration, format_size
 
 WAIT_S = 600.0
 UMOUNT_S = 120.0
-_OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @click.command()
-@click.option("--volume", metavar="ID", help="The volume, where the agent cannot know which it is.")
-@click.option("--umount", is_flag=True, help="Unmount the adaptive device without asking.")
+@click.option("--volume", metavar="ID", help="Cache volume, if the agent cannot tell which one it is.")
+@click.option("--umount", is_flag=True, help="Unmount the adaptive device without confirmation.")
 @click.option(
     "--accept-data-loss",
     is_flag=True,
-    help="Give up what only the missing cache holds, and start the device without it.",
+    help="Give up the dirty data of the missing cache, and start the device without it.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask whether the loss is accepted.")
-@click.option("--timeout", "wait_s", metavar="SECONDS", type=click.FloatRange(min=1), default=WAIT_S, show_default=True)
+@click.option("--yes", is_flag=True, help="Accept the loss of data without confirmation.")
+@seconds_option("--timeout", "wait_s", WAIT_S, "Time to wait for the device.")
 @click.pass_obj
 def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, yes: bool, wait_s: float) -> None:
-    """Bring the missing cache volume back: unmount, attach, register, start, in this order.
+    """Bring a missing cache volume back: unmount the device, attach the volume, register it, start the device.
 
-    Without a missing cache nothing is changed (code 5). With --accept-data-loss the device is started without it; that
-    is refused while the volume still exists in the cloud, unless it is named with --volume.
+    With --accept-data-loss the device starts without its cache. That is refused while the volume still exists in the
+    cloud, unless --volume names it. If no cache is missing, nothing is changed and the exit code is 5.
     """
     seen = app.client().status()
     for line in plan(seen):
@@ -50,114 +49,104 @@ def recover(app: App, volume: str | None, umount: bool, accept_data_loss: bool, 
 
 
 def plan(seen: Status) -> list[str]:
-    """What is missing, and the steps in their order."""
+    """The missing volume and the steps that bring it back, as lines to print."""
     missing = seen.missing
     if missing is None:
         return []
     if missing.may_lack_data:
-        return _ways_out(missing, seen.wall)
+        return _older_copy(missing, seen.wall)
     if missing.may_be_older:
-        return _older_or_needed(missing, seen.wall)
+        return _older_cache(missing, seen.wall)
     steps = ["attach the volume to this machine", "register it with bcache, which starts the device", "mount it"]
     if missing.waits_for_umount:
-        steps.insert(0, f"stop the applications, unmount /dev/{missing.adaptive}, wait until it is gone")
+        steps.insert(0, f"stop the applications, unmount /dev/{missing.adaptive} and wait until it is gone")
     return [
-        f"needed: volume {missing.volume_id or 'unknown'} ({missing.volume_state})",
-        f"on it alone: {extent(missing, seen.wall)}",
+        f"missing cache volume: {missing.volume_id or 'unknown'} ({missing.volume_state})",
+        f"dirty data only on this volume: {extent(missing, seen.wall)}",
         *(f"{number}. {step}" for number, step in enumerate(steps, 1)),
     ]
 
 
-def _ways_out(missing: MissingPart, wall: float) -> list[str]:
-    """There is nothing to bring back to this device: another one is needed, or a decision."""
+def _older_copy(missing: MissingPart, wall: float) -> list[str]:
+    """The attached backing device names no cache: it may be an older copy, so the operator decides."""
     volume = missing.volume_id or "unknown"
     return [
-        f"the backing device shows no cache, but volume {volume} ({missing.volume_state}) was one when last seen",
-        f"on it alone: {extent(missing, wall)}",
-        "either: this is an older copy; attach the right backing volume in its place, and the agent goes on by itself",
-        f"or: this is the one you want; `elastio recover --accept-data-loss --volume {volume}` gives up that data",
+        f"the backing device has no cache, but volume {volume} ({missing.volume_state}) was its cache when last seen",
+        f"dirty data only on this volume: {extent(missing, wall)}",
+        "if the backing device is an older copy: attach the right backing volume instead; the agent then continues",
+        f"if it is the right one: `elastio recover --accept-data-loss --volume {volume}` gives up that data",
     ]
 
 
-def _older_or_needed(missing: MissingPart, wall: float) -> list[str]:
-    """Nothing is brought back before somebody has said which of the two is newer."""
+def _older_cache(missing: MissingPart, wall: float) -> list[str]:
+    """The cache may be older than the backing device, so the operator decides."""
     volume = missing.volume_id or "unknown"
     return [
-        f"the backing device was clean when its cache, volume {volume} ({missing.volume_state}), went",
-        f"on it alone: {extent(missing, wall)}",
-        "either: it failed while the device ran (`journalctl -k -b -1` says so), and is older than the device now:",
-        f"  `elastio recover --accept-data-loss --volume {volume}` goes on without it",
-        f"or: it was detached while the machine was off: `elastio recover --volume {volume}` brings it back",
+        f"the backing device was clean when its cache, volume {volume} ({missing.volume_state}), was lost",
+        f"dirty data only on this volume: {extent(missing, wall)}",
+        "if the cache failed while the device ran (see `journalctl -k -b -1`), it is older than the device:",
+        f"  `elastio recover --accept-data-loss --volume {volume}` continues without it",
+        f"if it was detached while the machine was off: `elastio recover --volume {volume}` brings it back",
     ]
 
 
 def extent(missing: MissingPart, wall: float) -> str:
-    """What is known about the data that only the missing cache holds."""
+    """The amount of data that only the missing cache holds, as far as known."""
     if missing.seen_wall is None:
-        return "nothing is known about how much"
+        return "unknown amount"
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(missing.seen_wall))
     ago = format_duration(max(0.0, wall - missing.seen_wall))
     peak = format_size(max(missing.peak_dirty_bytes, missing.dirty_bytes))
-    return f"{format_size(missing.dirty_bytes)} of data when last seen ({when}, {ago} ago), {peak} at most until then"
+    return f"{format_size(missing.dirty_bytes)} when last seen ({when}, {ago} ago), at most {peak} before"
 
 
 # --- unmounting --------------------------------------------------------------------------------------------
 
 
 def _umount(app: App, missing: MissingPart, is_agreed: bool) -> None:
-    """The order matters: a cache that returns under the mount crashes the kernel at the next umount."""
-    places = mounts_of(app.sysfs(), missing.adaptive)
+    """Unmount first: if the cache returns while the device is mounted, the next umount crashes the kernel."""
+    places = mounted_at(app.sysfs(), missing.adaptive)
     if places and not is_agreed:
         if not app.is_terminal():
             raise ElastioError(
-                f"/dev/{missing.adaptive} is mounted at {', '.join(places)}: unmount it, or use --umount"
+                f"/dev/{missing.adaptive} is mounted at {', '.join(places)}: unmount it, or give --umount"
             )
         click.confirm(f"unmount {', '.join(places)}?", abort=True)
     for place in reversed(places):
         try:
             app.run(["umount", "--", place], timeout_s=UMOUNT_S)
         except HostError as error:
-            raise HostError(f"{error}; stop what uses {place}, or reboot with both volumes attached") from error
+            raise HostError(f"{error}: stop what uses {place}, or reboot with both volumes attached") from error
         click.echo(f"unmounted {place}")
 
 
-def mounts_of(sysfs: Sysfs, adaptive: str) -> list[str]:
-    """Where the device is mounted, in the order in which that was done. Reads /proc, which takes no lock of bcache."""
-    number = sysfs.read_or(f"sys/block/{adaptive}/dev", "")
-    lines = (line.split() for line in sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    return [_plain(words[4]) for words in lines if number and len(words) > 4 and words[2] == number]
-
-
-def _plain(place: str) -> str:
-    """mountinfo writes blanks, tabs, newlines and backslashes as octal numbers."""
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), place)
-
-
-# --- giving up ---------------------------------------------------------------------------------------------
+# --- data loss ---------------------------------------------------------------------------------------------
 
 
 def _confirm(missing: MissingPart | None, volume: str | None, is_agreed: bool) -> None:
     if is_agreed or missing is None:
         return
     name = volume or missing.volume_id or "unknown"
-    typed = click.prompt(f"What only volume {name} holds is lost for good. Type its name to go on", default="")
+    typed = click.prompt(
+        f"The dirty data on volume {name} will be lost. Type the name of the volume to continue", default=""
+    )
     if typed != name:
-        raise ElastioError("the name was not typed: nothing was changed")
+        raise ElastioError("the name does not match: nothing was changed")
 
 
 def _wait_for_backing(app: App, wait_s: float) -> None:
-    """After the umount the kernel lets go of the backing device for a moment, until the agent registers it again."""
+    """After the umount the kernel drops the backing device until the agent registers it again."""
     for seen in app.watch(wait_s, lambda _: "the backing device is not registered again"):
         if seen.backing is not None and not (seen.missing is not None and seen.missing.waits_for_umount):
             return
 
 
 def _wait(app: App, wait_s: float) -> None:
-    told = ""
+    shown = ""
     for seen in app.watch(wait_s, lambda _: "the device is not back"):
         if seen.phase != "faulted" and seen.missing is None:
-            click.echo(f"the device is back: {standing(seen)}")
+            click.echo(f"the device is back: {describe(seen)}")
             return
-        if seen.waiting_for and seen.waiting_for != told:
-            told = seen.waiting_for
-            click.echo(f"waiting for {told}")
+        if seen.waiting_for and seen.waiting_for != shown:
+            shown = seen.waiting_for
+            click.echo(f"waiting for {shown}")

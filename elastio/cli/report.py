@@ -1,4 +1,4 @@
-"""`elastio report`: what the boosts cost, from the ledger file; the agent need not run."""
+"""`elastio report`: what the boosts cost, from the ledger. The agent need not run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from elastio.cli.ledger import begin_of, open_ledger, since_option
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print one CSV table.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON document.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the report as a CSV table.")
 @since_option
 @click.pass_obj
 def report(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> None:
-    """Show what each phase, each day and the VM cost, against volumes that are slow or fast all the time."""
+    """Show the cost of each boost, each day and the VM, compared with volumes that are always slow or always fast."""
     if as_json and as_csv:
-        raise click.UsageError("--json or --csv, not both")
+        raise click.UsageError("give --json or --csv, not both")
     zone = local_zone()
     begin, end = begin_of(since, zone), time.time()
     with open_ledger(app) as ledger:

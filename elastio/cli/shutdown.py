@@ -1,4 +1,4 @@
-"""`elastio shutdown`: what elastio-shutdown.service asks before the machine goes down."""
+"""`elastio shutdown`: prepares the cache for the shutdown of the machine. Run by elastio-shutdown.service."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from elastio.errors import HostError
 
 SLACK_S = 5.0
 JOBS_S = 5.0
-# Of systemd: while one of these is being started the machine comes back by itself (systemd.special(7)).
-COMES_BACK = frozenset({"reboot.target", "kexec.target", "soft-reboot.target"})
+# If systemd starts one of these targets, the machine boots again (systemd.special(7)).
+REBOOT_TARGETS = frozenset({"reboot.target", "kexec.target", "soft-reboot.target"})
 
 
 def _limit_s(app: App) -> float:
@@ -18,22 +18,22 @@ def _limit_s(app: App) -> float:
 
 
 def _reboots(app: App) -> bool:
-    """What systemd is about to start. Where it cannot be asked, or knows of no end: a power-off."""
+    """True if systemd reboots the machine; False for a power-off, and if systemd does not answer."""
     try:
         jobs = app.run(["systemctl", "list-jobs", "--no-legend", "--no-pager", "--full"], timeout_s=JOBS_S)
     except HostError:
         return False
-    # JOB UNIT TYPE STATE; the unit itself is found there whatever other columns a release prints.
-    return any(not COMES_BACK.isdisjoint(line.split()) and "start" in line.split() for line in jobs.splitlines())
+    # JOB UNIT TYPE STATE, and more columns in some releases.
+    return any(not REBOOT_TARGETS.isdisjoint(line.split()) and "start" in line.split() for line in jobs.splitlines())
 
 
 @click.command()
 @click.pass_obj
 def shutdown(app: App) -> None:
-    """Do with an attached cache what `shutdown.on_shutdown` says, and wait for it. No boost begins any more.
+    """Flush an attached cache or leave it, as `shutdown.on_shutdown` says, and inhibit boosts.
 
-    systemd is asked whether the machine reboots. A cache that could not be flushed in time stays attached and is there
-    after the boot (code 6).
+    systemd is asked whether the machine reboots. A cache that could not be flushed in time stays attached and is used
+    again after the boot; the exit code is then 6.
     """
     reboots = {"reboots": 1} if _reboots(app) else {}
     click.echo(app.client().ask("shutdown", **reboots)["text"])

@@ -1,4 +1,4 @@
-"""`elastio simulate`: what the agent would do for an application, and what it would cost, without any cloud."""
+"""`elastio simulate`: what the agent would do for an application and what it would cost, without a cloud."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from elastio.cli import extensions
 from elastio.cli.numbers import Finite
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
-from elastio.sim.experiment import EXPERIMENTS, Comparison, Experiment, IoPhase, Setup, compare
+from elastio.sim.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio.sim.faults import FaultPlan
 from elastio.sim.replay import demands
 from elastio.units import GB, GIB, format_duration, format_size
 
 
-def _story(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def _faults(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     try:
         FaultPlan.parse(value)
     except ValueError as error:
@@ -36,17 +36,19 @@ def _policies(_ctx: click.Context, _param: click.Parameter, values: tuple[str, .
     for value in values:
         name, _, rest = value.partition(":")
         if name in found:
-            raise click.BadParameter(f"{name} is given twice: each policy needs a name of its own")
+            raise click.BadParameter(f"{name} is given twice: give each policy another name")
         try:
             pairs = [pair.split("=") for pair in rest.split(",") if pair]
             found[name] = {key.strip(): _finite(number) for key, number in pairs}
         except ValueError:
-            raise click.BadParameter(f"{value!r}: write NAME:key=number,key=number") from None
+            raise click.BadParameter(f"{value!r}: give it as NAME:key=number,key=number") from None
         if len(found[name]) < len(pairs):
             raise click.BadParameter(f"{value!r} names a setting twice")
         unknown = sorted(set(found[name]) - set(whatif.KEYS))
         if unknown:
-            raise click.BadParameter(f"{unknown[0]} is no setting of a policy; known are {', '.join(whatif.KEYS)}")
+            raise click.BadParameter(
+                f"{unknown[0]} is not a setting of a policy; the settings are {', '.join(whatif.KEYS)}"
+            )
     return found or {"adaptive": {}}
 
 
@@ -66,45 +68,61 @@ ONLY_TRACE = {
     "form", "device", "interval_s", "saturated_mb_s", "policies", "per_gb_hour", "per_mb_s_hour", "currency",
     "modify_gap_h", "png",
 }  # fmt: skip
-# A trace whose replay keeps one waiting for longer than some ten seconds is announced.
+# The replay of a longer trace takes more than about ten seconds, and is announced.
 LONG_S = 6 * 3600.0
 
 
-@click.command()
-@click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", show_default=True)
-@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="Replay this instead.")
-@click.option("--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", show_default=True)
-@click.option("--device", default="", help="Which device of the trace.")
-@click.option("--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Of iostat, in seconds  [default: 1]")
-@click.option("--saturated", "saturated_mb_s", type=MB_S, help="MB/s that limited the trace while it was recorded.")
+@click.command(context_settings={"show_default": True})
+@click.option("--experiment", type=click.Choice(list(EXPERIMENTS)), default="demo", help="Application to run.")
 @click.option(
-    "--policy", "policies", multiple=True, callback=_policies, help="NAME:trigger_delay_s=5,headroom=1.2; repeatable."
+    "--trace", type=click.Path(path_type=Path, dir_okay=False), help="Trace to replay instead of an experiment."
 )
-@click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, show_default=True, help="Price.")
-@click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, show_default=True)
-@click.option("--currency", default=whatif.Tariff().currency, show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["auto", *traces.READERS]), default="auto", help="Format of the trace."
+)
+@click.option("--device", default="", show_default=False, help="Device in the trace; required for iostat.")
+@click.option(
+    "--interval", "interval_s", type=Finite(min=0.1, max=86400), help="Interval of iostat, in seconds  [default: 1]"
+)
+@click.option(
+    "--saturated",
+    "saturated_mb_s",
+    type=MB_S,
+    help="Bandwidth limit of the recorded device, in MB/s: more was wanted where the trace reaches it.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    callback=_policies,
+    help="Policy to compare, such as NAME:trigger_delay_s=5,headroom=1.2; repeatable.",
+)
+@click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, help="Price of 1 GB for an hour.")
+@click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, help="Price of 1 MB/s for an hour.")
+@click.option("--currency", default=whatif.Tariff().currency, help="Currency of the prices.")
 @click.option(
     "--modify-gap-h",
     type=Finite(min=0, max=366 * 24),
     default=6.0,
-    show_default=True,
-    help="Between changes of a volume.",
+    help="Minimum time between two changes of a volume, in hours.",
 )
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
-@click.option("--backing-mb-s", type=MB_S, default=33.0, show_default=True, help="Bandwidth of the slow volume.")
-@click.option("--cache-mb-s", type=MB_S, default=128.0, show_default=True, help="Bandwidth of the cache.")
-@click.option("--size-gib", type=SIZE, default=46.566, show_default=True, help="Size of the slow volume.")
-@click.option("--initial-gib", type=SIZE, default=10.0, show_default=True, help="Size of the first cache.")
-@click.option("--inactivity-delay", "delay_s", type=DAY, default=30.0, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides every delay that is drawn.")
-@click.option("--faults", default="nothing", callback=_story, help="What goes wrong, as create#1=throttle @90=vanish.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, with the timeline.")
+@click.option("--backing-mb-s", type=MB_S, default=33.0, help="Bandwidth of the slow volume.")
+@click.option("--cache-mb-s", type=MB_S, default=128.0, help="Bandwidth of the cache.")
+@click.option("--size-gib", type=SIZE, default=46.566, help="Size of the slow volume.")
+@click.option("--initial-gib", type=SIZE, default=10.0, help="Size of the first cache.")
+@click.option("--inactivity-delay", "delay_s", type=DAY, default=30.0, help="Value of policy.inactivity_delay_s.")
+@click.option("--seed", type=int, default=0, help="Seed of the random delays.")
+@click.option(
+    "--faults", default="nothing", callback=_faults, help="Faults to inject, such as create#1=throttle @90=vanish."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the results and the timeline as one JSON document.")
 @click.pass_context
 def simulate(ctx: click.Context, /, **options: Any) -> None:
-    """Run the agent on a simulated kernel and cloud and compare it with volumes that never change.
+    """Run the agent on a simulated kernel and cloud, and compare it with volumes that never change.
 
-    With --trace, what was recorded elsewhere is replayed under one or several policies, and one sentence says whether
-    the agent is worth it.
+    With --trace, a recorded load is replayed under one or more policies, and the last line says whether the agent pays
+    off.
     """
     _refuse_unused(ctx, options["trace"] is not None)
     try:
@@ -115,14 +133,14 @@ def simulate(ctx: click.Context, /, **options: Any) -> None:
         whatif.require_provisioned(experiment.policy(""))
         found = compare(experiment)
     except ConfigError as error:
-        raise click.UsageError(f"the agent cannot run so: {error}") from error
+        raise click.UsageError(f"the agent does not accept these settings: {error}") from error
     except TimeoutError as error:
         raise ElastioError(f"the simulated run did not end: {error}") from error
     click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _text(found))
 
 
 def _refuse_unused(ctx: click.Context, is_trace: bool) -> None:
-    """An option that would be passed over in silence is wrong usage."""
+    """Raises UsageError for an option that would be ignored."""
     unused = ONLY_EXPERIMENT if is_trace else ONLY_TRACE
     for param in ctx.command.params:
         if param.name in unused and ctx.get_parameter_source(param.name) is not ParameterSource.DEFAULT:
@@ -172,13 +190,13 @@ def _trace(options: Mapping[str, Any]) -> None:
 
 
 def _draw(found: whatif.Answer, path: Path) -> None:
-    """The picture needs a library that the agent does not."""
+    """Raises ElastioError where no distribution that draws is installed: the agent itself has no library for it."""
     try:
-        plots = import_module("elastio_calibration.plots")
-    except ImportError as error:
-        raise ElastioError(f"--png needs {error.name}: pip install 'elastio[calibration]'") from error
+        draw = extensions.load(extensions.installed(extensions.PLOTS)["timeline"])
+    except (KeyError, ElastioError) as error:
+        raise ElastioError("--png needs a plotting library: pip install 'elastio[calibration]'") from error
     runs = {p.name: [(m.at_s, m.adaptive_mb_s, m.cache_bytes / GB) for m in p.timeline] for p in found.policies}
-    plots.timeline(runs, "the trace under each policy", path)
+    draw(runs, "the trace under each policy", path)
 
 
 def _answer_text(found: whatif.Answer, currency: str) -> str:
@@ -191,26 +209,26 @@ def _answer_text(found: whatif.Answer, currency: str) -> str:
             f"{each.name:16} {each.completion_s:10.1f} s {earlier:+8.1%} {each.agbs:9.0f} AGBs {dearer:+8.1%} "
             f"{money:>14} {boosts:>7}"
         )
-    lines += ["", "Percentages against static-slow. modify-volume: changes are taken as made in time."]
+    lines += ["", "Percentages are relative to static-slow. modify-volume assumes that every change is made in time."]
     for each in found.policies:
-        lines += ["", f"{each.name}:", _PHASE_HEAD, *(_phase(phase) for phase in each.phases)]
+        lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
     return "\n".join([*lines, "", found.verdict])
 
 
 # --- an experiment -----------------------------------------------------------------------------------------
 
-_PHASE_HEAD = f"{'phase at':>10} {'size':>10} {'attached':>10} {'held':>8} {'peak dirty':>12} {'cost':>14}"
+_BOOST_HEAD = f"{'boost at':>10} {'size':>10} {'attached':>10} {'held':>8} {'peak dirty':>12} {'cost':>14}"
 
 
 def _text(found: Comparison) -> str:
     lines = [f"{'':12} {'completion':>12} {'':>8} {'cost':>14}"]
     lines += [_setup(setup, found) for setup in (found.slow, found.fast, found.adaptive)]
-    lines += ["", "Percentages: completion against static-fast, cost against static-slow."]
-    lines.append(f"The caches cost {found.cache_agbs:.0f} AGBs of it.")
-    lines += ["", _PHASE_HEAD]
-    lines += [_phase(phase) for phase in found.phases]
+    lines += ["", "Percentages: completion relative to static-fast, cost relative to static-slow."]
+    lines.append(f"The caches cost {found.cache_agbs:.0f} AGBs of the total.")
+    lines += ["", _BOOST_HEAD]
+    lines += [_boost(boost) for boost in found.phases]
     if found.lost_blocks or found.volumes_left:
-        lines += ["", f"{found.lost_blocks} blocks were lost, {found.volumes_left} volumes are left."]
+        lines += ["", f"{found.lost_blocks} blocks lost, {found.volumes_left} volumes left."]
     return "\n".join(lines)
 
 
@@ -220,10 +238,10 @@ def _setup(setup: Setup, found: Comparison) -> str:
     return f"{setup.name:12} {setup.completion_s:10.1f} s {slower:+8.1%} {setup.agbs:9.0f} AGBs {dearer:+8.1%}"
 
 
-def _phase(phase: IoPhase) -> str:
-    failure = f"  {phase.failure}" if phase.failure else ""
-    attached = "never" if phase.boosted_after_s is None else f"{phase.boosted_after_s:.1f} s"
+def _boost(boost: BoostResult) -> str:
+    failure = f"  {boost.failure}" if boost.failure else ""
+    attached = "never" if boost.boosted_after_s is None else f"{boost.boosted_after_s:.1f} s"
     return (
-        f"{phase.started_s:8.0f} s {format_size(phase.size_bytes):>10} {attached:>10} {phase.held_s:6.0f} s "
-        f"{format_size(phase.peak_dirty_bytes):>12} {phase.agbs:9.0f} AGBs{failure}"
+        f"{boost.started_s:8.0f} s {format_size(boost.size_bytes):>10} {attached:>10} {boost.held_s:6.0f} s "
+        f"{format_size(boost.peak_dirty_bytes):>12} {boost.agbs:9.0f} AGBs{failure}"
     )

@@ -1,4 +1,4 @@
-"""`elastio status`: what the agent is doing now."""
+"""`elastio status`: shows what the agent does now."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PHASES = {
     "boosting": "phase 1: application I/O first",
     "flushing": "phase 2: flush first; at its end, writes bypass the cache",
     "detaching": "the cache volume is being released",
-    "faulted": "an operator has to decide",
+    "faulted": "an operator must decide",
 }
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the whole status document.")
+@click.option("--json", "as_json", is_flag=True, help="Print the status as one JSON document.")
 @click.pass_obj
 def status(app: App, as_json: bool) -> None:
-    """Show phase, load, cache, dirty data, spending and what stands in the way."""
+    """Show phase, load, cache, dirty data, spending and what prevents boosts."""
     seen = app.client().status()
     if as_json:
         click.echo(json.dumps(seen.to_json(), indent=2))
@@ -34,17 +34,19 @@ def status(app: App, as_json: bool) -> None:
 
 
 def rows(seen: Status) -> list[tuple[str, str]]:
-    """Name and text of each line."""
+    """Name and text of each line to print."""
     meaning = PHASES.get(seen.phase, "unknown to this release")
-    lines = [("phase", f"{seen.phase} ({meaning})" if seen.recovered else "starting (not yet read off the kernel)")]
+    lines = [
+        ("phase", f"{seen.phase} ({meaning})" if seen.recovered else "starting (the kernel has not been read yet)")
+    ]
     if seen.waiting_for:
         lines.append(("waiting for", seen.waiting_for))
     if seen.paused:
-        lines.append(("paused", "no boost starts by itself; `elastio resume` ends this"))
+        lines.append(("paused", "no boost starts automatically until `elastio resume`"))
     if seen.restraint:
         lines.append(("restraint", seen.restraint))
     if seen.hold is not None:
-        lines.append(("held", _hold(seen.hold)))
+        lines.append(("held", _inhibition(seen.hold)))
     if seen.fault:
         lines.append(("fault", seen.fault))
     lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
@@ -61,9 +63,9 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     return lines
 
 
-def _hold(hold: InhibitionPart) -> str:
-    aim = "safe to copy" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
-    return f"{hold.reason}, no boost begins; {aim}; ends by itself in {format_duration(hold.left_s)}"
+def _inhibition(hold: InhibitionPart) -> str:
+    aim = "consistent" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
+    return f"{hold.reason}, no boost starts; {aim}; ends in {format_duration(hold.left_s)}"
 
 
 def _utilization(seen: Status) -> str:
@@ -79,7 +81,7 @@ def _throughput(seen: Status) -> str:
 def _backing(seen: Status) -> str:
     backing = seen.backing
     if backing is None:
-        return "not registered with bcache, or not looked at yet"
+        return "not registered with bcache, or not read yet"
     running = "" if backing.running else "not running, "
     return (
         f"{running}{format_size(backing.size_bytes)}, {backing.state}, mode {backing.cache_mode}, "
@@ -108,7 +110,7 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
 
 def _spend(seen: Status) -> str:
     spend = seen.spend
-    known = () if spend.known else ("and what is not known: the ledger cannot be read, see the log",)
+    known = () if spend.known else ("incomplete: the ledger cannot be read, see `journalctl -u elastiod`",)
     return ", ".join(
         (
             f"{spend.boosts}{_cap(spend.max_boosts)} boosts",

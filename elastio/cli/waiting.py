@@ -1,4 +1,4 @@
-"""The options of commands that may wait for what they asked for."""
+"""Options in seconds, and the pair `--wait` and `--timeout`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def seconds_option(
+    name: str, parameter: str, default_s: float, meaning: str, most_s: float | None = None
+) -> Callable[[F], F]:
+    """An option of at least 1 s, with its default in the help."""
+    kind = click.FloatRange(1, most_s)
+    return click.option(
+        name, parameter, metavar="SECONDS", type=kind, default=default_s, show_default=True, help=meaning
+    )
+
+
 def wait_options(default_s: float) -> Callable[[F], F]:
-    """Adds `--wait` and `--timeout`: the command gets one parameter `wait_s`, None when it shall not wait."""
+    """Add `--wait` and `--timeout`. The command gets one parameter `wait_s`, None without `--wait`."""
 
     def add(command: F) -> F:
         timeout = click.option(
@@ -20,10 +30,15 @@ def wait_options(default_s: float) -> Callable[[F], F]:
             metavar="SECONDS",
             type=click.FloatRange(min=0),
             callback=_bound(default_s),
-            help=f"How long to wait  [default: {default_s:g}]",
+            help=f"Time to wait with --wait  [default: {default_s:g}]",
         )
         wait = click.option(
-            "--wait", is_flag=True, is_eager=True, expose_value=False, callback=_note, help="Wait until it is done."
+            "--wait",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_note,
+            help="Wait until the agent is done. The exit code is 6 if it takes too long.",
         )
         return wait(timeout(command))
 
@@ -39,7 +54,7 @@ def _bound(default_s: float) -> Callable[[click.Context, click.Parameter, float 
         if ctx.meta.get("elastio.wait"):
             return default_s if value is None else value
         if value is not None:
-            raise click.UsageError("--timeout says how long to --wait: give both", ctx)
+            raise click.UsageError("--timeout needs --wait", ctx)
         return None
 
     return bound

@@ -1,4 +1,4 @@
-"""`elastio why`: the agent's last decisions and their reasons, from its journal."""
+"""`elastio why`: shows the agent's last decisions and their reasons, from its journal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from elastio.control.protocol import MAX_DECISIONS
 
 @click.command()
 @click.option(
-    "-n", "count", type=click.IntRange(1, MAX_DECISIONS), default=10, show_default=True, help="How many decisions."
+    "-n", "count", type=click.IntRange(1, MAX_DECISIONS), default=10, show_default=True, help="Number of decisions."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the records themselves.")
+@click.option("--json", "as_json", is_flag=True, help="Print the decisions as a JSON list.")
 @click.pass_obj
 def why(app: App, count: int, as_json: bool) -> None:
-    """Say what the agent decided last, and why. Times are UTC."""
+    """Show the agent's last decisions and their reasons, oldest first. Times are in UTC."""
     decisions = app.client().ask("why", count=count).get("decisions") or []
     if as_json:
         click.echo(json.dumps(decisions, indent=2))
@@ -28,7 +28,7 @@ def why(app: App, count: int, as_json: bool) -> None:
     for decision in decisions:
         click.echo(line(decision))
     if not decisions:
-        click.echo("nothing has been decided yet")
+        click.echo("no decisions yet")
 
 
 def line(decision: Mapping[str, Any]) -> str:

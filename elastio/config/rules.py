@@ -1,4 +1,4 @@
-"""What one key of the configuration may hold. A rule reads a TOML value or refuses it in one sentence."""
+"""What a key of the configuration may hold. A rule returns the value of a TOML document or raises ConfigError."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, TypeAlias
 
 from elastio.errors import ConfigError
 
-# Beyond it a number is a slip of the hand, and no float or 64-bit integer holds what is made of it.
+# A larger number is a typing error, and what is computed from it fits no 64-bit integer.
 LARGEST = 2**63 - 1
 SHOWN_CHARACTERS = 80
 
 
-def _refuse(key: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}")
+def refuse(key: str, value: object, allowed: str) -> ConfigError:
+    """The error for a value that is not allowed. Its code is the key."""
+    return ConfigError(f"{key} is {_shown(value)}; allowed: {allowed}", code=key)
 
 
 def _shown(value: object) -> str:
-    """The value as it stands in the file, cut where it would be no sentence any more."""
+    """The value as in the file, at most SHOWN_CHARACTERS long."""
     if isinstance(value, int) and abs(value) > LARGEST:
-        return "too large"  # with some thousand digits it could not even be printed
+        return "too large"  # int to str raises ValueError for thousands of digits
     text = f'"{value}"' if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
@@ -35,43 +36,39 @@ def _bounds(above: float | None, least: float | None, most: float | None) -> str
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite number within bounds; whole numbers are numbers too."""
+    """A finite number within bounds."""
 
     meaning: str
     above: float | None = None
     least: float | None = None
     most: float | None = None
+    is_whole: bool = False
 
     @property
     def allowed(self) -> str:
-        return f"a number {_bounds(self.above, self.least, self.most)}"
+        return f"a {'whole ' if self.is_whole else ''}number {_bounds(self.above, self.least, self.most)}"
 
     def read(self, key: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_sane(value):
-            raise _refuse(key, value, self.allowed)
-        if not _is_within(value, self.above, self.least, self.most):
-            raise _refuse(key, value, self.allowed)
-        return float(value)
+        """An int if `is_whole`, else a float."""
+        if isinstance(value, bool) or not isinstance(value, int if self.is_whole else int | float):
+            raise refuse(key, value, self.allowed)
+        if not self._fits(value):
+            raise refuse(key, value, self.allowed)
+        return value if self.is_whole else float(value)
+
+    def _fits(self, value: float) -> bool:
+        # The comparison first: an integer can be too large for a float.
+        if not (-LARGEST <= value <= LARGEST and math.isfinite(value)):
+            return False
+        above, least, most = self.above, self.least, self.most
+        return (
+            (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A whole number within bounds."""
-
-    meaning: str
-    least: int
-    most: int | None = None
-
-    @property
-    def allowed(self) -> str:
-        return f"a whole number {_bounds(None, self.least, self.most)}"
-
-    def read(self, key: str, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not _is_sane(value):
-            raise _refuse(key, value, self.allowed)
-        if not _is_within(value, None, self.least, self.most):
-            raise _refuse(key, value, self.allowed)
-        return value
+def whole(meaning: str, *, least: int) -> Number:
+    """A whole number."""
+    return Number(meaning, least=least, is_whole=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +80,11 @@ class Flag:
 
     def read(self, key: str, value: object) -> bool:
         if not isinstance(value, bool):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         return value
 
 
-def _is_sane(value: float) -> bool:
-    # The comparison first: an integer can be too large for a float.
-    return -LARGEST <= value <= LARGEST and math.isfinite(value)
-
-
-def _is_within(value: float, above: float | None, least: float | None, most: float | None) -> bool:
-    return (above is None or value > above) and (least is None or value >= least) and (most is None or value <= most)
-
-
-# The UUID of a superblock as bcache-tools print it; groups and words as their own tools accept them.
+# The UUID as bcache-tools print it; groups as useradd accepts them.
 _PATTERNS = {
     "uuid": (
         re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
@@ -104,7 +92,7 @@ _PATTERNS = {
     ),
     "path": (re.compile(r"/[^\0]*"), "an absolute path"),
     "group": (re.compile(r"|[a-z_][a-z0-9_-]*"), "the name of a group, or an empty string"),
-    "word": (re.compile(r"[a-z][a-z0-9_-]*"), "a name of small letters, digits, - and _"),
+    "word": (re.compile(r"[a-z][a-z0-9_-]*"), "a name of lower-case letters, digits, - and _"),
 }
 
 
@@ -121,9 +109,9 @@ class Text:
         return f"one of {', '.join(self.choices)}" if self.choices else _PATTERNS[self.kind][1]
 
     def read(self, key: str, value: object) -> Any:
-        """A Path for `path`, small letters for `uuid`, else the string."""
+        """A Path for `path`, lower case for `uuid`, else the string."""
         if not isinstance(value, str) or not self._fits(value):
-            raise _refuse(key, value, self.allowed)
+            raise refuse(key, value, self.allowed)
         if self.kind == "path":
             return Path(value)
         return value.lower() if self.kind == "uuid" else value
@@ -132,4 +120,4 @@ class Text:
         return value in self.choices if self.choices else bool(_PATTERNS[self.kind][0].fullmatch(value))
 
 
-Rule: TypeAlias = Number | Whole | Flag | Text
+Rule: TypeAlias = Number | Flag | Text

@@ -1,21 +1,19 @@
-"""The configuration: one TOML file and its drop-ins in, one frozen `Config` out.
+"""The configuration: reads a TOML file and its drop-ins, and returns a frozen `Config`.
 
-Every key stands once, in its section below: its meaning, default and bounds. Parsing, `elastio init` and the
-reference page all read it there. An unknown key is an error, because a misspelt cap would be no cap.
+Every key is declared once, in its section below, with its meaning, default and bounds. Parsing, `elastio init` and the
+reference page use this declaration. An unknown key is an error, because a misspelt cap would not limit anything.
 """
 
 from __future__ import annotations
 
 import difflib
-import os
-import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elastio.config.rules import Flag, Number, Rule, Text, Whole
+from elastio.config.files import read_merged
+from elastio.config.rules import Flag, Number, Rule, Text, refuse, whole
 from elastio.core.policy import Caps, Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
@@ -26,7 +24,7 @@ DEFAULT_SOCKET = Path("/run/elastio/elastio.sock")
 ENDS = ("leave", "flush")
 MACHINE_ENDS = ("auto", "flush", "leave")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-# What release 0.1.0 called keys of [policy], and what they are called now. Both are read.
+# Names of [policy] keys in release 0.1.0, and their names now. Both are read.
 RENAMED = {
     "hold_s": "trigger_delay_s",
     "attach_deadline_s": "attach_timeout_s",
@@ -34,12 +32,10 @@ RENAMED = {
     "detach_help_after_s": "detach_throttle_after_s",
     "reconcile_s": "reconcile_interval_s",
 }
-# A file of settings is a few kilobytes; anything larger was named by mistake.
-MAX_FILE_BYTES = 1024 * 1024
 
 
 def _key(rule: Rule, default: Any = MISSING) -> Any:
-    """A key of a section. Without a default it must be set; a default of None means: not limited, or derived."""
+    """A key of a section. Without a default it must be set; a default of None means unlimited, or derived."""
     return field(metadata={"rule": rule}) if default is MISSING else field(default=default, metadata={"rule": rule})
 
 
@@ -48,130 +44,151 @@ class DeviceSection:
     """[device]: the backing device."""
 
     backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
-    bandwidth_mb_s: float = _key(Number("bandwidth that is reserved for the backing volume, in MB/s", above=0))
+    bandwidth_mb_s: float = _key(Number("bandwidth of the backing volume, in MB/s", above=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSection:
-    """[cache]: the volumes that are bought."""
+    """[cache]: the cache volumes."""
 
-    bandwidth_mb_s: float = _key(Number("bandwidth that a cache gives to applications, in MB/s", above=0))
+    bandwidth_mb_s: float = _key(Number("bandwidth of a cache for applications, in MB/s", above=0))
     drain_bandwidth_mb_s: float | None = _key(
-        Number("bought on top, to flush while applications write; without it device.bandwidth_mb_s", least=0), None
+        Number(
+            "additional bandwidth of a cache, for flushing while applications write; default: device.bandwidth_mb_s",
+            least=0,
+        ),
+        None,
     )
-    initial_size_gib: float = _key(Number("size of the first cache, before anything was learned", above=0), 10.0)
+    initial_size_gib: float = _key(Number("size of a cache before a size was learned, in GiB", above=0), 10.0)
     min_size_gib: float = _key(
-        Number("no cache is smaller than this; below 256 MiB bcache can hang when it is full", above=0.25), 1.0
+        Number("minimum size of a cache, in GiB; below 256 MiB bcache can hang when it is full", above=0.25), 1.0
     )
-    max_size_gib: float = _key(Number("no cache is larger than this", above=0.25), 100.0)
-    size_step_gib: float = _key(Number("learned sizes are rounded up to a multiple of this", above=0), 1.0)
-    iops: int | None = _key(Whole("IOPS to buy; without it the least that carries the bandwidth", least=1), None)
-    headroom: float = _key(Number("a learned size is multiplied by this", least=1, most=4), 1.05)
+    max_size_gib: float = _key(Number("maximum size of a cache, in GiB", above=0.25), 100.0)
+    size_step_gib: float = _key(Number("step to which learned sizes are rounded up, in GiB", above=0), 1.0)
+    iops: int | None = _key(whole("IOPS of a cache; default: the minimum for its bandwidth", least=1), None)
+    headroom: float = _key(Number("factor by which a learned size is multiplied", least=1, most=4), 1.05)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySection:
-    """[policy]: when to boost and when to stop."""
+    """[policy]: when a boost starts and when it ends."""
 
     utilization_threshold: float = _key(
-        Number("boost at this share of the backing device's bandwidth", above=0, most=1), 0.30
+        Number("share of the backing device's bandwidth at which a boost starts", above=0, most=1), 0.30
     )
     release_threshold: float | None = _key(
-        Number("the load is over below this share; 0.25, or the threshold above if that is lower", above=0, most=1),
+        Number(
+            "share below which the load is over; default: 0.25, or utilization_threshold if that is lower",
+            above=0,
+            most=1,
+        ),
         None,
     )
-    trigger_delay_s: float = _key(Number("the load must last this long before a boost", least=0, most=3600), 0.0)
-    inactivity_delay_s: float = _key(
-        Number("the load must be over for this long before the cache is flushed", least=0, most=86400), 30.0
+    trigger_delay_s: float = _key(
+        Number("duration of a load before it starts a boost, in seconds", least=0, most=3600), 0.0
     )
-    cool_down_s: float = _key(Number("pause between two boosts", least=0, most=86400), 5.0)
+    inactivity_delay_s: float = _key(
+        Number("time without load before the cache is flushed, in seconds", least=0, most=86400), 30.0
+    )
+    cool_down_s: float = _key(Number("pause between two boosts, in seconds", least=0, most=86400), 5.0)
     attach_timeout_s: float = _key(
-        Number("give a boost up when its cache is not there after this long", least=1, most=3600), 180.0
+        Number("time after which a boost without an attached cache is given up, in seconds", least=1, most=3600), 180.0
     )
     start_jitter_s: float = _key(
-        Number("buy at a random moment within this long, so that a fleet does not ask at once", least=0, most=3600),
+        Number(
+            "maximum random delay of a purchase, in seconds, so that not all of a fleet buys at once",
+            least=0,
+            most=3600,
+        ),
         0.0,
     )
     detach_throttle_after_s: float = _key(
         Number(
-            "hold applications back for up to 2 s when a detach waited this long for an instant without I/O; 0: never",
+            "time after which a detach without an idle instant throttles applications for up to 2 s; 0: never",
             least=0,
             most=86400,
         ),
         0.0,
     )
     reconcile_interval_s: float = _key(
-        Number("look for forgotten volumes of this agent this often while idle", least=10, most=86400), 3600.0
+        Number(
+            "interval of the search for orphaned volumes of this agent while idle, in seconds", least=10, most=86400
+        ),
+        3600.0,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapsSection:
-    """[caps]: what may be spent from local midnight to midnight. Not set: not limited."""
+    """[caps]: limits on spending from local midnight to midnight. A cap that is not set does not limit."""
 
-    max_boosts_per_day: int | None = _key(Whole("boosts a day", least=0), None)
-    max_agbs_per_day: float | None = _key(Number("adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
-    max_cost_per_day: float | None = _key(Number("cost a day, in the currency of the provider", least=0), None)
+    max_boosts_per_day: int | None = _key(whole("maximum number of boosts a day", least=0), None)
+    max_agbs_per_day: float | None = _key(Number("maximum adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
+    max_cost_per_day: float | None = _key(Number("maximum cost a day, in the currency of the provider", least=0), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownSection:
-    """[shutdown]: what happens to an attached cache when the agent or the machine ends. It is never deleted dirty."""
+    """[shutdown]: what happens to an attached cache when the agent or the machine stops. It is never deleted dirty."""
 
     on_stop: str = _key(
-        Text("when the agent is stopped: leave the cache attached, or flush it", "choice", ENDS), "leave"
+        Text("action when the agent is stopped: leave the cache attached, or flush it", "choice", ENDS), "leave"
     )
     on_shutdown: str = _key(
         Text(
-            "when the machine goes down (needs elastio-shutdown.service); auto: flush before a power-off, because a "
-            "volume of a machine that is off is paid for, and leave before a reboot",
+            "action when the machine goes down (needs elastio-shutdown.service); auto: flush before a power-off, "
+            "because the volume of a machine that is off costs money, and leave before a reboot",
             "choice",
             MACHINE_ENDS,
         ),
         "auto",
     )
-    flush_limit_s: float = _key(Number("what is not flushed by then stays on its volume", above=0, most=86400), 300.0)
+    flush_limit_s: float = _key(
+        Number(
+            "time limit of the flush, in seconds; dirty data left after it stays on its volume", above=0, most=86400
+        ),
+        300.0,
+    )
     notice_flush: bool = _key(
-        Flag("flush when the cloud announces that it takes the machine away; no boost begins then either way"), True
+        Flag("flush when the cloud announces the end of the instance; boosts are inhibited in either case"), True
     )
     notice_poll_s: float = _key(
-        Number("ask for such a notice this often during a boost; 0: never", least=0, most=3600), 5.0
+        Number("interval of the polls for such a notice during a boost, in seconds; 0: never", least=0, most=3600), 5.0
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSection:
-    """[agent]: the daemon itself."""
+    """[agent]: the daemon."""
 
-    sample_interval_s: float = _key(Number("throughput is sampled this often", least=0.2, most=60), 1.0)
+    sample_interval_s: float = _key(Number("interval between throughput samples, in seconds", least=0.2, most=60), 1.0)
     state_dir: Path = field(
         default=DEFAULT_STATE_DIR,
-        metadata={"rule": Text("journal and ledger; never on the adaptive device itself", "path")},
+        metadata={"rule": Text("directory of journal and ledger; must not be on the adaptive device", "path")},
     )
-    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("control socket", "path")})
+    socket: Path = field(default=DEFAULT_SOCKET, metadata={"rule": Text("path of the control socket", "path")})
     socket_group: str = _key(
-        Text("members of this group may use the control socket; empty: root only", "group"), "elastio"
+        Text("group whose members may use the control socket; empty: root only", "group"), "elastio"
     )
-    history_days: float = _key(
-        Number("samples of throughput are kept this long, for reports and forecasts", above=0, most=3650), 30.0
-    )
+    history_days: float = _key(Number("retention of throughput samples, in days", above=0, most=3650), 30.0)
     history_rows: int = _key(
-        Whole("most samples kept; a sample of load is a row, a quiet hour is one", least=1000), 500_000
+        whole("maximum number of samples kept; each sample under load is a row, a quiet hour is one row", least=1000),
+        500_000,
     )
-    log_level: str = _key(Text("least severe messages that are logged", "choice", LOG_LEVELS), "info")
+    log_level: str = _key(Text("lowest severity of the messages that are logged", "choice", LOG_LEVELS), "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSection:
-    """[provider]: whose volumes are bought. `settings` is the table [provider.<name>], read by the provider."""
+    """[provider]: the cloud. Settings of the provider itself are in the table [provider.<name>]."""
 
-    name: str = _key(Text("entry point of the provider, for example aws", "word"))
+    name: str = _key(Text("name of the provider's entry point, for example aws", "word"))
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole configuration, checked. A reload makes a new one or keeps the old one; it is never changed."""
+    """The whole configuration, validated. A reload creates a new one; this one never changes."""
 
     device: DeviceSection
     cache: CacheSection
@@ -182,7 +199,7 @@ class Config:
     provider: ProviderSection
 
     def policy(self) -> Policy:
-        """The settings of the core."""
+        """The settings as the core uses them."""
         policy, cache = self.policy_settings, self.cache
         release, drain = policy.release_threshold, cache.drain_bandwidth_mb_s
         return Policy(
@@ -202,9 +219,9 @@ class Config:
             attach_timeout_s=policy.attach_timeout_s,
             start_jitter_s=policy.start_jitter_s,
             reconcile_interval_s=policy.reconcile_interval_s,
-            on_stop=self._parting(self.shutdown.on_stop),
-            on_shutdown=self._parting("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
-            on_reboot=self._parting(self.shutdown.on_shutdown),
+            on_stop=self._stop_policy(self.shutdown.on_stop),
+            on_shutdown=self._stop_policy("leave" if self.shutdown.on_shutdown == "leave" else "flush"),
+            on_reboot=self._stop_policy(self.shutdown.on_shutdown),
             notice_poll_s=self.shutdown.notice_poll_s or None,
             notice_flush=self.shutdown.notice_flush,
             tags_volumes=True,
@@ -218,12 +235,12 @@ class Config:
             ),
         )
 
-    def _parting(self, end: str) -> StopPolicy:
+    def _stop_policy(self, end: str) -> StopPolicy:
         return StopPolicy(True, self.shutdown.flush_limit_s) if end == "flush" else StopPolicy()
 
 
 def _bytes(size_gib: float) -> int:
-    """Whole 512-byte sectors, at least one."""
+    """The size in bytes: whole 512-byte sectors, at least one."""
     return max(512, int(size_gib * GIB) // 512 * 512)
 
 
@@ -239,7 +256,7 @@ SECTIONS: Mapping[str, type[Any]] = {
 
 
 def keys_of(section: str) -> tuple[Field[Any], ...]:
-    """The keys of a section in the order of the reference page; `metadata["rule"]` says what is allowed."""
+    """The keys of a section in the order of the reference page. `metadata["rule"]` is the rule of a key."""
     return tuple(f for f in fields(SECTIONS[section]) if "rule" in f.metadata)
 
 
@@ -247,56 +264,11 @@ def keys_of(section: str) -> tuple[Field[Any], ...]:
 
 
 def load(path: Path = DEFAULT_PATH) -> Config:
-    """The file with every `*.toml` of `<path>.d` laid over it in the order of their names.
+    """The configuration of the file and of every `*.toml` in `<path>.d`, merged in the order of their names.
 
-    Raises ConfigError naming the file, the key, the value and what is allowed.
+    Raises ConfigError; its code is the key, or `file.*` if a file cannot be used.
     """
-    merged = _read(path)
-    for extra in drop_ins(path):
-        merged = _overlay(merged, _read(extra))
-    return parse(merged)
-
-
-def drop_ins(path: Path) -> list[Path]:
-    """The drop-in files of a configuration file, in the order in which they are read."""
-    return sorted(path.with_name(f"{path.name}.d").glob("*.toml"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            raw = file.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no configuration at {path}: write one with `elastio init`") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    _require_trusted(path, status)
-    if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration")
-    try:
-        return tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, and brackets without end
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-
-
-def _require_trusted(path: Path, status: os.stat_result) -> None:
-    """Who can change this file decides what is bought, and to whom credentials are shown."""
-    if status.st_mode & stat.S_IWOTH:
-        raise ConfigError(f"{path} can be changed by every user and is not used: chmod o-w {path}")
-    if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(f"{path} belongs to user {status.st_uid} and is not used: chown root {path}")
-
-
-def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged key by key, everything else is replaced."""
-    merged = dict(below)
-    for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = _overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return merged
+    return parse(read_merged(path))
 
 
 # --- parsing -----------------------------------------------------------------------------------------------
@@ -305,12 +277,12 @@ S = TypeVar("S")
 
 
 def parse(document: Mapping[str, Any]) -> Config:
-    """The one way from a TOML document to a Config. Raises ConfigError."""
+    """The configuration from a TOML document. Raises ConfigError; its code is the key."""
     for name, table in document.items():
         if name not in SECTIONS:
-            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}")
+            raise ConfigError(f"[{name}] is not a section{_did_you_mean(name, SECTIONS)}", code=name)
         if not isinstance(table, Mapping):
-            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it")
+            raise ConfigError(f"{name} is a section: write [{name}] and its keys below it", code=name)
     config = Config(
         device=_section(DeviceSection, "device", document),
         cache=_section(CacheSection, "cache", document),
@@ -325,24 +297,24 @@ def parse(document: Mapping[str, Any]) -> Config:
 
 
 def _section(kind: type[S], name: str, document: Mapping[str, Any]) -> S:
-    table = _with_names_of_today(name, document.get(name, {}))
+    table = _with_current_names(name, document.get(name, {}))
     known = {f.name: f for f in keys_of(name)}
     for key in table:
         if key not in known:
-            raise ConfigError(f"{name}.{key} is not a setting{_did_you_mean(key, known)}")
+            raise ConfigError(f"{name}.{key} is not a setting{_did_you_mean(key, known)}", code=f"{name}.{key}")
     for key, spec in known.items():
         if key not in table and spec.default is MISSING:
-            raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}")
+            raise ConfigError(f"{name}.{key} is not set: {spec.metadata['rule'].meaning}", code=f"{name}.{key}")
     return kind(**{key: known[key].metadata["rule"].read(f"{name}.{key}", value) for key, value in table.items()})
 
 
-def _with_names_of_today(section: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def _with_current_names(section: str, table: Mapping[str, Any]) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
     for key, value in table.items():
         name = RENAMED.get(key, key) if section == "policy" else key
         if name in renamed:
             raise ConfigError(
-                f"{section}.{key} and {section}.{name} are one setting: keep {name}", code=f"{section}.{name}"
+                f"{section}.{key} and {section}.{name} are the same setting: keep {name}", code=f"{section}.{name}"
             )
         renamed[name] = value
     return renamed
@@ -354,7 +326,10 @@ def _provider(document: Mapping[str, Any]) -> ProviderSection:
     named = _section(ProviderSection, "provider", {"provider": plain})
     for key in table:
         if key not in plain and key != named.name:
-            raise ConfigError(f'[provider.{key}] belongs to no provider in use: provider.name is "{named.name}"')
+            raise ConfigError(
+                f'[provider.{key}] is for another provider: provider.name is "{named.name}"',
+                code=f"provider.{key}",
+            )
     return ProviderSection(name=named.name, settings=dict(table.get(named.name, {})))
 
 
@@ -365,21 +340,19 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _check_together(config: Config) -> None:
-    """What no single key can be held against."""
-    policy, cache = config.policy_settings, config.cache
-    release = policy.release_threshold
-    if release is not None and release > policy.utilization_threshold:
-        raise ConfigError(
-            f"policy.release_threshold is {release:g}; allowed: at most policy.utilization_threshold, "
-            f"which is {policy.utilization_threshold:g}"
-        )
-    if cache.min_size_gib > cache.max_size_gib:
-        raise ConfigError(
-            f"cache.min_size_gib is {cache.min_size_gib:g}; allowed: at most cache.max_size_gib, "
-            f"which is {cache.max_size_gib:g}"
-        )
-    if not cache.min_size_gib <= cache.initial_size_gib <= cache.max_size_gib:
-        raise ConfigError(
-            f"cache.initial_size_gib is {cache.initial_size_gib:g}; allowed: from cache.min_size_gib "
-            f"({cache.min_size_gib:g}) to cache.max_size_gib ({cache.max_size_gib:g})"
-        )
+    """The constraints between keys."""
+    release, threshold = config.policy_settings.release_threshold, config.policy_settings.utilization_threshold
+    least, first, most = config.cache.min_size_gib, config.cache.initial_size_gib, config.cache.max_size_gib
+    largest = f"cache.max_size_gib ({most:g})"
+    for holds, key, value, allowed in (
+        (
+            release is None or release <= threshold,
+            "policy.release_threshold",
+            release,
+            f"at most policy.utilization_threshold ({threshold:g})",
+        ),
+        (least <= most, "cache.min_size_gib", least, f"at most {largest}"),
+        (least <= first <= most, "cache.initial_size_gib", first, f"from cache.min_size_gib ({least:g}) to {largest}"),
+    ):
+        if not holds:
+            raise refuse(key, value, allowed)

@@ -1,4 +1,4 @@
-"""Write a configuration file: every key with its meaning, the chosen ones set, the others commented out."""
+"""Writes a configuration file: every key with its meaning, the chosen ones set, the others as comments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH = 100
 
 
 def render(chosen: Mapping[str, object], notes: tuple[str, ...] = ()) -> str:
-    """The text of a file. `chosen` maps `section.key` to its value; `notes` are put on top as comments."""
+    """The text of a file. `chosen` maps `section.key` to its value; `notes` are comments at the top."""
     lines = [f"# {line}" for note in notes for line in textwrap.wrap(note, WIDTH)]
     for section, kind in SECTIONS.items():
         about = (kind.__doc__ or "").partition(": ")[2]
@@ -39,7 +39,7 @@ def _assignment(name: str, value: object, default: object) -> str:
 
 
 def toml(value: object) -> str:
-    """A string, path, number or flag as TOML writes it (strings as JSON does, which TOML's basic strings contain)."""
+    """A string, path, number or flag in TOML. A JSON string is a valid TOML string."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | Path):
@@ -49,10 +49,15 @@ def toml(value: object) -> str:
     return str(value)
 
 
+def exists(path: Path) -> ConfigError:
+    """The error for a file that is not to be replaced."""
+    return ConfigError(f"{path} exists and was not changed: use --force to replace it, or --print", code="file.exists")
+
+
 def write(path: Path, text: str, *, replace: bool) -> None:
-    """The whole file or nothing. Raises ConfigError where one is there already, unless it shall be replaced."""
+    """Write the whole file or nothing. Raises ConfigError if it exists and `replace` is false."""
     if path.exists() and not replace:
-        raise ConfigError(f"{path} is there already and was not changed: use --force to replace it, or --print")
+        raise exists(path)
     fresh = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,6 +68,6 @@ def write(path: Path, text: str, *, replace: bool) -> None:
         fresh.chmod(0o644)
         fresh.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):  # it may never have come to be; the first error is the one that matters
+        with contextlib.suppress(OSError):  # it may not exist; the first error is the one that matters
             fresh.unlink()
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"{path} cannot be written: {error.strerror or error}", code="file.unwritable") from error

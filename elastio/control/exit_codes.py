@@ -1,4 +1,4 @@
-"""The exit codes of `elastio` and `elastiod`, and which error ends in which."""
+"""The exit codes of `elastio` and `elastiod`, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from elastio.errors import ConfigError, ElastioError, LockedError
 
 
 class TimedOutError(ElastioError):
-    """What was waited for did not happen in time; it may still."""
+    """A wait took too long. What was waited for may still happen."""
 
 
 class Exit(IntEnum):
     OK = 0
     FAILED = 1
-    USAGE = 2  # what click itself exits with
+    USAGE = 2  # click's own
     CONFIG = 3
     UNREACHABLE = 4
     REFUSED = 5
@@ -23,7 +23,7 @@ class Exit(IntEnum):
 
 
 def exit_of(error: ElastioError) -> Exit:
-    """The exit code that stands for an error."""
+    """The exit code for an error."""
     match error:
         case ConfigError():
             return Exit.CONFIG
@@ -37,5 +37,5 @@ def exit_of(error: ElastioError) -> Exit:
 
 
 def sentence(error: ElastioError) -> str:
-    """What an operator reads on stderr: one line that begins with the program's name."""
+    """The error as one line for stderr."""
     return "elastio: " + " ".join(str(error).split())

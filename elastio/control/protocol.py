@@ -1,4 +1,4 @@
-"""The control protocol: one JSON object per line over a Unix stream socket, one request, one reply.
+"""The control protocol: one JSON object per line over a Unix stream socket, one request and one reply per connection.
 
 Request: `{"version": 1, "command": "boost", "size_bytes": 1073741824}`.
 Reply: `{"version": 1, "ok": true, "text": "...", ...}`, or `{"version": 1, "ok": false, "error": "..."}`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from elastio.errors import ControlError
@@ -17,31 +17,13 @@ VERSION = 1
 MAX_LINE_BYTES = 64 * 1024
 # `why` shows at most this many decisions; a long journal does not fit a reply.
 MAX_DECISIONS = 200
+DEFAULT_DECISIONS = 20
 
-# A hold that nobody ends, for at most a week, keeps a machine slow and nothing else.
+# An inhibition that nobody ends only keeps boosts from starting, so a week is a safe limit.
 MAX_HOLD_S = 7 * 86400
 
 Message = dict[str, Any]
-
-# Command -> the fields it may carry, each with its least and its most.
-COMMANDS: Mapping[str, Mapping[str, tuple[int, int]]] = {
-    "status": {},
-    "boost": {"size_bytes": (1, 2**63 - 1)},
-    "flush": {},
-    "pause": {},
-    "resume": {},
-    "quiesce": {"seconds": (1, MAX_HOLD_S)},
-    "unquiesce": {},
-    "shutdown": {"reboots": (0, 1)},
-    "recover": {"accepts_loss": (0, 1)},
-    "gc": {},
-    "learn": {"size_bytes": (1, 2**63 - 1)},
-    "why": {"count": (1, MAX_DECISIONS)},
-}
-
-
-# Command -> the texts it may carry, each with its form.
-TEXTS: Mapping[str, Mapping[str, re.Pattern[str]]] = {"recover": {"volume_id": re.compile(r"[A-Za-z0-9._:-]{1,128}")}}
+Reply = Callable[[Message], None]
 
 
 class UnreachableError(ControlError):
@@ -49,66 +31,99 @@ class UnreachableError(ControlError):
 
 
 class RefusedByAgentError(ControlError):
-    """The daemon answered no."""
+    """The daemon refused the request."""
 
 
 def accepted(text: str = "", **fields: object) -> Message:
-    """A reply that says yes. `text` is one sentence for the operator."""
+    """The reply to a request that was accepted. `text` is one sentence for the operator."""
     return {"ok": True, "text": text, **fields}
 
 
 def refused(error: str) -> Message:
-    """A reply that says no, and why."""
+    """The reply to a request that was refused. `error` is one sentence that gives the reason."""
     return {"ok": False, "error": error}
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    """One line, with the version in it."""
+    """The message and the protocol version as one line."""
     return json.dumps({"version": VERSION, **message}, separators=(",", ":")).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """The message in one line. Raises ControlError where it is none of this version."""
+    """The message in one line. Raises ControlError if it is not a message of this version."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ControlError(f"the message is not JSON: {error}") from error
+        raise ControlError(f"the message is not JSON: {error}", code="message.syntax") from error
     if not isinstance(message, dict):
-        raise ControlError("the message is not a JSON object")
+        raise ControlError("the message is not a JSON object", code="message.syntax")
     version = message.get("version")
     if version != VERSION:
         raise ControlError(
             f"the message is of version {version} of the control protocol, this side speaks {VERSION}: "
-            "use the `elastio` of the agent's own release"
+            "use the `elastio` of the agent's own release",
+            code="message.version",
         )
     return message
 
 
-def gives_up_data(message: Message) -> bool:
-    """What membership of a group does not allow."""
-    return message["command"] == "recover" and bool(message.get("accepts_loss"))
+# --- requests ----------------------------------------------------------------------------------------------
+
+
+FLAG = range(2)  # 0 or 1
+SIZE = range(1, 2**63)
+VOLUME_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+# The one declaration of every command and its fields: a whole number in a range, or a text. All but `status` and `why`
+# are a `RequestKind` with fields of `Request` (elastio.core.model).
+COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
+    "status": {},
+    "boost": {"size_bytes": SIZE},
+    "flush": {},
+    "pause": {},
+    "resume": {},
+    "quiesce": {"seconds": range(1, MAX_HOLD_S + 1)},
+    "unquiesce": {},
+    "shutdown": {"reboots": FLAG},
+    "recover": {"accepts_loss": FLAG, "volume_id": VOLUME_ID},
+    "gc": {},
+    "learn": {"size_bytes": SIZE},
+    "why": {"count": range(1, MAX_DECISIONS + 1)},
+}
+_HEADER = ("version", "command")
 
 
 def parse_request(line: bytes) -> Message:
-    """A checked request: a known command with known fields within their bounds. Raises ControlError."""
+    """A known command with valid fields. Raises ControlError."""
     message = decode(line)
     command = message.get("command")
     if not isinstance(command, str) or command not in COMMANDS:
-        raise ControlError(f"{command!r} is not a command; known are {', '.join(COMMANDS)}")
-    for name, value in message.items():
-        if name not in ("version", "command"):
-            _check_field(command, name, value)
-    return message
+        raise ControlError(
+            f"{command!r} is not a command; the commands are {', '.join(COMMANDS)}", code="command.unknown"
+        )
+    return {k: v if k in _HEADER else _read_field(command, k, v) for k, v in message.items()}
 
 
-def _check_field(command: str, name: str, value: object) -> None:
-    form = TEXTS.get(command, {}).get(name)
-    if form is not None:
-        if not isinstance(value, str) or not form.fullmatch(value):
-            raise ControlError(f"{name} of {command} must be letters, digits and . _ : -, at most 128 of them")
-        return
-    allowed = COMMANDS[command].get(name)
-    if allowed is None:
-        raise ControlError(f"{command} has no field {name}")
-    if isinstance(value, bool) or not isinstance(value, int) or not allowed[0] <= value <= allowed[1]:
-        raise ControlError(f"{name} of {command} must be a whole number from {allowed[0]} to {allowed[1]}")
+def _read_field(command: str, name: str, value: object) -> object:
+    form = COMMANDS[command].get(name)
+    if form is None:
+        raise ControlError(f"{command} has no field {name}", code="field.unknown")
+    if isinstance(form, range):
+        if type(value) is int and value in form:
+            return bool(value) if form is FLAG else value
+        allowed = f"a whole number from {form[0]} to {form[-1]}"
+    else:
+        if isinstance(value, str) and form.fullmatch(value):
+            return value
+        allowed = "at most 128 letters, digits and . _ : -"
+    raise ControlError(f"{name} of {command} must be {allowed}", code=f"{command}.{name}")
+
+
+def fields_of(message: Message) -> Message:
+    """The fields of a parsed request, without version and command."""
+    return {k: v for k, v in message.items() if k not in _HEADER}
+
+
+def gives_up_data(message: Message) -> bool:
+    """True if the request needs root: members of the socket's group may not accept the loss of data."""
+    return message["command"] == "recover" and bool(message.get("accepts_loss"))

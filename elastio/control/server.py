@@ -1,7 +1,7 @@
-"""The daemon's end of the control socket. It lives in the daemon's single selector and never blocks it.
+"""The server of the control socket. It runs in the daemon's only selector and never blocks it.
 
-Who may ask: root, the user the daemon runs as, and members of one group; the mode of the socket file says so and
-the kernel's own record of the peer is checked besides. Everything is bounded: clients, bytes and time.
+Root, the daemon's own user and members of one group may connect. The mode of the socket file enforces this, and the
+peer's credentials (SO_PEERCRED) are checked as well. The number of clients, the bytes and the time are limited.
 """
 
 from __future__ import annotations
@@ -19,47 +19,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio.control.protocol import MAX_LINE_BYTES, Message, encode, gives_up_data, parse_request, refused
+from elastio.control.protocol import MAX_LINE_BYTES, Message, Reply, encode, gives_up_data, parse_request, refused
 from elastio.errors import ControlError, ElastioError, HostError, LockedError
 
 MAX_CLIENTS = 16
 # To send a request, and again to take the reply.
 TRANSFER_S = 2.0
-# For the daemon to decide on a request; its longest look at a hanging kernel is shorter.
+# For the daemon to decide on a request. Longer than its longest scan of a kernel that hangs.
 DECIDE_S = 60.0
-# Linux: the supplementary groups of the peer, straight from the kernel (asm-generic/socket.h). No name service
-# is asked, because one that hangs would hang the daemon.
+# Linux: the supplementary groups of the peer (asm-generic/socket.h). They come from the kernel, because a name service
+# that hangs would hang the daemon.
 SO_PEERGROUPS = 59
 MAX_GROUPS_BYTES = 1024  # the most that Python's getsockopt takes: 256 groups
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class Pending:
-    """Returned by the handler when the reply is known only later; give it to `ControlServer.resolve` then."""
-
-
-Handler = Callable[[Message], Message | Pending]
+Handler = Callable[[Message, Reply], None]
 
 
 @dataclass(eq=False)
 class _Client:
-    """One connection: a request comes in, perhaps waits for a decision, a reply goes out."""
+    """One connection: receives a request, may wait for a decision, sends a reply."""
 
     sock: socket.socket
     deadline: float
     received: bytes = b""
     reply: bytes = b""
-    pending: Pending | None = None
+    is_waiting: bool = False  # for the handler's reply
     is_answered: bool = False
 
 
 class ControlServer:
-    """Answers requests on a Unix socket from within somebody else's event loop.
+    """Answers requests on a Unix socket from within another event loop.
 
-    `register` the server, call `on_ready` for every ready key whose `data` is this server, and `sweep` at every
-    turn of the loop. `handle` gets a checked request (`elastio.control.protocol.parse_request`).
+    Call `register` once, `on_ready` for every ready key whose `data` is this server, and `sweep` in every
+    iteration of the loop. `handle` gets a parsed request (`elastio.control.protocol.parse_request`) and the function
+    that sends its reply, which it calls now or later.
     """
 
     def __init__(
@@ -69,7 +65,7 @@ class ControlServer:
         handle: Handler,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Binds the socket. Raises LockedError where another daemon answers on it, HostError where it cannot."""
+        """Bind the socket. Raises LockedError if another daemon answers on it, HostError if it cannot be created."""
         self.path = path
         self._handle = handle
         self._monotonic = monotonic
@@ -79,12 +75,12 @@ class ControlServer:
         self._listener = _listen(path, self._gid)
 
     def register(self, selector: selectors.BaseSelector) -> None:
-        """From now on ready keys with `data is self` belong to `on_ready`."""
+        """Add the listener. Ready keys with `data is self` are passed to `on_ready` from now on."""
         self._selector = selector
         selector.register(self._listener, selectors.EVENT_READ, self)
 
     def on_ready(self, key: selectors.SelectorKey, mask: int) -> None:
-        """One step of whatever is ready; never blocks."""
+        """Process one ready key without blocking."""
         if key.fd == self._listener.fileno():
             self._accept()
             return
@@ -99,25 +95,19 @@ class ControlServer:
             _log.debug("control client left: %s", error)
             self._drop(client)
 
-    def resolve(self, pending: Pending, reply: Message) -> None:
-        """Give a pending request its reply. A client that has left by now is no error."""
-        for client in list(self._clients.values()):
-            if client.pending is pending:
-                self._answer(client, reply)
-
     def sweep(self) -> None:
-        """Let go of clients whose time is over."""
+        """Refuse or drop clients whose deadline has passed."""
         now = self._monotonic()
         for client in [c for c in self._clients.values() if now >= c.deadline]:
-            if client.pending is None:
-                self._drop(client)
-            else:
+            if client.is_waiting:
                 self._answer(client, refused(f"the agent did not decide within {DECIDE_S:.0f} s"))
+            else:
+                self._drop(client)
 
     def close(self) -> None:
-        """Refuse who is waiting, close every connection and remove the socket file."""
+        """Refuse the clients that wait, close every connection and remove the socket file."""
         for client in list(self._clients.values()):
-            if client.pending is not None:
+            if client.is_waiting:
                 self._answer(client, refused("the agent is stopping"))
         for client in list(self._clients.values()):
             self._drop(client)
@@ -133,7 +123,7 @@ class ControlServer:
         try:
             sock, _ = self._listener.accept()
         except OSError as error:
-            # The client may have left already, or descriptors may be short: it will come again.
+            # The client may have left, or the process may be out of descriptors: the client tries again.
             _log.debug("control connection not accepted: %s", error)
             return
         sock.setblocking(False)
@@ -143,7 +133,7 @@ class ControlServer:
         if not self._is_allowed(sock):
             self._answer(client, refused("only root and members of the agent's group may use this socket"))
         elif len(self._clients) > MAX_CLIENTS:
-            self._answer(client, refused(f"{MAX_CLIENTS} clients are connected already; ask again later"))
+            self._answer(client, refused(f"{MAX_CLIENTS} clients are connected already: try again later"))
 
     def _is_allowed(self, sock: socket.socket) -> bool:
         try:
@@ -158,8 +148,8 @@ class ControlServer:
 
     def _receive(self, client: _Client) -> None:
         chunk = client.sock.recv(MAX_LINE_BYTES + 1)
-        if client.pending is not None:
-            if not chunk:  # gone before the decision
+        if client.is_waiting:
+            if not chunk:  # the client left before the decision
                 self._drop(client)
             return
         client.received += chunk
@@ -172,27 +162,28 @@ class ControlServer:
             self._drop(client)
 
     def _ask(self, client: _Client, line: bytes) -> None:
+        client.is_waiting = True
+        client.deadline = self._monotonic() + DECIDE_S
+
+        def reply(message: Message) -> None:
+            if client.is_waiting:  # not after the deadline, and not if the client has left
+                self._answer(client, message)
+
         try:
             message = parse_request(line)
             if gives_up_data(message) and not _is_root(client.sock):
-                raise ControlError("only root may give up data")
-            reply = self._handle(message)
+                raise ControlError("only root may accept the loss of data", code="recover.accepts_loss")
+            self._handle(message, reply)
         except ElastioError as error:
-            reply = refused(str(error))
+            reply(refused(str(error)))
         except Exception:
-            # A bug in answering must not stop an agent that guards data; it is logged with its traceback.
+            # A bug in a reply must not stop an agent that guards data; it is logged with its traceback.
             _log.exception("a control request failed")
-            reply = refused("the agent failed to answer; its log says why")
-        if isinstance(reply, Pending):
-            client.pending = reply
-            client.deadline = self._monotonic() + DECIDE_S
-        else:
-            self._answer(client, reply)
+            reply(refused("the agent failed to answer: see `journalctl -u elastiod`"))
 
     def _answer(self, client: _Client, reply: Mapping[str, object]) -> None:
         client.reply = encode(reply)
-        client.is_answered = True
-        client.pending = None
+        client.is_answered, client.is_waiting = True, False
         client.deadline = self._monotonic() + TRANSFER_S
         try:
             self._send(client)
@@ -218,6 +209,7 @@ class ControlServer:
             self._selector.register(client.sock, events, self)
 
     def _drop(self, client: _Client) -> None:
+        client.is_waiting = False
         fileno = client.sock.fileno()
         if self._selector is not None and fileno in self._selector.get_map():
             self._selector.unregister(client.sock)
@@ -225,18 +217,18 @@ class ControlServer:
         client.sock.close()
 
 
-# --- who asks ------------------------------------------------------------------------------------------------
+# --- credentials ---------------------------------------------------------------------------------------------
 
 
 def _peer(sock: socket.socket) -> tuple[int, int]:
-    """User and group of the process at the other end, as the kernel recorded them. Raises OSError."""
+    """User and group of the peer process, as the kernel recorded them. Raises OSError."""
     packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, gid = struct.unpack("3i", packed)
     return uid, gid
 
 
 def _is_root(sock: socket.socket) -> bool:
-    """Root, or whoever the agent itself runs as."""
+    """True for root and for the user that the agent runs as."""
     try:
         return _peer(sock)[0] in (0, os.geteuid())
     except OSError as error:
@@ -253,7 +245,7 @@ def _gid_of(group: str | None) -> int | None:
     try:
         return grp.getgrnam(group).gr_gid
     except KeyError:
-        # Root can still use the socket, so a missing group must not keep the agent from guarding the data.
+        # Root can still use the socket, so the agent starts and guards the data without the group.
         _log.warning("there is no group %s: only root can use the control socket", group)
         return None
 
@@ -266,12 +258,14 @@ def _listen(path: Path, gid: int | None) -> socket.socket:
         if gid is not None:
             os.chown(path, -1, gid)
         path.chmod(0o660 if gid is not None else 0o600)
-        # Nobody can connect before this line, so nobody sees the file with other rights.
+        # No client can connect before this line, so none sees the file with another mode.
         listener.listen(MAX_CLIENTS)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
-        raise HostError(f"the control socket {path} cannot be made: {error.strerror or error}") from error
+        raise HostError(
+            f"the control socket {path} cannot be created: {error.strerror or error}", code="socket.create"
+        ) from error
     except ElastioError:
         listener.close()
         raise
@@ -279,13 +273,13 @@ def _listen(path: Path, gid: int | None) -> socket.socket:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket that a killed daemon left; anything that answers or is no socket stays."""
+    """Remove the socket of a killed daemon. A socket that answers, and any other file, stays."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise HostError(f"{path} exists and is no socket: move it away or set agent.socket")
+        raise HostError(f"{path} exists and is not a socket: move it away or set agent.socket", code="socket.type")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(TRANSFER_S)
         answered = probe.connect_ex(str(path))

@@ -1,15 +1,16 @@
-"""The status document: what the daemon publishes after each decision, and `elastio status` shows.
+"""The status document, which the daemon publishes after each decision and `elastio status` prints.
 
-Plain values only, so that it goes over the control socket as JSON and comes back equal. Field names are part of
-the protocol: a change of their meaning is a new protocol version.
+It has plain values only, so that it is equal after the way through the control socket as JSON. Field names are part of
+the protocol: a change of their meaning needs a new protocol version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from elastio import codec
 from elastio.errors import ControlError
 
 
@@ -46,7 +47,7 @@ class BackingPart:
 
 @dataclass(frozen=True, slots=True)
 class CyclePart:
-    """`flush_progress` goes from 0 to 1; None while nothing is flushed. Sizes and speeds are what was bought."""
+    """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned."""
 
     token: str
     trigger: str
@@ -65,7 +66,7 @@ class CyclePart:
 
 @dataclass(frozen=True, slots=True)
 class SpendPart:
-    """Since local midnight, against the caps; None: not limited. `known` False: the ledger cannot be read."""
+    """Spending since local midnight, and the caps; None: no cap. `known` False: the ledger cannot be read."""
 
     boosts: int
     agbs: float
@@ -78,9 +79,9 @@ class SpendPart:
 
 @dataclass(frozen=True, slots=True)
 class VolumePart:
-    """`tag` is the tag that tells a janitor what it may hold; `kept` True: only an operator may release it.
+    """`tag`: whether the volume may hold data. `kept`: only an operator may release it.
 
-    `backing_uuid` is set where it was bought for another backing device than this agent's.
+    `backing_uuid` is set if it was bought for another backing device than this agent's.
     """
 
     id: str
@@ -93,7 +94,7 @@ class VolumePart:
 
 @dataclass(frozen=True, slots=True)
 class InhibitionPart:
-    """`safe` True: the backing volume is whole by itself and may be copied."""
+    """`safe`: the backing volume is consistent and may be copied."""
 
     reason: str
     left_s: float
@@ -103,10 +104,10 @@ class InhibitionPart:
 
 @dataclass(frozen=True, slots=True)
 class MissingPart:
-    """A cache that is missing: what is known of its volume and of the data that only it holds.
+    """A missing cache: its volume, and the data that only this volume holds.
 
-    `disputed` True: the backing device that is here does not ask for it; it may be an older copy. `may_be_older` True:
-    the device was clean without it, and may have been written to since.
+    `may_lack_data`: the attached backing device names no cache, and may be an older copy. `may_be_older`: the cache was
+    clean, and the device may have been written to since.
     """
 
     volume_id: str | None
@@ -123,10 +124,10 @@ class MissingPart:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """`recovered` False: the phase is not yet read off the kernel.
+    """`recovered` False: the phase has not been determined from the kernel yet.
 
-    `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: why the cloud cannot
-    be asked, or what it answered last; empty once a call succeeded. `restraint`: what past purchases hold back.
+    `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: the last error of the
+    cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones.
     """
 
     wall: float
@@ -151,30 +152,16 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""
-        return asdict(self)
+        document: dict[str, Any] = codec.encode(self)
+        return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Status:
-        """The inverse of `to_json`. Raises ControlError where the document is not one of this version."""
+        """The inverse of `to_json`. Raises ControlError if a field is missing or has another type."""
         try:
-            parts = dict(document)
-            owned = parts.pop("owned")
-            return cls(
-                agent=AgentPart(**parts.pop("agent")),
-                load=LoadPart(**parts.pop("load")),
-                spend=SpendPart(**parts.pop("spend")),
-                backing=_maybe(BackingPart, parts.pop("backing")),
-                cycle=_maybe(CyclePart, parts.pop("cycle")),
-                hold=_maybe(InhibitionPart, parts.pop("hold", None)),
-                missing=_maybe(MissingPart, parts.pop("missing", None)),
-                owned=None if owned is None else tuple(VolumePart(**v) for v in owned),
-                **parts,
-            )
-        except (KeyError, TypeError) as error:
+            return codec.decode(cls, document)
+        except (TypeError, ValueError) as error:
             raise ControlError(
-                f"the agent's status cannot be read ({error}): agent and `elastio` are of different releases"
+                f"the agent's status cannot be read ({error}): agent and `elastio` are of different releases",
+                code="status.fields",
             ) from error
-
-
-def _maybe(kind: type[Any], value: Mapping[str, Any] | None) -> Any:
-    return None if value is None else kind(**value)

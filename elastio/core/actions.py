@@ -7,7 +7,7 @@ Each action is idempotent: repeating it changes nothing. Reads (`ListVolumes`, `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from elastio.core.model import (
@@ -286,7 +286,14 @@ class OutcomeKind(StrEnum):
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
-Value: TypeAlias = Purchase | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | NoticeView | None
+class Effect(Enum):
+    """What a change of the host found, where it may be repeated. The journal keeps it with the outcome."""
+
+    CHANGED = "changed"
+    ALREADY = "already"  # an earlier try, udev or the kernel had done it
+
+
+Value: TypeAlias = Purchase | Identity | Volume | tuple[Volume, ...] | CacheSetUuid | NoticeView | Effect | None
 
 
 @dataclass(frozen=True, slots=True)

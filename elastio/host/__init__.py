@@ -1,4 +1,4 @@
-"""The kernel's side: one module per interface. Only `sysfs` writes /sys, only `commands` runs programs.
+"""The machine's side: one module per interface of the kernel, udev and systemd.
 
-Imports the core's values, `elastio.ports` and itself.
+Only `sysfs` writes to /sys, only `commands` runs programs. Imports the values of `elastio.core`, `errors` and `units`.
 """

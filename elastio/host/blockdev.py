@@ -1,4 +1,4 @@
-"""Block devices: found by serial, checked before they are touched, made durable."""
+"""Block devices: found by serial, checked before they are written to, registered with bcache, flushed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,22 +15,22 @@ from elastio.core.model import Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import commands, superblock
 from elastio.host.commands import Run
-from elastio.host.sysfs import Sysfs
-from elastio.units import KIB, MIB
+from elastio.host.sysfs import Sysfs, Wait
+from elastio.units import KIB, MIB, SECTOR
 
-SECTOR = 512  # of /sys/block/*/size, whatever the device's own sector is
-# Where what is in use has its first signature (util-linux, libblkid/src); below 0 from the end:
+# Where a disk in use has its first signature (util-linux, libblkid/src); negative offsets count from the end:
 # - filesystems, LVM, LUKS, partition tables, ZFS, md 1.1 and 1.2, swap with pages up to 64 KiB: within the first 68 KiB
-#   (the last of them is btrfs, at 64 KiB). Copies further in (LUKS2, ZFS, UDF's anchors) come with one here;
+#   (the last of them is btrfs, at 64 KiB). Where there are copies elsewhere (LUKS2, ZFS, UDF), one is here, too;
 # - VMFS: at 1 MiB;
 # - md 0.9 and 1.0, DDF, DRBD, firmware RAID, the second partition table: within the last 132 KiB (md 0.9: 64 to 128).
 SIGNED = ((0, 68 * KIB), (MIB, 64 * KIB), (-132 * KIB, 132 * KIB))
-# A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; less than this proves nothing.
+# A provider's id may be longer than the 20 bytes virtio and NVMe have for a serial; fewer than these prove nothing.
 SHORTEST_SERIAL = 16
 CUT_SERIAL = 20
 UUID_LENGTH = 36
-# Devices of the kernel's own making: none of them is a volume.
+# Virtual devices of the kernel: none of them is a volume.
 NO_DISKS = ("bcache", "dm-", "loop", "md", "ram", "sr", "zram")
+REGISTER_S = 10.0
 MOST_DIGITS = 20  # of an unsigned 64-bit number, in which the kernel counts sectors
 
 
@@ -41,26 +42,26 @@ class Disk:
     node: Path
 
 
-def bare(serial: str) -> str:
+def _bare(serial: str) -> str:
     return serial.replace("-", "").strip()
 
 
 def is_same_serial(shown: str, wanted: str) -> bool:
-    """Whether the serial a disk shows stands for the wanted one.
+    """Whether the serial that a disk shows is the wanted one.
 
-    Hyphens do not count, and the disk may show only the beginning: EBS drops the hyphen, virtio-blk cuts at 20
-    characters. virtio-scsi shows in full the UUID of which only those 20 are wanted.
+    Hyphens do not count, and the disk may show only the beginning: EBS drops the hyphen, virtio-blk truncates to 20
+    characters. virtio-scsi shows the whole UUID where only those 20 characters are wanted.
     """
     if len(wanted) == CUT_SERIAL and len(shown) == UUID_LENGTH:
         return shown.startswith(wanted)
-    shown, wanted = bare(shown), bare(wanted)
+    shown, wanted = _bare(shown), _bare(wanted)
     return shown == wanted or (len(shown) >= SHORTEST_SERIAL and wanted.startswith(shown))
 
 
 def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
-    """Every disk that shows a serial and a size. While a disk goes away it may show neither for a moment.
+    """Every disk that shows a serial and a size. A disk that is being removed may show neither for a moment.
 
-    Not those that the kernel hides: the paths of an NVMe disk with several, beside the disk itself.
+    Without those that the kernel hides: the single paths of an NVMe multipath disk.
     """
     found = []
     for name in sysfs.names("sys/block"):
@@ -74,14 +75,14 @@ def disks(sysfs: Sysfs) -> tuple[Disk, ...]:
 
 
 def serial_of(sysfs: Sysfs, name: str) -> Serial | None:
-    """What the kernel shows as the disk's serial, or None: virtio-blk and NVMe in a file, SCSI in its answers."""
+    """The disk's serial, or None. virtio-blk and NVMe show it in a file, SCSI in an inquiry page."""
     device = f"sys/block/{name}/device"
     shown = sysfs.read_or(f"sys/block/{name}/serial", "") or sysfs.read_or(f"{device}/serial", "")
     if not shown.strip() and name.startswith("sd"):
         # SPC, "Unit Serial Number VPD page": a head of four bytes, then the serial.
         shown = sysfs.read_or(f"{device}/vpd_pg80", "")[4:].strip("\0")
     if not shown.strip() and name.startswith("sd"):
-        # Designators of type T10 end with it; others are names of their own.
+        # Designators of type T10 end with the serial; other types do not contain it.
         wwid = sysfs.read_or(f"{device}/wwid", "").split()
         shown = wwid[-1] if len(wwid) > 1 and wwid[0].startswith("t10.") else ""
     return Serial(shown.strip()) if shown.strip() else None
@@ -97,16 +98,28 @@ def find(sysfs: Sysfs, serial: Serial) -> Disk | None:
     """The one disk with this serial. Raises NotOursError when several show it."""
     same = [d for d in disks(sysfs) if is_same_serial(d.serial, serial)]
     if len(same) > 1:
-        raise NotOursError(f"several disks show the serial {serial}: {', '.join(d.name for d in same)}")
+        text = f"several disks show the serial {serial}: {', '.join(d.name for d in same)}"
+        raise NotOursError(text, code="serial.ambiguous")
     return same[0] if same else None
+
+
+def partitions(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
+    return tuple(name for name in sysfs.names(f"sys/block/{disk}") if name.startswith(disk))
+
+
+def directories(sysfs: Sysfs, excluded: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """Every disk and partition: the disk's name, the device's own name, and its directory in /sys."""
+    for disk in sysfs.names("sys/block"):
+        if not disk.startswith(excluded):
+            yield disk, disk, f"sys/block/{disk}"
+            yield from ((disk, part, f"sys/block/{disk}/{part}") for part in partitions(sysfs, disk))
 
 
 def holders(sysfs: Sysfs, name: str) -> tuple[str, ...]:
     """What is stacked on the disk or one of its partitions."""
     held = list(sysfs.names(f"sys/block/{name}/holders"))
-    for part in sysfs.names(f"sys/block/{name}"):
-        if part.startswith(name):
-            held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
+    for part in partitions(sysfs, name):
+        held += [part, *sysfs.names(f"sys/block/{name}/{part}/holders")]
     return tuple(held)
 
 
@@ -121,10 +134,10 @@ def is_mounted_or_swap(sysfs: Sysfs, name: str) -> bool:
 
 
 def is_blank(disk: Disk) -> bool:
-    """Only zeros where libblkid finds what is in use: SIGNED. False for a disk that cannot be read.
+    """Whether all bytes are zero where libblkid finds signatures: SIGNED. False for a disk that cannot be read.
 
-    Reading as little as that because a boost waits for it; starting a program would take several tenths of a second on
-    a slow processor.
+    No more is read because a boost waits for it. Starting a program would take several tenths of a second on a slow
+    processor.
     """
     try:
         return all(_is_zero(disk.node, *_range(at, length, disk.size_bytes)) for at, length in SIGNED)
@@ -138,7 +151,7 @@ def _range(at: int, length: int, size_bytes: int) -> tuple[int, int]:
 
 
 def _is_zero(node: Path, at: int, length: int) -> bool:
-    """Past the page cache where that is possible: going through it takes most of the time on a slow processor."""
+    """Bypasses the page cache where possible, which would take most of the time on a slow processor."""
     if length == 0:
         return True
     with mmap.mmap(-1, length) as block:  # aligned to a page, as O_DIRECT wants it
@@ -148,7 +161,7 @@ def _is_zero(node: Path, at: int, length: int) -> bool:
             if error.errno != errno.EINVAL:
                 raise
             read = _read_into(block, node, at, 0)
-        return read == length and block[:] == bytes(length)  # what was not read proves nothing
+        return read == length and block[:] == bytes(length)  # a short read proves nothing
 
 
 def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:
@@ -162,81 +175,109 @@ def _read_into(block: mmap.mmap, node: Path, at: int, flags: int) -> int:
 
 def signatures(disk: Disk, run: Run = commands.run) -> tuple[str, ...]:
     """Types of every signature on the disk (`bcache`, `ext4`, `gpt`...), as wipefs finds them."""
-    if is_blank(disk):
-        return ()
-    text = run(["wipefs", "--no-act", "--json", str(disk.node)], timeout_s=10)
+    return () if is_blank(disk) else run_wipefs(disk.node, run)
+
+
+def run_wipefs(node: Path, run: Run) -> tuple[str, ...]:
+    """Types of every signature that wipefs finds; it changes nothing. Raises HostError."""
+    text = run(["wipefs", "--no-act", "--json", str(node)], timeout_s=10)
     try:
         found = json.loads(text).get("signatures") or [] if text.strip() else []
         return tuple(sorted({str(entry["type"]) for entry in found}))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise HostError(f"wipefs answered what is not understood about {disk.name}: it was not touched") from error
+        text = f"the output of wipefs about {node} is not valid: nothing was changed"
+        raise HostError(text, code="wipefs.output") from error
 
 
 def require_unused(sysfs: Sysfs, disk: Disk, *, size_bytes: int, run: Run = commands.run) -> tuple[str, ...]:
-    """Raises unless the disk has the size, no holder, no mount, no partition and no signature but that of a cache.
+    """Raises unless the disk has this size, and no holder, mount, partition or signature, except that of a cache.
 
-    Returns the signatures that it has.
+    Returns the signatures it has.
     """
-    if disk.size_bytes != size_bytes:
-        raise NotOursError(
-            f"disk {disk.name} has {disk.size_bytes} bytes and the volume {size_bytes}: it was not touched"
-        )
+    require_size(disk, size_bytes)
     require_free(sysfs, disk)
     found = signatures(disk, run)
     foreign = [s for s in found if s != "bcache"]
     if foreign:
-        raise NotOursError(f"disk {disk.name} carries {', '.join(foreign)}: it was not touched")
+        text = f"disk {disk.name} carries {', '.join(foreign)}: it was not touched"
+        raise NotOursError(text, code="disk.signature")
     written = superblock.read(disk.node)
     if written is not None and written.role is superblock.Role.BACKING:
-        raise NotOursError(f"disk {disk.name} is itself a backing device of bcache: it was not touched")
+        text = f"disk {disk.name} is itself a backing device of bcache: it was not touched"
+        raise NotOursError(text, code="disk.backing")
     return found
 
 
+def require_size(disk: Disk, size_bytes: int) -> None:
+    if disk.size_bytes != size_bytes:
+        text = f"disk {disk.name} has {disk.size_bytes} bytes, not {size_bytes}: it was not touched"
+        raise NotOursError(text, code="disk.size")
+
+
 def require_free(sysfs: Sysfs, disk: Disk) -> None:
-    """Raises DeviceBusyError while anything is stacked on the disk, mounts it, swaps to it or has it open alone."""
+    """Raises DeviceBusyError while the disk has a holder, is mounted, is a swap area, or is open exclusively."""
     held = holders(sysfs, disk.name)
     if held:
-        raise DeviceBusyError(f"disk {disk.name} is used by {', '.join(held)}: it was not touched")
+        text = f"disk {disk.name} is used by {', '.join(held)}: it was not touched"
+        raise DeviceBusyError(text, code="disk.held")
     if is_mounted_or_swap(sysfs, disk.name):
-        raise DeviceBusyError(f"disk {disk.name} is mounted or a swap area: it was not touched")
+        text = f"disk {disk.name} is mounted or a swap area: it was not touched"
+        raise DeviceBusyError(text, code="disk.mounted")
     require_exclusive(disk.node)
 
 
 def require_same(sysfs: Sysfs, disk: Disk, descriptor: int) -> None:
-    """Raises NotOursError unless the open descriptor is this disk, seen anew: same name, serial, size and number.
+    """Raises NotOursError unless the open descriptor is still this disk, with the same name, serial, size and number.
 
-    While the descriptor is open the kernel gives its number to no other disk: what holds now holds until it is closed.
+    The kernel does not reuse the number while the descriptor is open: the result is valid until it is closed.
     """
     if find(sysfs, disk.serial) != disk:
-        raise NotOursError(f"disk {disk.name} is not what it was a moment ago: it was not touched")
+        raise NotOursError(
+            f"disk {disk.name} has changed since it was checked: it was not touched", code="disk.changed"
+        )
     status = os.fstat(descriptor)
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     shown = sysfs.read_or(f"sys/block/{disk.name}/dev", "none")
-    # A recorded tree, which tests use, has plain files for devices; nothing under the real /dev passes for one.
+    # A recorded tree, as tests use it, has plain files for devices; under the real /dev only block devices count.
     is_recorded = sysfs.root != Path("/") and stat.S_ISREG(status.st_mode)
     if not is_recorded and not (stat.S_ISBLK(status.st_mode) and number == shown):
-        raise NotOursError(f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched")
+        text = f"{disk.node} is not disk {disk.name} ({number}, not {shown}): it was not touched"
+        raise NotOursError(text, code="node.other")
 
 
 def require_exclusive(node: Path) -> None:
-    """Raises DeviceBusyError when anything in the kernel has the device open exclusively."""
+    """Raises DeviceBusyError while the device is open exclusively, which every mount and holder does."""
     try:
         os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW))
     except OSError as error:
-        raise DeviceBusyError(f"{node} is in use: {error.strerror}") from error
+        raise DeviceBusyError(f"{node} is in use: {error.strerror}", code="disk.open") from error
 
 
 def wipe(disk: Disk, run: Run = commands.run) -> None:
-    """Remove every signature. bcache's own would make udev register the disk again."""
+    """Erase every signature. bcache's would make udev register the disk again."""
     run(["wipefs", "--all", "--quiet", str(disk.node)], timeout_s=15)
 
 
-def rewrite_first_block(node: Path) -> None:
-    """Write what the first 4 KiB of a device hold where they lie, while nobody else can write there.
+def register(sysfs: Sysfs, node: Path, is_registered: Callable[[], bool], wait: Wait, seconds: float) -> None:
+    """Have bcache register a device. Raises HostError when it is not registered in time.
 
-    Opened exclusively, which no mounted, mapped or stacked device can be: a filesystem may change the block in its own
-    memory at any time, and what was read a moment ago would then overwrite it. Raises DeviceBusyError while the device
-    is in use: the next write of its user has the same effect. Raises HostError for anything else.
+    udev registers it, too, but up to 1.2 s later. Whoever comes second gets EINVAL or EBUSY, which is no failure.
+    """
+    refused = ""
+    try:
+        sysfs.write("sys/fs/bcache/register_quiet", str(node))
+    except HostError as error:
+        refused = str(error)
+    if not wait(is_registered, seconds):
+        raise HostError(f"bcache did not register {node} within {seconds:g} s. {refused}", code="register.timeout")
+
+
+def rewrite_first_block(node: Path) -> None:
+    """Read the first 4 KiB of a device and write them back, while nothing else can write there.
+
+    The device is opened exclusively: a filesystem may change the block in its own memory at any time, and what was read
+    before would then overwrite the change. Raises DeviceBusyError while the device is in use: the next write of its
+    user has the same effect. Raises HostError for any other failure.
     """
     try:
         with mmap.mmap(-1, 4 * KIB) as block:  # aligned to a page, as O_DIRECT wants it
@@ -252,7 +293,7 @@ def rewrite_first_block(node: Path) -> None:
 
 
 def make_durable(node: Path) -> None:
-    """fsync a block device: its volatile write cache is flushed. bcache itself never asks for that."""
+    """fsync a block device, which flushes its volatile write cache. bcache itself never does."""
     try:
         descriptor = os.open(node, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -260,4 +301,4 @@ def make_durable(node: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise HostError(f"cannot make {node} durable: {error.strerror}") from error
+        raise HostError(f"cannot flush the write cache of {node}: {error.strerror}", code="fsync") from error

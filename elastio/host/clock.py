@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """`Clock` of the running machine. CLOCK_BOOTTIME goes on through suspend and never jumps."""
+    """`ports.Clock` of the running machine. CLOCK_BOOTTIME includes suspend and never jumps."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""The one place that runs programs. Fixed search path, no shell, always a time-out."""
+"""Runs programs; no other module does. Fixed search path, no shell, always a time-out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Run(Protocol):
-    """How a program is run: `run`, or what stands in for it."""
+    """How a program is run: `run`, or a test's stand-in for it."""
 
     def __call__(self, argv: Sequence[str], *, timeout_s: float) -> str: ...
 
@@ -33,10 +33,11 @@ def run(argv: Sequence[str], *, timeout_s: float = 30.0) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise HostError(f"{argv[0]} is not installed") from error
+        raise HostError(f"{argv[0]} is not installed", code="program.missing") from error
     except subprocess.TimeoutExpired as error:
-        raise HostError(f"`{shown}` did not end within {timeout_s:g} s") from error
+        raise HostError(f"`{shown}` did not end within {timeout_s:g} s", code="program.timeout") from error
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise HostError(f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}")
+        text = f"`{shown}` failed ({done.returncode}): {said[-1] if said else 'no message'}"
+        raise HostError(text, code="program.failed")
     return done.stdout

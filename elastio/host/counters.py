@@ -10,7 +10,7 @@ from elastio.core.model import HostView
 
 
 class DiskCounters:
-    """`Counters` over psutil. Until a look has named the devices there is nothing to read."""
+    """`ports.Counters` over psutil. Empty until a scan has named the devices."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}

@@ -1,59 +1,47 @@
-"""A backing device whose cache died: bring it back to the kernel, or start it without its cache.
+"""A backing device whose cache failed: register it again, or start it without its cache.
 
-When a dirty cache disappears bcache stops the adaptive device at its last close, and then lets go of the backing device
-too: it is in /sys no more, and nobody registers it again before a reboot.
+Theory of operation. When the disk of a dirty cache disappears, bcache stops the adaptive device at its last close, and
+then unregisters the backing device, too. It is no longer in /sys/block/*/bcache, and nothing registers it again before
+a reboot. While a program still has the adaptive device open, it stays as a dead device with the backing device in use.
+
+An unregistered device is recognized only by its superblock, as a snapshot or a copy of it would be. So it is registered
+only if exactly one unused device carries the UUID. A device that waits for its cache is started without it only at an
+operator's request, or where nothing can be lost: what only the cache holds is lost then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
+from elastio.core.actions import Effect
 from elastio.core.model import CacheState
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.host import blockdev, superblock
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, Wait
 from elastio.host.view import Backing, find_backing
 
-REGISTER_S = 10.0
 START_S = 10.0
-Wait = Callable[[Callable[[], bool], float], bool]
+# A backing device may be a device-mapper, loop or md device; a cache volume never is (see `blockdev.NO_DISKS`).
+NO_BACKING = ("bcache", "ram", "zram", "sr")
 
 
 def find_unregistered_backing(sysfs: Sysfs, uuid: str) -> str:
     """The one unused device that carries the backing superblock with this UUID, or an empty string.
 
-    Two of them (a copy of the volume, attached beside it) prove nothing: none is named then.
+    Also empty where several carry it: one of them may be a copy of the volume.
     """
-    found = [name for disk, name in _devices(sysfs) if _carries(sysfs, name, uuid)]
+    found = [row for row in blockdev.directories(sysfs, NO_BACKING) if _carries(sysfs, row[1], uuid)]
     if len(found) != 1:
         return ""
-    disk = next(disk for disk, name in _devices(sysfs) if name == found[0])
-    used = sysfs.names(f"{_directory(disk, found[0])}/holders") or blockdev.is_mounted_or_swap(sysfs, disk)
-    return "" if used else found[0]
+    disk, name, directory = found[0]
+    return "" if sysfs.names(f"{directory}/holders") or blockdev.is_mounted_or_swap(sysfs, disk) else name
 
 
 def find_dead_bcache_device(sysfs: Sysfs, uuid: str) -> str:
-    """The adaptive device on the device with this UUID that is still in use after bcache let go of both; or nothing."""
-    for disk, name in _devices(sysfs):
-        held_by = [h for h in sysfs.names(f"{_directory(disk, name)}/holders") if h.startswith("bcache")]
+    """The stopped adaptive device that still holds the device with this UUID, or an empty string."""
+    for _, name, directory in blockdev.directories(sysfs, NO_BACKING):
+        held_by = [h for h in sysfs.names(f"{directory}/holders") if h.startswith("bcache")]
         if held_by and _carries(sysfs, name, uuid):
             return held_by[0]
     return ""
-
-
-def _devices(sysfs: Sysfs) -> Iterator[tuple[str, str]]:
-    """Every disk and partition, each with its disk; bcache's own devices and memory disks cannot be one."""
-    for disk in sysfs.names("sys/block"):
-        if disk.startswith(("bcache", "ram", "zram", "sr")):
-            continue
-        yield disk, disk
-        for part in sysfs.names(f"sys/block/{disk}"):
-            if part.startswith(disk):
-                yield disk, part
-
-
-def _directory(disk: str, device: str) -> str:
-    return f"sys/block/{disk}" if device == disk else f"sys/block/{disk}/{device}"
 
 
 def _carries(sysfs: Sysfs, name: str, uuid: str) -> bool:
@@ -61,33 +49,31 @@ def _carries(sysfs: Sysfs, name: str, uuid: str) -> bool:
     return written is not None and written.role is superblock.Role.BACKING and written.uuid == uuid
 
 
-def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> None:
+def register_backing(sysfs: Sysfs, uuid: str, wait: Wait) -> Effect:
     """Returns when the kernel shows the backing device. Raises NotOursError, DeviceBusyError or HostError."""
     if find_backing(sysfs, uuid) is not None:
-        return
+        return Effect.ALREADY
     name = find_unregistered_backing(sysfs, uuid)
     if not name:
-        raise NotOursError(f"no single unused device carries the backing superblock {uuid}: nothing was registered")
-    node, refused = sysfs.path(f"dev/{name}"), ""
+        raise NotOursError(f"no single unused device has the backing superblock {uuid}: nothing was registered")
+    node = sysfs.path(f"dev/{name}")
     blockdev.require_exclusive(node)
-    try:
-        sysfs.write("sys/fs/bcache/register_quiet", str(node))
-    except HostError as error:  # udev may have been faster; the look below decides
-        refused = str(error)
-    if not wait(lambda: find_backing(sysfs, uuid) is not None, REGISTER_S):
-        raise HostError(f"{name} was not registered within {REGISTER_S:g} s. {refused}")
+    blockdev.register(sysfs, node, lambda: find_backing(sysfs, uuid) is not None, wait, blockdev.REGISTER_S)
+    return Effect.CHANGED
 
 
-def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> None:
-    """What only the missing cache holds is lost for good. Raises DeviceBusyError unless it waits for its cache."""
+def start_without_cache(sysfs: Sysfs, backing: Backing, wait: Wait) -> Effect:
+    """What only the missing cache holds is lost. Raises DeviceBusyError or HostError unless the device waits for it."""
     directory = backing.directory
     state = sysfs.read(f"{directory}/state")
     if sysfs.link(f"{directory}/cache") is not None:
-        raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started by force")
+        raise DeviceBusyError(f"a cache set is attached to {backing.device}: it was not started without it")
     if sysfs.read(f"{directory}/running") == "1":
-        return
+        return Effect.ALREADY
     if state not in (CacheState.CLEAN, CacheState.DIRTY):
-        raise HostError(f"{backing.device} is {state} and not waiting for a cache: it was not started by force")
+        text = f"{backing.device} is {state} and does not wait for a cache: it was not started"
+        raise HostError(text, code="backing.state")
     sysfs.write(f"{directory}/running", 1)
     if not wait(lambda: sysfs.read(f"{directory}/running") == "1", START_S):
         raise HostError(f"{backing.device} did not start within {START_S:g} s")
+    return Effect.CHANGED

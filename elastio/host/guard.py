@@ -1,20 +1,21 @@
-"""Let applications go when whoever holds them back does not.
+"""A second process that removes limits on applications when the process that set them cannot.
 
-The theory of operation. A limit in a cgroup outlives the process that wrote it, so someone else has to take it back:
-before the first limit is written a process is forked that waits on a pipe whose other end only the holder has.
+Theory of operation. A limit in a cgroup outlives the process that wrote it (the holder). So, before the first limit is
+written, the holder forks a guard, which waits on a pipe whose other end only the holder has open.
 
-- The holder is done, or dies: the pipe ends, and the guard takes back what is left. The kernel closes the holder's end
-  however the holder dies.
-- The holder hangs, is stopped, or takes longer than HELD_S: the guard kills it, and takes the limits back then. It is
-  killed first because what it was about to do is safe only while requests are held back. One that hangs in the kernel
-  dies as soon as it is let out, and does nothing of it any more.
-- A limit that lasts as long as a flush has no call to end with. Its guard wants signs of life: the agent's main process
-  leaves the time in shared memory whenever it comes round. Without one for STALE_S (it died, hangs or was stopped) the
-  limit ends, and after TERM_S it ends in any case. Who still wants it asks for it again, which takes a working journal.
-- The guard is killed: the holder lives and lets go by itself. All of them are killed, as the service manager does with
-  the rest of a unit whose main process died: `elastio free` runs when the unit has ended, and before it starts.
+- The holder is done, or dies: the pipe is closed, and the guard removes what limits are left. The kernel closes the
+  holder's end however the holder dies.
+- The holder hangs, is stopped, or takes longer than HELD_S: the guard kills it, and then removes the limits. It is
+  killed first because what it was about to do is safe only while requests are held back. A holder that hangs in the
+  kernel dies when its system call returns, and does no more.
+- A limit that lasts as long as a flush does not end with a call. The guard needs a heartbeat: the agent's main process
+  writes the time to shared memory in each turn of its loop. Without one for STALE_S (it died, hangs or was stopped) the
+  limit ends, and after TERM_S it ends in any case. The agent sets it again if it still needs it and can still write its
+  journal.
+- The guard is killed: the holder removes its limits itself. If both are killed, as the service manager does with the
+  rest of a unit whose main process died, `elastio free` removes them, after the unit has ended and before it starts.
 
-A guard keeps nothing of what it inherited open, neither the device's lock nor a worker's pipe, and carries out nothing
+A guard closes every descriptor that it inherited, the instance lock and the pipes of workers too, and does nothing
 else: a new agent need not wait for it.
 """
 
@@ -39,14 +40,14 @@ POLL_S = 1.0
 TRIES = 5
 BEAT = struct.Struct("<d")
 
-Free = Callable[[], object]
+Release = Callable[[], object]
 
 
 class Pulse:
-    """When the agent last came round; seen by every process that is forked later."""
+    """The agent's heartbeat, visible to every process that is forked later."""
 
     def __init__(self) -> None:
-        self._page = mmap.mmap(-1, BEAT.size)  # shared by default, and aligned: a double is written at once
+        self._page = mmap.mmap(-1, BEAT.size)  # shared by default, and aligned: a write of a double is atomic
         self.beat()
 
     def beat(self, at: float | None = None) -> None:
@@ -59,9 +60,9 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """What a guard waits for besides the end of its pipe, and whether it kills the holder then."""
+    """When a guard acts although its pipe is still open, and whether it then kills the holder."""
 
-    free: Free
+    release: Release
     seconds: float
     is_stale: Callable[[], bool]
     kills: bool
@@ -73,18 +74,18 @@ class _Guard:
     pipe: int
 
     def dismiss(self) -> None:
-        """Returns when nothing is limited any more and the guard has ended."""
+        """Returns when no limit is left and the guard has ended."""
         os.close(self.pipe)
         os.waitpid(self.process, 0)
 
 
 @contextmanager
-def watched(free: Free, seconds: float = HELD_S) -> Iterator[None]:
-    """Applications may be held back inside. `free` takes everything back, may be repeated, and raises HostError.
+def watched(release: Release, seconds: float = HELD_S) -> Iterator[None]:
+    """Applications may be held back inside. `release` removes all limits, may be repeated, and raises HostError.
 
-    This process is killed if it is not done in time. Raises HostError when nobody can watch: hold nothing back then.
+    This process is killed if it is not done in time. Raises HostError when no guard can be started.
     """
-    started = _start(_Watch(free, seconds, lambda: False, kills=True))
+    started = _start(_Watch(release, seconds, lambda: False, kills=True))
     try:
         yield
     finally:
@@ -92,20 +93,20 @@ def watched(free: Free, seconds: float = HELD_S) -> Iterator[None]:
 
 
 class Lease:
-    """Of a limit that outlasts the call which sets it."""
+    """The guard of a limit that outlasts the call which sets it."""
 
-    def __init__(self, free: Free) -> None:
-        self._free = free
+    def __init__(self, release: Release) -> None:
+        self._release = release
         self._guard: _Guard | None = None
         self.pulse = Pulse()
 
     def begin(self) -> None:
-        """Raises HostError when nobody can watch: set no limit then."""
+        """Call it before the limit is set. Raises HostError when no guard can be started."""
         self.end()
-        self._guard = _start(_Watch(self._free, TERM_S, self.pulse.is_stale, kills=False))
+        self._guard = _start(_Watch(self._release, TERM_S, self.pulse.is_stale, kills=False))
 
     def end(self) -> None:
-        """Nothing is limited any more. Before applications are held back for a moment: its guard would let them go."""
+        """No limit is left. Call it before requests are held back for a moment, which this guard would end."""
         if self._guard is not None:
             self._guard.dismiss()
             self._guard = None
@@ -118,32 +119,32 @@ def _start(watch: _Watch) -> _Guard:
         process = os.fork()
     except OSError as error:
         os.close(writer)
-        raise HostError(f"no process that lets applications go again: {error.strerror}; none was held back") from error
+        raise HostError(f"cannot start a guard: {error.strerror}; no application was held back") from error
     else:
         if process == 0:
-            _live(watch, holder, reader)
+            _run_guard(watch, holder, reader)
     finally:
         os.close(reader)
     return _Guard(process, writer)
 
 
-def _live(watch: _Watch, holder: int, reader: int) -> None:
-    """The guard's life. It must not run into the holder's code after the fork, whatever happens."""
+def _run_guard(watch: _Watch, holder: int, reader: int) -> None:
+    """What the guard does. Whatever happens, it must not return into the holder's code."""
     try:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         os.closerange(3, reader)
         os.closerange(reader + 1, os.sysconf("SC_OPEN_MAX"))
-        if not _ends(reader, watch) and watch.kills and os.getppid() == holder:
+        if not _is_closed(reader, watch) and watch.kills and os.getppid() == holder:
             os.kill(holder, signal.SIGKILL)
             select.select([reader], [], [], POLL_S)
-        _let_go(watch.free)
+        _remove_limits(watch.release)
     finally:
         os._exit(0)
 
 
-def _ends(reader: int, watch: _Watch) -> bool:
-    """Whether the holder's end of the pipe was closed before the time was over."""
+def _is_closed(reader: int, watch: _Watch) -> bool:
+    """Whether the holder's end of the pipe was closed in time."""
     until = time.monotonic() + watch.seconds
     while (left := until - time.monotonic()) > 0 and not watch.is_stale():
         if select.select([reader], [], [], min(left, POLL_S))[0]:
@@ -151,10 +152,10 @@ def _ends(reader: int, watch: _Watch) -> bool:
     return False
 
 
-def _let_go(free: Free) -> None:
+def _remove_limits(release: Release) -> None:
     for _ in range(TRIES):
         try:
-            free()
+            release()
         except HostError:
             time.sleep(POLL_S)
         else:

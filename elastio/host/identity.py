@@ -1,4 +1,4 @@
-"""Which machine is this, without asking a cloud?"""
+"""The machine's identity, without a call to the cloud."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from uuid import UUID
 from elastio.host.sysfs import Sysfs
 
 DMI = "sys/class/dmi/id"
-# EC2's Nitro firmware shows it; elsewhere the tag is empty, or whatever the hypervisor's vendor writes.
+# Set by the firmware of EC2's Nitro; elsewhere the tag is empty, or holds text of the hypervisor's vendor.
 EC2_INSTANCE = re.compile(r"i-[0-9a-f]{8,32}")
-# What firmware shows that was never given a UUID.
+# Default values of firmware that was not given a UUID.
 NO_UUIDS = frozenset({"0" * 32, "f" * 32, "03000200040005000006000700080009"})
 
 
 def machine_id(sysfs: Sysfs) -> str:
-    """The instance's identity as its firmware shows it, or an empty string where it shows none.
+    """The instance's identity from its firmware, or an empty string where it has none.
 
-    An EC2 instance id, else the UUID that the hypervisor gave the machine, in lower case. Not /etc/machine-id: that is
-    a file, so each copy of a disk has the same one. The firmware's is the instance's own, whatever it was started from.
+    An EC2 instance ID, else the UUID that the hypervisor gave the machine, in lower case. Not /etc/machine-id: it is a
+    file, and every copy of a disk has the same one. The firmware's identity does not depend on the disk.
     """
     tag = sysfs.read_or(f"{DMI}/board_asset_tag", "").lower()
     if EC2_INSTANCE.fullmatch(tag):

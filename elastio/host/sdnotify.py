@@ -1,4 +1,4 @@
-"""Telling systemd: READY, STATUS, WATCHDOG, STOPPING. Protocol: sd_notify(3)."""
+"""Notifies the service manager: READY, STATUS, WATCHDOG, STOPPING. Protocol: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 class Notifier:
-    """Sends to $NOTIFY_SOCKET; without one (started by hand) it is silent."""
+    """Sends to $NOTIFY_SOCKET; does nothing without one (when started by hand)."""
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
         env = dict(os.environ) if environment is None else environment
@@ -24,10 +24,10 @@ class Notifier:
             try:
                 sock.sendto("\n".join(lines).encode(), self._address)
             except OSError:
-                return  # the manager is busy or gone: the next message says it again
+                return  # the manager is busy or gone: the next message repeats it
 
     def beat(self, now: float) -> None:
-        """Feed the watchdog at a third of its time."""
+        """Send WATCHDOG=1, at most every third of the watchdog's time-out."""
         if self._watchdog_s and now - self._last_beat >= self._watchdog_s / 3:
             self._last_beat = now
             self.send("WATCHDOG=1")

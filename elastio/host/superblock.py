@@ -1,4 +1,17 @@
-"""bcache's superblock, as far as the agent reads it. Layout: `struct cache_sb_disk`, include/uapi/linux/bcache.h."""
+"""bcache's superblock: read, written as `make-bcache -C` writes it (bcache-tools 1.0.8), and erased.
+
+Theory of operation. Every bcache device has one sector-aligned structure 4 KiB from its beginning, which names the
+device, its cache set, and the block size (`struct cache_sb_disk`, drivers/md/bcache/bcache_ondisk.h). The kernel and
+udev recognize a device by it and by nothing else. So:
+
+- the agent formats a cache by writing it. It does not start make-bcache, because a boost waits for it: on a slow or
+  busy processor a program takes a quarter of a second and more to start, and these 4 KiB take some milliseconds;
+- a disk that is no longer a cache gets zeros there, or udev would register it again;
+- a superblock is read past the page cache, because the kernel writes it past the page cache.
+
+Names in /dev are reused while disks come and go. A caller that writes passes `verify`: it gets the open descriptor
+before anything is written, and raises if this is not the disk that was meant.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +24,28 @@ from enum import StrEnum
 from pathlib import Path
 
 from elastio.errors import HostError
+from elastio.units import KIB, SECTOR
 
 OFFSET = 4096
 MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
-# checksum, own sector, version, magic, device uuid, set uuid
-HEAD = struct.Struct("<QQQ16s16s16s")
-BLOCK_SIZE_AT = 192  # in sectors; shared by cache and backing devices
-SECTOR = 512
+# From the checksum to `d[]`: checksum, own sector, version, magic, UUID, UUID of the set, label, flags, seq, padding,
+# buckets, block and bucket size in sectors, devices in the set, number of this one, last mount, first bucket, journal
+# buckets. A backing device has other fields in place of the buckets; what the agent reads is the same in both.
+LAYOUT = struct.Struct("<QQQ16s16s16s32sQQ64sQHHHHIHH")
+CHECKSUM = struct.Struct("<Q")
+VERSION = 0  # BCACHE_SB_VERSION_CDEV; the kernel raises it to the newest it knows when it registers the disk
+FIRST_DATA_SECTOR = 24  # after the superblock: 8 sectors at sector 8, and what make-bcache leaves free
+
+# 512 KiB buckets suit a cloud disk. A small cache gets smaller ones: the kernel refuses fewer than about 512 buckets
+# and works badly with few.
+BUCKET_BYTES = 512 * KIB
+LEAST_BUCKETS = 2048
+SMALLEST_BUCKET_BYTES = 64 * KIB
+
+CRC64_POLYNOMIAL = 0x42F0E1EBA9EA3693  # ECMA-182, most significant bit first
+ONES = 2**64 - 1
+
+Verify = Callable[[int], None]
 
 
 class Role(StrEnum):
@@ -41,38 +69,17 @@ class Superblock:
 
 def parse(block: bytes) -> Superblock | None:
     """The superblock in the bytes read at OFFSET, or None when there is none."""
-    if len(block) < BLOCK_SIZE_AT + 2:
+    if len(block) < LAYOUT.size:
         return None
-    _, sector, version, magic, device, cache_set = HEAD.unpack_from(block)
+    _, sector, version, magic, device, cache_set, *rest = LAYOUT.unpack_from(block)
     if magic != MAGIC or sector * SECTOR != OFFSET or version not in ROLES:
         return None
-    (block_sectors,) = struct.unpack_from("<H", block, BLOCK_SIZE_AT)
-    return Superblock(
-        ROLES[version], str(uuid.UUID(bytes=device)), str(uuid.UUID(bytes=cache_set)), block_sectors * SECTOR
-    )
-
-
-def erase(device: Path, verify: Callable[[int], None]) -> None:
-    """Overwrite the superblock with zeros, durably. Raises HostError. The caller has proven that it may go.
-
-    `verify` gets the open descriptor before anything is written, and raises if it is not the disk that was meant: names
-    in /dev are given anew while disks come and go. Nothing else on a cache device is a signature, so nothing else makes
-    udev register it again.
-    """
-    try:
-        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            verify(descriptor)
-            os.pwrite(descriptor, bytes(OFFSET), OFFSET)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise HostError(f"cannot erase the superblock on {device}: {error.strerror}") from error
+    names = (str(uuid.UUID(bytes=device)), str(uuid.UUID(bytes=cache_set)))
+    return Superblock(ROLES[version], *names, block_size_bytes=rest[5] * SECTOR)
 
 
 def read(device: Path) -> Superblock | None:
-    """The superblock on a device, or None. A device that cannot be opened or read has none to show.
+    """The superblock on a device, or None; None also for a device that cannot be opened or read.
 
     Opens read-only: closing a descriptor that was open for writing makes udev register the disk.
     """
@@ -81,11 +88,84 @@ def read(device: Path) -> Superblock | None:
     except OSError:
         return None
     try:
-        # The kernel writes superblocks past the page cache, which may still hold what was there before: drop it.
-        # All of it, because only whole pages are dropped and a page may be larger than this range.
+        # Drop the whole page cache of the device: only whole pages are dropped, and a page may be larger than 4 KiB.
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         return parse(os.pread(descriptor, OFFSET, OFFSET))
     except OSError:
         return None
     finally:
         os.close(descriptor)
+
+
+def render(device: uuid.UUID, cache_set: uuid.UUID, *, size_bytes: int, block_bytes: int, bucket_bytes: int) -> bytes:
+    """The superblock of a new cache device that is alone in its set. Sizes are multiples of 512."""
+    block, bucket = block_bytes // SECTOR, bucket_bytes // SECTOR
+    buckets = size_bytes // bucket_bytes
+    first = (FIRST_DATA_SECTOR - 1) // bucket + 1
+    names = (MAGIC, device.bytes, cache_set.bytes, bytes(32))
+    geometry = (0, 0, bytes(64), buckets, block, bucket, 1, 0, 0, first, 0)
+    body = LAYOUT.pack(0, OFFSET // SECTOR, VERSION, *names, *geometry)[CHECKSUM.size :]
+    return CHECKSUM.pack(crc64(body)) + body
+
+
+def bucket_bytes(size_bytes: int) -> int:
+    """The bucket size for a cache device of that size."""
+    bucket = BUCKET_BYTES
+    while bucket > SMALLEST_BUCKET_BYTES and size_bytes // bucket < LEAST_BUCKETS:
+        bucket //= 2
+    return bucket
+
+
+def write_cache(node: Path, cache_set: uuid.UUID, verify: Verify, *, size_bytes: int, block_bytes: int) -> None:
+    """Make the disk the cache device of a new set, durably. Raises HostError.
+
+    The caller has proven that the disk is the volume just bought and that nothing is on it.
+    """
+    bucket = bucket_bytes(size_bytes)
+    block = render(uuid.uuid4(), cache_set, size_bytes=size_bytes, block_bytes=block_bytes, bucket_bytes=bucket)
+    _overwrite(node, bytes(OFFSET) + block.ljust(OFFSET, b"\0"), 0, verify)
+
+
+def erase(device: Path, verify: Verify) -> None:
+    """Overwrite the superblock with zeros, durably. Raises HostError. The caller has proven that it may go.
+
+    Nothing else on a cache device is a signature, so nothing else makes udev register it again.
+    """
+    _overwrite(device, bytes(OFFSET), OFFSET, verify)
+
+
+def _overwrite(device: Path, data: bytes, at: int, verify: Verify) -> None:
+    """Opened exclusively: the kernel refuses while anything uses the disk."""
+    try:
+        descriptor = os.open(device, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            verify(descriptor)
+            os.pwrite(descriptor, data, at)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise HostError(
+            f"cannot write the superblock of {device}: {error.strerror}", code="superblock.write"
+        ) from error
+
+
+def crc64(data: bytes) -> int:
+    """The checksum of everything that bcache writes: all ones at the beginning and inverted at the end."""
+    crc = ONES
+    for byte in data:
+        crc = ((crc << 8) & ONES) ^ _TABLE[(crc >> 56) ^ byte]
+    return crc ^ ONES
+
+
+def _table() -> tuple[int, ...]:
+    entries = []
+    for index in range(256):
+        crc = index << 56
+        for _ in range(8):
+            crc = ((crc << 1) ^ CRC64_POLYNOMIAL if crc >> 63 else crc << 1) & ONES
+        entries.append(crc)
+    return tuple(entries)
+
+
+_TABLE = _table()

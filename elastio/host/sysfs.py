@@ -5,6 +5,7 @@ The root is a parameter so that a recorded tree can stand in for the kernel in t
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -15,9 +16,12 @@ from elastio.errors import HostError
 BLOCK_BYTES = 65536
 POLL_S = 0.02
 
+# Returns whether the condition became true within so many seconds: `wait_for`, or a test's stand-in for it.
+Wait = Callable[[Callable[[], bool], float], bool]
+
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Whether the condition came true within the time. The kernel tells nobody when most of its files change."""
+    """Whether the condition became true in time. It is polled: most files in /sys do not report changes."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -29,7 +33,7 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
 class Sysfs:
     """Paths are given relative to the root, without a leading slash: `sys/block/vda/size`.
 
-    Plain strings and descriptors, no `Path`: one look at the kernel reads some fifty of these files, every second.
+    Plain strings and descriptors, no `Path`: one scan reads some fifty of these files, every second.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -44,10 +48,10 @@ class Sysfs:
         try:
             return self._text(name)
         except OSError as error:
-            raise HostError(f"cannot read /{name}: {error.strerror}") from error
+            raise HostError(f"cannot read /{name}: {error.strerror}", code=_name_of(error)) from error
 
     def read_or(self, name: str, default: str) -> str:
-        """Like `read`, but a missing file gives the default."""
+        """Like `read`, but returns the default where the file cannot be read."""
         try:
             return self._text(name)
         except OSError:
@@ -64,7 +68,7 @@ class Sysfs:
         return b"".join(blocks).decode(errors="replace").strip()
 
     def write(self, name: str, value: str | int) -> None:
-        """One write(2), as sysfs wants it. Raises HostError with the kernel's reason."""
+        """One write(2), as sysfs requires. Raises HostError with the kernel's reason."""
         try:
             descriptor = os.open(self._prefix + name, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -72,17 +76,16 @@ class Sysfs:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise HostError(f"the kernel refused {value!r} in /{name}: {error.strerror}") from error
+            text = f"the kernel refused {value!r} in /{name}: {error.strerror}"
+            raise HostError(text, code=_name_of(error)) from error
 
-    def ensure(self, name: str, value: str | int) -> bool:
-        """Write only if the file does not show the value already. Returns whether it was written."""
-        if self.shown(name) == str(value):
-            return False
-        self.write(name, value)
-        return True
+    def ensure(self, name: str, value: str | int) -> None:
+        """Write only if the file does not show the value already."""
+        if self.shown(name) != str(value):
+            self.write(name, value)
 
     def shown(self, name: str) -> str:
-        """The value of a file; of a choice such as `a [b] c` the selected one."""
+        """The value of a file; where it lists choices, such as `a [b] c`, the selected one."""
         text = self.read(name)
         if "[" in text and "]" in text:
             return text[text.index("[") + 1 : text.index("]")]
@@ -109,6 +112,11 @@ class Sysfs:
             return tuple(sorted(os.listdir(self._prefix + name)))  # noqa: PTH208
         except OSError:
             return ()
+
+
+def _name_of(error: OSError) -> str:
+    """`ENOENT` and the like."""
+    return errno.errorcode.get(error.errno or 0, "")
 
 
 UNITS = {"k": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}

@@ -1,24 +1,25 @@
 """Hold back the requests of applications for a moment, above bcache.
 
-`io.max` of the cgroups right below the root, for the adaptive device and what is stacked on it. Four occasions ask for
-it:
+Theory of operation. The agent writes `io.max` of the cgroups directly below the root, for the adaptive device and for
+every device stacked on it, on four occasions:
 
-- a cache is attached: writes wait until those in flight have reached the backing device. A read that fills the new
-  cache while an older write to the same block is still on its way past it would put what was there before into it;
-- writes begin to bypass the cache: all requests wait until nothing is dirty or in flight. A write that bypasses a dirty
-  block takes it out of the index before it has itself reached the backing device: until then a read finds what was
-  there before both, and after a power cut so would everybody;
-- a flush that must come to an end although applications write: they write at most so fast, until it has;
-- a detach: bcache finishes it at an instant without a request in flight, and under load there may be none. Requests
-  then come so far apart that there is.
+- a cache is attached: writes wait until those in flight have reached the backing device. Otherwise a read could fill
+  the new cache with old data, while a newer write to the same block is still in flight to the backing device;
+- writes start to bypass the cache: all requests wait until nothing is dirty or in flight. A write that bypasses a dirty
+  block invalidates it in the index before the write itself reaches the backing device. Until then a read returns data
+  that is older than both, and after a power cut that is what remains;
+- a flush must end although applications write: their write bandwidth is limited until it has ended;
+- a detach: bcache ends it at an instant without any request in flight, which may not come under load. Requests are
+  limited to a trickle, so that it comes.
 
-The first two go on only once the kernel has counted nothing in flight; else they are refused, and tried again. Whoever
-cannot be held back only makes that instant rarer: a cgroup on which an administrator has put a limit, the kernel's own
-threads (they are in the root cgroup, which cannot be limited), everybody where there is no io controller. What dm-crypt
-or md submit comes from such threads, so requests are held back where processes make them: on every device above, too.
+The first two proceed only after the kernel has counted no request in flight; otherwise they are refused, and tried
+again. Requests that cannot be held back only make that instant rarer: those of a cgroup on which an administrator has
+set a limit, those of the kernel's own threads (the root cgroup cannot be limited), and all where there is no io
+controller. dm-crypt and md submit requests from kernel threads. So requests are held back where processes submit them,
+on every device above, too.
 
-A limit ends by itself, whatever becomes of the agent: see `guard`. Freezing cgroups would do as well, but a kill would
-leave all frozen.
+A limit ends by itself, whatever happens to the agent: see `guard`. Freezing cgroups would have the same effect, but if
+the agent were killed they would stay frozen.
 """
 
 from __future__ import annotations
@@ -31,36 +32,34 @@ from functools import partial
 
 from elastio.errors import DeviceBusyError, HostError
 from elastio.host import blockdev, guard
-from elastio.host.sysfs import Sysfs
+from elastio.host.sysfs import Sysfs, Wait
 from elastio.units import MB
 
 CGROUPS = "sys/fs/cgroup"
-# Unusual figures, by which a limit that was left behind is known to be the agent's. The kernel takes none below 2.
-SELDOM = "riops=11 wiops=11"
+# Unusual figures, by which the agent recognizes a limit that it left behind. The kernel accepts none below 2.
+TRICKLE = "riops=11 wiops=11"
 NO_WRITES = "wbps=2"
-NOTHING = "rbps=2 wbps=2"
+STOP = "rbps=2 wbps=2"
 MOMENTARY = frozenset(
-    {f"rbps=max wbps=max {SELDOM}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{NOTHING} riops=max wiops=max"}
+    {f"rbps=max wbps=max {TRICKLE}", f"rbps=max {NO_WRITES} riops=max wiops=max", f"{STOP} riops=max wiops=max"}
 )
-LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, and the mark that it is ours
+LASTING = re.compile(r"rbps=max wbps=(\d+)111 riops=max wiops=max")  # kB/s, then the digits that mark it as ours
 FREE = "rbps=max wbps=max riops=max wiops=max"
 MOST_S = 2.0
-# What was in flight when the last request was let through: the disk's queue and a request of each application, of a
-# MiB and more. Applications wait for them anyway: the slow volume takes no longer because others wait.
+# For what was in flight when requests were held back: the disk's queue, and one request of a MiB or more of each
+# application. It costs applications nothing: the slow volume takes that long for these requests in any case.
 SETTLE_S = 5.0
-
-Wait = Callable[[Callable[[], bool], float], bool]
 
 
 class Reach(Enum):
-    """Whom a limit has reached."""
+    """Which cgroups accepted a limit."""
 
     NOBODY = 0
     SOME = 1
     ALL = 2  # every cgroup below the root, on every device
 
 
-NOT_ALL = "not all that use it can be held back (see `elastio doctor`)"
+NOT_ALL = "not all requests to it can be held back (see `elastio doctor`)"
 WHY = {
     Reach.ALL: "its volume is slow, or a thread of the kernel writes to it",
     Reach.SOME: NOT_ALL,
@@ -69,28 +68,28 @@ WHY = {
 
 
 def hold_back(sysfs: Sysfs, disk: str, is_done: Callable[[], bool], wait: Wait) -> bool:
-    """Whether `is_done` came true while applications of the adaptive device `disk` were held back, for MOST_S at most.
+    """Whether `is_done` became true while requests to the adaptive device `disk` were held back, for MOST_S at most.
 
-    A cgroup with a limit of somebody else's is left alone. Raises HostError where no cgroup can be limited.
+    A cgroup in which somebody else has set a limit is left alone. Raises HostError where no cgroup can be limited.
     """
-    with limited(sysfs, stacked(sysfs, disk), SELDOM) as reach:
+    with limited(sysfs, stacked(sysfs, disk), TRICKLE) as reach:
         if reach is Reach.NOBODY:
-            raise HostError("no cgroup below the root offers io.max: a detach cannot be helped")
+            raise HostError("no cgroup below the root has io.max: requests cannot be held back", code="limit.none")
         return wait(is_done, MOST_S)
 
 
 @contextmanager
-def quiet(
+def drained(
     sysfs: Sysfs, disk: str, limit: str, wait: Wait, is_ready: Callable[[], bool] = lambda: True
 ) -> Iterator[bool]:
-    """Inside, `is_ready` is true, and what had entered the device `disk` is done; whether all others wait, too.
+    """Inside, `is_ready` is true, and no request that `limit` (NO_WRITES or STOP) stops is in flight on `disk`.
 
-    What waits is what `limit` says, NO_WRITES or NOTHING. Raises DeviceBusyError when it did not come to that in
-    SETTLE_S. Where not all wait, the next request may come at any time: what needs the moment is done at once.
+    Yields whether all such requests are held back. If not, the next one may come at any time: do at once what needs
+    the moment. Raises DeviceBusyError when `disk` was not drained in SETTLE_S.
     """
     devices = stacked(sysfs, disk)
     with limited(sysfs, devices, limit) as reach:
-        if not wait(lambda: is_ready() and all(_is_quiet(sysfs, d, limit) for d in devices), SETTLE_S):
+        if not wait(lambda: is_ready() and all(_is_drained(sysfs, d, limit) for d in devices), SETTLE_S):
             raise DeviceBusyError(f"{disk} had requests in flight, or dirty data, for {SETTLE_S:g} s: {WHY[reach]}")
         yield reach is Reach.ALL
 
@@ -103,15 +102,15 @@ def stacked(sysfs: Sysfs, disk: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _is_quiet(sysfs: Sysfs, disk: str, limit: str) -> bool:
-    """The kernel counts reads and writes that have entered the device; those held back have not."""
+def _is_drained(sysfs: Sysfs, disk: str, limit: str) -> bool:
+    """The kernel counts the reads and writes that have entered the device, not those that are held back."""
     reads, writes = (int(word) for word in sysfs.read(f"sys/block/{disk}/inflight").split())
     return writes == 0 and (reads == 0 or limit == NO_WRITES)
 
 
 @contextmanager
 def limited(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Iterator[Reach]:
-    """Whom the limit has reached, inside. Raises HostError, and limits nobody, when nobody can watch over it."""
+    """Limited inside; yields which cgroups. Raises HostError, and sets no limit, where no guard can be started."""
     if not _groups(sysfs):
         yield Reach.NOBODY
         return
@@ -130,7 +129,7 @@ def _put(sysfs: Sysfs, devices: tuple[str, ...], limit: str) -> Reach:
 
 
 def _limit(sysfs: Sysfs, group: str, device: str, limit: str) -> bool:
-    """Whether the cgroup makes no more requests: not where somebody else has put a limit; one that left makes none."""
+    """Whether the cgroup is limited now, or gone. False where somebody else has set a limit."""
     number = sysfs.read(f"sys/block/{device}/dev")
     shown = _limits(sysfs, group).get(number)
     if shown is not None and not is_ours(shown):
@@ -143,9 +142,9 @@ def _limit(sysfs: Sysfs, group: str, device: str, limit: str) -> bool:
 
 
 def release(sysfs: Sysfs) -> tuple[str, ...]:
-    """Take back every limit of ours, also of a killed predecessor; the cgroups that had one.
+    """Remove every limit of ours, also those of a killed predecessor; returns the cgroups that had one.
 
-    Asks nothing of bcache. Raises HostError after trying all.
+    Takes no lock of bcache. Raises HostError after trying all.
     """
     found = tuple((g, n) for g in _groups(sysfs) for n, limits in _limits(sysfs, g).items() if is_ours(limits))
     failed = []
@@ -160,9 +159,9 @@ def release(sysfs: Sysfs) -> tuple[str, ...]:
 
 
 def limit_writes(sysfs: Sysfs, disk: str, mb_s: float) -> None:
-    """Until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited."""
+    """Limit writes until `release`; the caller has begun a lease. Raises HostError where no cgroup can be limited."""
     if _put(sysfs, stacked(sysfs, disk), f"wbps={max(1, round(mb_s * MB / 1000))}111") is Reach.NOBODY:
-        raise HostError("no cgroup below the root offers io.max: applications cannot be slowed down")
+        raise HostError("no cgroup below the root has io.max: writes cannot be limited", code="limit.none")
 
 
 def write_limit_mb_s(sysfs: Sysfs, number: str) -> float | None:
@@ -176,7 +175,7 @@ def is_ours(limits: str | None) -> bool:
 
 
 def _groups(sysfs: Sysfs) -> tuple[str, ...]:
-    """Those that may have processes; systemd's cgroups of mounts have none."""
+    """The cgroups that may have processes; those that systemd has for mounts have none."""
     names = (name for name in sysfs.names(CGROUPS) if not name.endswith(".mount"))
     return tuple(name for name in names if sysfs.exists(f"{CGROUPS}/{name}/io.max"))
 

@@ -1,22 +1,23 @@
-"""The settings that every phase needs, and the two phases' own.
+"""The settings of bcache and of the disks' queues: those of every phase, and those of boosting and flushing.
 
-Why these, in short (all measured on Linux 6.1 and 6.12):
-- Attaching, and every change of `cache_mode`, rewrites the backing superblock behind everything queued on the backing
-  disk: bounding the bytes in flight there turns 12 s into half a second. `cache_mode` is `writeback` before the
-  attach, so that one such write is left on the way.
-- `sequential_cutoff` and the congestion thresholds are 0: they bypass the cache, and a block that is read while a
-  bypassed write to it is in flight stays stale for good.
-- `writeback_delay` makes the flush thread sleep that long after each scan and a later change does not wake it: it is
-  0 before the first dirty block, whose scan comes at once and finds little else.
-- `idle_max_writeback_rate` sets the rate to one sector a second at the first request after an idle time.
-- bcache stops the whole device after 64 backing errors in its life: the filesystem should see errors instead. The limit
-  of a cache set stays at the kernel's 8: it is by these errors that bcache notices a disk that was torn off.
+Theory of operation. What is set and why, all measured on Linux 6.1 and 6.12:
+- An attach, and every change of `cache_mode`, rewrites the backing superblock after everything that is queued on the
+  backing disk. A limit on the bytes in flight there shortens this from 12 s to half a second. `cache_mode` is set to
+  `writeback` before the attach, which leaves one such write.
+- `sequential_cutoff` and the congestion thresholds are 0: otherwise they bypass the cache, and a block that is read
+  while a bypassed write to it is in flight stays stale in the cache.
+- `writeback_delay` makes the flush thread sleep that long after each scan, and a later change does not wake it. It is
+  set to 0 before the first dirty block.
+- `idle_max_writeback_rate` is 0: otherwise the first request after an idle time sets the rate to one sector per second.
+- `io_error_limit` is the maximum: by default bcache stops the device after 64 errors of the backing device in its life,
+  and the filesystem should see errors instead. The limit of a cache set stays at the kernel's 8: by these errors bcache
+  notices that its disk was removed.
 """
 
 from __future__ import annotations
 
 from elastio.host.sysfs import Sysfs, parse_size
-from elastio.units import MB
+from elastio.units import MB, SECTOR
 
 SCHEDULER = "mq-deadline"
 BACKING_REQUESTS = 8
@@ -24,10 +25,9 @@ BACKING_REQUEST_KB = 128
 CACHE_REQUESTS = 8
 CACHE_REQUEST_KB = 512
 IO_ERROR_LIMIT = 2147483647
-SECTOR = 512
 FULL_RATE = 1_000_000_000  # sectors/s; more overflows the kernel's 32-bit clamp
-FLUSH_PERCENT = 10  # any target above 0 lifts the flush to normal I/O class; the rate floor does the rest
-# A target that dirty data hardly reaches (the kernel clamps it to its cutoff), so that the rate stays at its floor.
+FLUSH_PERCENT = 10  # with any target above 0 the flush has normal I/O class; the minimum rate does the rest
+# A target that dirty data hardly reaches (the kernel clamps it to its cutoff), so that the rate stays at its minimum.
 LIMIT_PERCENT = 70
 
 SET_KNOBS = {
@@ -49,9 +49,9 @@ def is_tuned(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> 
 
 
 def cache_disk(sysfs: Sysfs, cache_set: str) -> str | None:
-    """The disk of an attached cache set, or None while it comes or goes.
+    """The disk of an attached cache set, or None while it is being added or removed.
 
-    One that was torn off is gone although the set is still attached: bcache notices at its next request.
+    None also for a disk that was detached by force: the set stays attached until bcache's next request fails.
     """
     device = sysfs.target(f"sys/fs/bcache/{cache_set}/cache0")
     name = device.rsplit("/", 2)[-2] if device is not None and device.count("/") > 1 else ""
@@ -84,14 +84,14 @@ def tune(sysfs: Sysfs, directory: str, disk: str, cache_set: str | None) -> None
         sysfs.ensure(f"{directory}/writeback_percent", 0)
         return
     tune_set(sysfs, cache_set)
-    # Only now: choosing a scheduler takes a tenth of a second or two, and the boost does not wait for it.
+    # Last, after the attach: a change of the scheduler takes one or two tenths of a second.
     cache = cache_disk(sysfs, cache_set)
     if cache is not None:
         tune_queue(sysfs, cache, CACHE_REQUESTS, CACHE_REQUEST_KB)
 
 
 def tune_queue(sysfs: Sysfs, disk: str, requests: int, request_kb: int) -> None:
-    """The scheduler first: choosing one resets the number of requests."""
+    """The scheduler first: a change of it resets the number of requests."""
     queue = f"sys/block/{disk}/queue"
     sysfs.ensure(f"{queue}/scheduler", SCHEDULER)
     sysfs.ensure(f"{queue}/nr_requests", requests)
@@ -105,22 +105,24 @@ def tune_set(sysfs: Sysfs, cache_set: str) -> None:
 
 
 def phase1(sysfs: Sysfs, directory: str, *, flush_mb_s: float | None) -> None:
-    """Flushing in the background is at most `flush_mb_s`; writes go to the cache since it was attached."""
+    """Boosting: the writeback rate is at most `flush_mb_s`. The cache has absorbed writes since it was attached."""
     sysfs.ensure(f"{directory}/writeback_delay", 0)
     set_flush(sysfs, directory, flush_mb_s)
 
 
 def bypass(sysfs: Sysfs, directory: str) -> None:
-    """Writes bypass the cache, for good: in any other mode a read that misses fills the cache, and keeps what was there
-    before a bypassed write that is still in flight. Only in `none` writes bypass and reads fill nothing.
+    """Writes bypass the cache until it is detached.
+
+    The mode is `none`, in which writes bypass and reads fill nothing. In `writearound` and `writethrough` a read that
+    misses fills the cache, and could fill it with what a bypassed write in flight is about to replace.
     """
     sysfs.ensure(f"{directory}/cache_mode", "none")
 
 
 def set_flush(sysfs: Sysfs, directory: str, mb_s: float | None) -> None:
-    """Stop flushing (0), flush at idle I/O class with all that is left over (None), or at that many MB/s.
+    """Stop flushing (0), flush at idle I/O class with all bandwidth that is left over (None), or at so many MB/s.
 
-    A limited flush runs at normal class: what a provider's cap leaves over cannot be seen by the guest's scheduler.
+    A limited flush has normal class: the guest's scheduler cannot know what a provider's limit leaves over.
     """
     if mb_s is None or mb_s <= 0:
         sysfs.ensure(f"{directory}/writeback_percent", 0)
@@ -134,7 +136,7 @@ def set_flush(sysfs: Sysfs, directory: str, mb_s: float | None) -> None:
 
 
 def read_flush(sysfs: Sysfs, directory: str) -> tuple[bool, float | None]:
-    """Whether the phase-2 rate is in force, and the limit of background flushing in MB/s (None: none)."""
+    """Whether the device flushes at full speed, and otherwise the writeback rate's limit in MB/s (None: no limit)."""
     if sysfs.read(f"{directory}/writeback_percent") == "0":
         return False, None
     floor = int(sysfs.read(f"{directory}/writeback_rate_minimum"))
@@ -142,7 +144,7 @@ def read_flush(sysfs: Sysfs, directory: str) -> tuple[bool, float | None]:
 
 
 def phase2(sysfs: Sysfs, directory: str) -> None:
-    """Flushing at full speed and normal class; the mode is left alone, so that this can be taken back."""
+    """Flush at full speed and normal class. The mode is not changed, so that the device can boost again."""
     sysfs.ensure(f"{directory}/writeback_running", 1)
     sysfs.write(f"{directory}/writeback_rate_minimum", FULL_RATE)
     sysfs.ensure(f"{directory}/writeback_percent", FLUSH_PERCENT)

@@ -1,4 +1,4 @@
-"""Kernel events about block devices, as a wake-up: what happened is then looked up, never believed."""
+"""Kernel events about block devices. They only wake the agent: a scan then shows what has happened."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 
 
 class BlockEvents:
-    """Readable (`fileno`) when a block device came, went or changed."""
+    """Readable (`fileno`) when a block device was added, removed or changed."""
 
     def __init__(self) -> None:
-        # The kernel's own events, not udev's: they come before udev's rules have run and need no udevd.
+        # The kernel's events, not udev's: they come before udev's rules have run, and need no udevd.
         self._monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="kernel")
         self._monitor.filter_by(subsystem="block")
         self._monitor.start()
@@ -24,19 +24,16 @@ class BlockEvents:
     def fileno(self) -> int:
         return int(self._monitor.fileno())
 
-    def drain(self) -> int:
-        """Take every waiting event; returns how many there were."""
-        count = 0
+    def drain(self) -> bool:
+        """Take every waiting event; whether there was one."""
+        has_any = False
         while self._monitor.poll(timeout=0) is not None:
-            count += 1
-        return count
+            has_any = True
+        return has_any
 
 
 def show_to_systemd(sysfs: Sysfs) -> None:
-    """Let udev's rules judge every adaptive device and its partitions anew. Takes no lock of bcache.
-
-    A failure is logged.
-    """
+    """Trigger udev's rules for every adaptive device and its partitions. Takes no lock of bcache; logs failures."""
     for disk in sysfs.names("sys/block"):
         if not disk.startswith("bcache"):
             continue
@@ -46,4 +43,4 @@ def show_to_systemd(sysfs: Sysfs) -> None:
             try:
                 sysfs.write(f"{directory}/uevent", "change")
             except HostError as error:
-                _log.warning("udev was not told about %s: %s", directory, error)
+                _log.warning("cannot trigger udev for %s: %s", directory, error)

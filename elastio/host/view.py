@@ -1,7 +1,11 @@
-"""One look at the kernel: everything the core wants to know about bcache and our disks. Read-only.
+"""A scan of the kernel: all that the core needs to know about bcache and our disks. Read-only.
 
-Nearly every file here takes bcache's global lock without a way to interrupt it: call this only where a hang can be
-abandoned (a child process), never in the loop.
+Theory of operation. The state is spread over some fifty files, and the kernel changes it while they are read. A view is
+valid only if the device's state and its link to the cache set are the same before and after; otherwise all is read
+again. What earlier scans have found is verified, not searched for again: a search reads the files of every disk.
+
+Reading nearly every file of bcache takes its global lock, uninterruptibly. So scan only in a child process, which can
+be abandoned when it hangs, never in the event loop.
 """
 
 from __future__ import annotations
@@ -12,11 +16,11 @@ from uuid import UUID
 
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import HostError, NotOursError
-from elastio.host import blockdev, overflow, superblock, throttle, tuning
+from elastio.host import blockdev, superblock, throttle, tuning, write_through_counter
 from elastio.host.sysfs import Sysfs, parse_size
+from elastio.units import SECTOR
 
 SETS = "sys/fs/bcache"
-# A view is put together from several files; when the kernel changes in between, it is read again.
 ATTEMPTS = 5
 SEARCH_EVERY = 10
 NO_SET = str(UUID(int=0))
@@ -43,46 +47,41 @@ class Backing:
 
 @dataclass(slots=True)
 class Seen:
-    """What the looks before have found, so that the next one verifies it instead of searching all disks for it."""
+    """What earlier scans have found."""
 
     names: tuple[str, ...] = ()
     backing: Backing | None = None
-    looks: int = 0
+    scans: int = 0
     may_be_limited: bool = True
 
 
 def find_backing(sysfs: Sysfs, uuid: str) -> Backing | None:
     """The registered backing device with this UUID, or None. Raises NotOursError when there are several.
 
-    A snapshot that is restored beside its original carries the same superblock, and is another device.
+    A volume restored from a snapshot has the same superblock as the original.
     """
     found = find_backings(sysfs, uuid)
     if len(found) > 1:
         names = ", ".join(b.device for b in found)
-        raise NotOursError(f"several devices carry the backing UUID {uuid}: {names}; none was touched")
+        text = f"several devices carry the backing UUID {uuid}: {names}; none was touched"
+        raise NotOursError(text, code="backing.ambiguous")
     return found[0] if found else None
 
 
 def find_backings(sysfs: Sysfs, uuid: str) -> tuple[Backing, ...]:
     """Every registered backing device with this UUID."""
-    found = []
-    for disk in sysfs.names("sys/block"):
-        if disk.startswith(blockdev.NO_DISKS):
-            continue
-        parts = [p for p in sysfs.names(f"sys/block/{disk}") if p.startswith(disk)]
-        for device, directory in [(disk, f"sys/block/{disk}/bcache")] + [
-            (part, f"sys/block/{disk}/{part}/bcache") for part in parts
-        ]:
-            if sysfs.read_or(f"{directory}/backing_dev_uuid", "") == uuid:
-                found.append(Backing(directory, disk, device, sysfs.link(f"{directory}/dev"), sysfs.path("dev")))
-    return tuple(found)
+    return tuple(
+        Backing(f"{directory}/bcache", disk, device, sysfs.link(f"{directory}/bcache/dev"), sysfs.path("dev"))
+        for disk, device, directory in blockdev.directories(sysfs, blockdev.NO_DISKS)
+        if sysfs.read_or(f"{directory}/bcache/backing_dev_uuid", "") == uuid
+    )
 
 
 def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
-    """Like `find_backings`. One that was registered without a new name in /sys is found SEARCH_EVERY looks later."""
+    """Like `find_backings`. A second device that adds no name to /sys/block is found SEARCH_EVERY scans later."""
     names, last = sysfs.names("sys/block"), seen.backing
-    seen.looks += 1
-    is_known = last is not None and names == seen.names and seen.looks % SEARCH_EVERY != 0
+    seen.scans += 1
+    is_known = last is not None and names == seen.names and seen.scans % SEARCH_EVERY != 0
     if last is not None and is_known and sysfs.read_or(f"{last.directory}/backing_dev_uuid", "") == uuid:
         return (replace(last, adaptive=sysfs.link(f"{last.directory}/dev")),)
     found = find_backings(sysfs, uuid)
@@ -93,14 +92,14 @@ def _find_again(sysfs: Sysfs, uuid: str, seen: Seen) -> tuple[Backing, ...]:
 def scan(
     sysfs: Sysfs, uuid: str, serials: tuple[Serial, ...], *, now: float, boot_id: str, seen: Seen | None = None
 ) -> HostView:
-    """The backing device and those disks that are asked for or are its cache."""
+    """The backing device, and those disks that are asked for or are its cache. Raises HostError."""
     seen = seen or Seen()
     sets = tuple(CacheSetUuid(n) for n in sysfs.names(SETS) if len(n) == 36)
     found = _find_again(sysfs, uuid, seen)
     view = _backing_view(sysfs, found[0], seen) if len(found) == 1 else None
     wanted = view.cache_set if view else None
-    twins = tuple(b.device for b in found) if len(found) > 1 else ()
-    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, duplicates=twins)
+    duplicates = tuple(b.device for b in found) if len(found) > 1 else ()
+    return HostView(now, boot_id, view, _disks(sysfs, serials, wanted), sets, duplicates=duplicates)
 
 
 def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
@@ -111,9 +110,9 @@ def _backing_view(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
             view = _read_backing(sysfs, backing, seen)
             if before == _identity(sysfs, backing) == (view.state.value, view.cache_set):
                 return view
-        except (HostError, ValueError) as error:  # files of a set that leaves are gone before its link is
+        except (HostError, ValueError) as error:  # a set's files are removed before its link
             problem = str(error)
-    raise HostError(f"bcache does not show {backing.device}: {problem}")
+    raise HostError(f"cannot read the state of {backing.device}: {problem}", code="backing.unstable")
 
 
 def _identity(sysfs: Sysfs, backing: Backing) -> tuple[str, str | None]:
@@ -136,7 +135,7 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         dirty_bytes=parse_size(sysfs.read(f"{directory}/dirty_data")),
         writeback_running=sysfs.read(f"{directory}/writeback_running") == "1",
         tuned=tuning.is_tuned(sysfs, directory, backing.disk, cache_set),
-        size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * blockdev.SECTOR,
+        size_bytes=int(sysfs.read(f"sys/block/{backing.disk}{part}/size")) * SECTOR,
         flush_full_speed=full_speed,
         flush_limit_mb_s=limit,
         write_limit_mb_s=_write_limit_mb_s(sysfs, backing, seen) if full_speed or seen.may_be_limited else None,
@@ -145,13 +144,13 @@ def _read_backing(sysfs: Sysfs, backing: Backing, seen: Seen) -> BackingView:
         adaptive_name=backing.adaptive or "",
         disk_name=backing.disk,
         disk_serial=blockdev.serial_of(sysfs, backing.disk),
-        overflow_bytes=overflow.read(sysfs),
-        superblock_set=None if cache_set or state == CacheState.NO_CACHE else _named_set(backing),
+        overflow_bytes=write_through_counter.read(sysfs),
+        superblock_set=None if cache_set or state == CacheState.NO_CACHE else _superblock_set(backing),
     )
 
 
-def _named_set(backing: Backing) -> CacheSetUuid | None:
-    """sysfs shows it only while the set is attached."""
+def _superblock_set(backing: Backing) -> CacheSetUuid | None:
+    """The set in the superblock: sysfs shows it only while the set is attached."""
     written = superblock.read(backing.node)
     if written is None or written.role is not superblock.Role.BACKING or written.set_uuid == NO_SET:
         return None
@@ -159,7 +158,7 @@ def _named_set(backing: Backing) -> CacheSetUuid | None:
 
 
 def _write_limit_mb_s(sysfs: Sysfs, backing: Backing, seen: Seen) -> float | None:
-    """Only a flush at full speed sets one: later looks need not ask every cgroup, once it was seen to be gone."""
+    """Only a flush at full speed sets one. Later scans need not read every cgroup, once the limit was seen gone."""
     number = sysfs.read_or(f"sys/block/{backing.adaptive}/dev", "") if backing.adaptive else ""
     limit = throttle.write_limit_mb_s(sysfs, number) if number else None
     seen.may_be_limited = limit is not None
@@ -173,7 +172,7 @@ def _disks(sysfs: Sysfs, serials: tuple[Serial, ...], attached: str | None) -> t
         asked = next((s for s in serials if blockdev.is_same_serial(disk.serial, s)), None)
         if asked is None and (cache_set is None or cache_set != attached):
             continue
-        # While the set is attached the kernel itself answers for it, and applications wait for each read of this disk.
+        # Do not read the disk of an attached set: the kernel knows its superblock, and applications wait for the read.
         on_disk = cache_set if cache_set is not None and cache_set == attached else _written_set(disk)
         held = bool(blockdev.holders(sysfs, disk.name)) or blockdev.is_mounted_or_swap(sysfs, disk.name)
         found.append(

@@ -1,4 +1,4 @@
-"""Which registered backing devices are there? Read-only."""
+"""Finds the registered backing devices. Read-only."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from elastio.errors import ConfigError
 from elastio.host.sysfs import Sysfs
-
-SECTOR = 512
+from elastio.units import SECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ def candidates(sysfs: Sysfs) -> tuple[Candidate, ...]:
     found = []
     for device in sysfs.names("sys/class/block"):
         directory = f"sys/class/block/{device}/bcache"
-        # bcacheN shows the same directory as its backing device
+        # bcacheN has the same directory as its backing device
         uuid = "" if device.startswith("bcache") else sysfs.read_or(f"{directory}/backing_dev_uuid", "")
         if uuid:
             size = int(sysfs.read_or(f"sys/class/block/{device}/size", "0")) * SECTOR
@@ -37,16 +36,20 @@ def candidates(sysfs: Sysfs) -> tuple[Candidate, ...]:
 
 
 def choose(found: tuple[Candidate, ...], wanted: str | None) -> Candidate:
-    """The wanted one (UUID, /dev/vdb or /dev/bcache0), or the only one. Raises ConfigError saying what there is."""
+    """The wanted one (by UUID, /dev/vdb or /dev/bcache0), or the only one. Raises ConfigError that lists all."""
     shown = "; ".join(map(str, found)) or "none"
     if wanted is not None:
         name = wanted.removeprefix("/dev/")
         for candidate in found:
             if name in (candidate.uuid, candidate.device, candidate.adaptive):
                 return candidate
-        raise ConfigError(f"{wanted} is not a registered backing device (registered: {shown})")
+        raise ConfigError(f"{wanted} is not a registered backing device (registered: {shown})", code="device.unknown")
     if not found:
-        raise ConfigError("no backing device is registered with bcache: make one with `elastio device create`")
+        raise ConfigError(
+            "no backing device is registered with bcache: create one with `elastio device create`", code="device.none"
+        )
     if len(found) > 1:
-        raise ConfigError(f"several backing devices are registered, name one with --device: {shown}")
+        raise ConfigError(
+            f"several backing devices are registered, name one with --device: {shown}", code="device.ambiguous"
+        )
     return found[0]

@@ -1,4 +1,4 @@
-"""Is the backing device there, running, safe and mounted? Reads bcache's /sys: call it where a hang is bearable."""
+"""Checks of the backing device. They read bcache's /sys and may hang: run them with `subprocess_timeout`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from elastio.host.throttle import stacked
 from elastio.host.tuning import SCHEDULER
 from elastio.host.view import Backing, find_backings
 from elastio.setup.candidates import candidates
-from elastio.setup.findings import Finding, Machine, fail, ok, warn
+from elastio.setup.check_result import CheckResult, Machine, fail, ok, warn
+from elastio.setup.mounts import mounted_at
 
 NAME = "backing device"
-# The kernel's own is 30; images for EC2 have the most there is.
+# The kernel's default is 30; images for EC2 set the maximum.
 LONG_TIMEOUT_S = 240
 
 
-def device(machine: Machine, config: Config) -> list[Finding]:
-    """Everything about the configured backing device; only the first finding when it is not there."""
+def device(machine: Machine, config: Config) -> list[CheckResult]:
+    """The results for the configured backing device; a single one if it is not there or does not run."""
     sysfs = machine.sysfs
     found = find_backings(sysfs, config.device.backing_uuid)
     if len(found) > 1:
@@ -32,7 +33,8 @@ def device(machine: Machine, config: Config) -> list[Finding]:
             fail(
                 NAME,
                 f"{config.device.backing_uuid} is not registered with bcache (registered: {there})",
-                "attach its volume, correct device.backing_uuid, or make one with `elastio device create`",
+                "attach its volume, correct device.backing_uuid, or create one with `elastio device create`",
+                "unregistered",
             )
         ]
     state = sysfs.read_or(f"{backing.directory}/state", "unknown")
@@ -40,8 +42,9 @@ def device(machine: Machine, config: Config) -> list[Finding]:
         return [
             fail(
                 NAME,
-                f"/dev/{backing.device} is registered and does not run, its state is {state}: its cache is missing",
-                "attach its cache volume again; starting it without the cache loses data for good",
+                f"/dev/{backing.device} is registered but does not run (state {state}): its cache is missing",
+                "attach its cache volume again; without the cache its dirty data is lost",
+                "cache_missing",
             )
         ]
     first = ok(NAME, f"/dev/{backing.device} runs as /dev/{backing.adaptive}, state {state}")
@@ -57,57 +60,62 @@ def device(machine: Machine, config: Config) -> list[Finding]:
     ]
 
 
-def _copied(found: Sequence[Backing]) -> Finding:
+def _copied(found: Sequence[Backing]) -> CheckResult:
     names = ", ".join(f"/dev/{b.device}" for b in found)
     return fail(
         NAME,
-        f"{names} carry the same backing UUID: the agent takes none of them for its device",
-        "detach the copy, and restore snapshots in another machine",
+        f"{names} have the same backing UUID: the agent uses none of them",
+        "detach the copy, and restore snapshots on another machine",
+        "duplicate",
     )
 
 
-def _sectors(machine: Machine, backing: Backing) -> Finding:
-    """A cache set's block size may not exceed the backing device's, and no disk can have less than its own."""
+def _sectors(machine: Machine, backing: Backing) -> CheckResult:
+    """A backing device formatted with larger blocks than its volume's excludes filesystems with smaller sectors."""
     size = machine.sysfs.read_or(f"sys/block/{backing.adaptive}/queue/logical_block_size", "unknown")
     own = machine.sysfs.read_or(f"sys/block/{backing.disk}/queue/logical_block_size", "unknown")
     if size == own:
-        return ok("block size", f"{size} bytes, as the volume's own")
+        return ok("block size", f"{size} bytes, like its volume")
     return warn(
         "block size",
-        f"the adaptive device has blocks of {size} bytes and its volume of {own}",
-        "a filesystem with smaller sectors cannot be put on it",
+        f"the adaptive device has blocks of {size} bytes, its volume of {own}",
+        "use a filesystem with sectors of that size, or format the device again",
     )
 
 
-def _sequential(machine: Machine, backing: Backing) -> Finding:
+def _sequential(machine: Machine, backing: Backing) -> CheckResult:
     try:
         cutoff = parse_size(machine.sysfs.read(f"{backing.directory}/sequential_cutoff"))
     except HostError as error:
-        return warn("bypass", str(error), "see `dmesg`")
+        return warn("bypass", str(error), "see `dmesg`", "unreadable")
     if cutoff == 0:
-        return ok("bypass", "sequential_cutoff is 0: no write goes past the cache unasked")
+        return ok("bypass", "sequential_cutoff is 0: sequential I/O does not bypass the cache")
     return warn(
         "bypass",
-        f"sequential_cutoff is {cutoff} bytes: reads can stay stale while a cache is attached",
+        f"sequential_cutoff is {cutoff} bytes: reads can return stale data while a cache is attached",
         "start the agent, which sets it to 0, and install 60-elastio.rules",
+        "nonzero",
     )
 
 
-def _queue(machine: Machine, backing: Backing) -> Finding:
+def _queue(machine: Machine, backing: Backing) -> CheckResult:
     offered = machine.sysfs.read_or(f"sys/block/{backing.disk}/queue/scheduler", "")
     if f"[{SCHEDULER}]" in offered:
         return ok("scheduler", f"{SCHEDULER} on /dev/{backing.disk}")
     if SCHEDULER in offered:
-        return warn("scheduler", f"/dev/{backing.disk} uses {offered}", f"the agent sets {SCHEDULER} when it starts")
+        return warn(
+            "scheduler", f"/dev/{backing.disk} uses {offered}", f"start the agent, which sets {SCHEDULER}", "other"
+        )
     return warn(
         "scheduler",
-        f"/dev/{backing.disk} offers {offered or 'none'} and not {SCHEDULER}: flushing takes from the application",
+        f"/dev/{backing.disk} offers {offered or 'none'}, not {SCHEDULER}: flushing slows applications down",
         f"use a kernel with {SCHEDULER}",
+        "unsupported",
     )
 
 
-def _mount(machine: Machine, backing: Backing) -> Finding:
-    places = mounted_at(machine, f"sys/block/{backing.adaptive}/dev")
+def _mount(machine: Machine, backing: Backing) -> CheckResult:
+    places = mounted_at(machine.sysfs, backing.adaptive or "")
     if places:
         return ok("mount", f"/dev/{backing.adaptive} is mounted at {', '.join(places)}")
     held = machine.sysfs.names(f"sys/block/{backing.adaptive}/holders")
@@ -116,56 +124,49 @@ def _mount(machine: Machine, backing: Backing) -> Finding:
     return warn("mount", f"/dev/{backing.adaptive} is not mounted", "mount it, with `nofail` in /etc/fstab")
 
 
-def _above(machine: Machine, backing: Backing) -> list[Finding]:
-    """dm-crypt, LVM, md on the adaptive device: what they write may come from threads of the kernel."""
+def _above(machine: Machine, backing: Backing) -> list[CheckResult]:
+    """dm-crypt, LVM or md on the adaptive device: kernel threads may issue their writes."""
     above = stacked(machine.sysfs, backing.adaptive or "")[1:]
     if not above:
         return []
     shown = ", ".join(f"/dev/{n} ({_kind(machine, n)})" for n in above)
     if not any(_kind(machine, n) == "md" for n in above):
-        return [ok("above", f"{shown}: requests are held back there, too, while a cache is attached or detached")]
+        return [ok("above", f"{shown}: throttled as well while a cache is attached or detached")]
     return [
         warn(
             "above",
-            f"{shown}: while md resynchronizes, its own writes cannot be held back, and a cache is not attached",
-            "put md below bcache, or expect no boosts while it resynchronizes",
+            f"{shown}: while md resynchronizes, its writes cannot be throttled, and no cache is attached",
+            "put md below bcache, or expect no boosts during a resynchronization",
         )
     ]
 
 
 def _kind(machine: Machine, name: str) -> str:
-    """As device-mapper names it (CRYPT, LVM...), else by the driver."""
+    """The device-mapper type (CRYPT, LVM...), else the driver's name."""
     return machine.sysfs.read_or(f"sys/block/{name}/dm/uuid", "").partition("-")[0] or name.rstrip("0123456789-")
 
 
-def _serial(machine: Machine, backing: Backing) -> list[Finding]:
-    """A cache disk is found by its serial: where the backing disk shows none, the next disk will not either."""
+def _serial(machine: Machine, backing: Backing) -> list[CheckResult]:
+    """A cache disk is found by its serial. If the backing disk shows none, a cache disk will not either."""
     if serial_of(machine.sysfs, backing.disk):
         return []
     return [
         warn(
             "serial",
-            f"/dev/{backing.disk} shows no serial in /sys: a cache volume that is attached the same way is never found",
-            "use virtio-blk, NVMe or virtio-scsi disks (Xen's show none)",
+            f"/dev/{backing.disk} has no serial in /sys: a cache volume attached the same way is never found",
+            "use virtio-blk, NVMe or virtio-scsi disks (Xen disks have no serial)",
         )
     ]
 
 
-def _timeout(machine: Machine, backing: Backing) -> list[Finding]:
+def _timeout(machine: Machine, backing: Backing) -> list[CheckResult]:
     shown = machine.sysfs.read_or("sys/module/nvme_core/parameters/io_timeout", "")
     if not backing.disk.startswith("nvme") or not shown.isdecimal() or int(shown) >= LONG_TIMEOUT_S:
         return []
     return [
         warn(
             "timeout",
-            f"an NVMe request that takes more than {shown} s becomes an I/O error, also where the cloud is only slow",
+            f"an NVMe request that takes more than {shown} s becomes an I/O error, even if the cloud is only slow",
             "boot with nvme_core.io_timeout=4294967295",
         )
     ]
-
-
-def mounted_at(machine: Machine, number_file: str) -> list[str]:
-    """Mount points of the block device whose `major:minor` stands in the file (proc(5), mountinfo fields 3 and 5)."""
-    number = machine.sysfs.read_or(number_file, "?")
-    fields = (line.split() for line in machine.sysfs.read_or("proc/self/mountinfo", "").splitlines())
-    return [f[4] for f in fields if len(f) > 4 and f[2] == number]

@@ -1,6 +1,35 @@
 """The rules of bcache for one backing device: where a write goes, what a flush leaves, what a detach means.
 
-Facts come from the kernel's drivers/md/bcache of 6.1 and 6.12. No bandwidth here: `flows` moves the bytes.
+Theory of operation. Facts come from the kernel's drivers/md/bcache of 6.1 and 6.12. Bandwidth is not modelled here:
+`flows` moves the bytes, `kernel` lets time pass.
+
+The superblock of the backing device decides what it depends on. It names at most one cache set (`sb_set`) and says
+whether that set holds dirty data (`sb_dirty`). Without a set the state is "no cache" and the device runs alone. With
+one it is "clean" or "dirty", and after a boot the device does not start until that set is back, or root starts it by
+force: then the state is "inconsistent" and what only the cache held is lost.
+
+A write takes one of four routes, chosen when it begins:
+
+- ABSORB: to the cache, as dirty data. Mode writeback, and no more than `cutoff` (bch_cutoff_writeback) is in use.
+- OVERFLOW: mode writeback, but more is in use. The write goes to both disks, at the speed of the slower one.
+- THROUGH: mode writethrough, to both disks.
+- BYPASS: to the backing disk alone. Modes none and writearound, a detach, or a cache that is nearly full.
+
+A write over a block that is being flushed is absorbed in every mode. A bypassing write takes its block out of the index
+when it begins. If the block was dirty, its newest version is nowhere until the write arrives; if a read fills the cache
+in between, the cache keeps an older version. This is why the agent bypasses a cache only when it is clean.
+
+Writeback copies dirty blocks to the backing disk. The thread looks for work only while the superblock says dirty. After
+a power cut it may say clean over a dirty index: then nothing is flushed until a write is absorbed. When the index is
+empty, the thread marks the superblock clean.
+
+A detach cannot be undone. It stops absorbing, flushes everything at full speed and removes the set from the superblock;
+from then on the state is "no cache". The link is removed later, at an instant without I/O in flight.
+
+A cache set that is attached again after the device took writes without it holds older blocks. bcache notices this only
+if the superblock named another set, or none, in between.
+
+The model does not prevent any of these errors. It counts them (`harm`), so that a test sees what the agent did.
 """
 
 from __future__ import annotations
@@ -9,7 +38,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
-from elastio.sim.content import CUTOFF_BYPASS, BackingContent, CacheContent
+from elastio.sim.block_versions import CUTOFF_BYPASS, BackingContent, CacheContent
 from elastio.sim.superblock import Superblock
 from elastio.units import MB, MIB
 
@@ -18,9 +47,9 @@ class Route(Enum):
     """Where a write goes."""
 
     ABSORB = "absorb"  # to the cache, dirty
-    OVERFLOW = "overflow"  # writeback mode, but too much in use: to both disks
+    OVERFLOW = "overflow"  # writeback mode, but too much is in use: to both disks
     THROUGH = "through"  # writethrough mode: to both disks
-    BYPASS = "bypass"  # to the backing disk only; its place in the index goes when it begins
+    BYPASS = "bypass"  # to the backing disk only; its key in the index is removed when it begins
 
 
 class WritebackMode(Enum):
@@ -28,8 +57,8 @@ class WritebackMode(Enum):
 
     TRICKLE = "trickle"  # the kernel's defaults: 4 KiB/s until a tenth of the cache is dirty
     LIMITED = "limited"  # at most `limit_mb_s`
-    IDLE = "idle"  # writeback_percent=0: what applications leave over on the backing disk
-    FULL = "full"  # phase 2: as much as applications get
+    IDLE = "idle"  # writeback_percent=0: whatever applications leave over on the backing disk
+    FULL = "full"  # flushing: as much bandwidth as applications get
 
 
 TRICKLE_SHARE = 0.10  # writeback_percent's default
@@ -38,18 +67,18 @@ TRICKLE_BYTES_S = 4096
 
 @dataclass(slots=True)
 class Bcache:
-    """One backing device's state in the kernel, with its superblock (`sb_*`, which survives a power cut)."""
+    """The state of one backing device in the kernel; `sb_*` are the fields of its superblock."""
 
     cutoff: float
     block_bytes: int = MIB
     backing: BackingContent = field(default_factory=BackingContent)
     acked: dict[int, int] = field(default_factory=dict)
-    unsettled: set[int] = field(default_factory=set)  # whose newest version the backing disk does not hold durably
+    unsettled: set[int] = field(default_factory=set)  # blocks whose newest version is not durable on the backing disk
     running: bool = True
     mode: CacheMode = CacheMode.WRITETHROUGH
     writeback_mode: WritebackMode = WritebackMode.TRICKLE
-    limit_mb_s: float = 0.0  # of a limited pace
-    write_limit_mb_s: float | None = None  # of applications' writes, above bcache
+    limit_mb_s: float = 0.0  # of WritebackMode.LIMITED
+    write_limit_mb_s: float | None = None  # for writes of applications, enforced above bcache
     writeback_running: bool = True
     tuned: bool = False
     cache: CacheContent | None = None
@@ -57,14 +86,14 @@ class Bcache:
     detaching: bool = False
     sb_set: CacheSetUuid | None = None
     sb_dirty: bool = False
-    stale: bool = False  # it was started by force without its dirty cache
-    passed: CacheSetUuid | None = None  # the set that the superblock names, where writes have gone past it
-    stale_links: int = 0  # how often such a set was put in front again: reads show what was there before
+    stale: bool = False  # started by force without its dirty cache
+    passed: CacheSetUuid | None = None  # the set that the superblock names, if writes have bypassed it
+    stale_links: int = 0  # how often such a set was attached again: reads return older data
     stale_reads: int = 0  # reads of applications that returned less than was acknowledged
-    stale_copies: int = 0  # older blocks that the cache keeps, because a write went past it unseen
-    bared_blocks: int = 0  # for the time of a bypassing write their newest version was nowhere
-    is_forgiven: bool = False  # somebody else's hand made writes bypass dirty data, or took it off
-    filling: int | None = None  # the block that a read in flight will put into the cache
+    stale_copies: int = 0  # older blocks in the cache, because it did not see a later write
+    bared_blocks: int = 0  # blocks whose newest version was nowhere during a bypassing write
+    is_forgiven: bool = False  # an operator, not the agent, made writes bypass dirty data or removed it
+    filling: int | None = None  # the block that a read in flight will add to the cache
     absorbed_bytes: int = 0
     overflow_bytes: int = 0
     bypassed_bytes: int = 0
@@ -78,21 +107,21 @@ class Bcache:
 
     @property
     def state(self) -> CacheState:
-        """As sysfs shows it: "no cache" as soon as a detach has written the superblock, link or not."""
+        """As sysfs shows it: "no cache" once a detach has written the superblock, even if the link is still there."""
         if self.sb_set is None:
             return CacheState.INCONSISTENT if self.stale else CacheState.NO_CACHE
         return CacheState.DIRTY if self.sb_dirty else CacheState.CLEAN
 
     @property
     def detach_written(self) -> bool:
-        """True once a detach flushed everything and only waits for an instant without I/O."""
+        """True once a detach has flushed everything and waits only for an instant without I/O."""
         return self.detaching and self.sb_set is None
 
     def link(self, cache_set: CacheSetUuid, cache: CacheContent) -> None:
-        """Put a cache in front. bcache starts writeback by itself at every attach."""
+        """Attach a cache. bcache starts writeback by itself at every attach."""
         self.cache, self.cache_set = cache, cache_set
         if self.sb_set != cache_set:
-            # A set that served before is attached as a new one: what it held is worth nothing.
+            # A set that was detached is attached as a new one: its content is dropped.
             cache.dirty.clear()
             cache.clean.clear()
             self.sb_dirty = False
@@ -102,12 +131,12 @@ class Bcache:
         self.writeback_running, self.detaching, self.stale, self.is_forgiven = True, False, False, False
 
     def unlink(self) -> None:
-        """Take the cache off; the superblock is left as it is."""
+        """Remove the cache; the superblock is not changed."""
         self.cache, self.cache_set, self.detaching, self.flushing_block = None, None, False, None
         self.is_forgiven = False
 
     def route(self, block: int) -> Route:
-        """Decide for a write of `block` that starts now."""
+        """The route of a write of `block` that begins now."""
         if self.cache is None:
             return Route.BYPASS
         if block == self.flushing_block and self.cache.can_store:
@@ -120,9 +149,9 @@ class Bcache:
         return Route.ABSORB if in_use <= self.cutoff and self.cache.can_store else Route.OVERFLOW
 
     def begin_bypass(self, block: int) -> None:
-        """A bypassing write takes its block out of the index at once (`bch_data_insert`), and is itself under way.
+        """A bypassing write removes its block from the index at once (`bch_data_insert`) and is still in flight itself.
 
-        Until it has arrived a read, and a power cut, find what was on the backing disk before.
+        Until it arrives, a read and a power cut find the previous version of the backing disk.
         """
         if self.filling == block:
             self.filling = None
@@ -154,7 +183,7 @@ class Bcache:
             self.passed = self.sb_set
             return
         if route is Route.BYPASS:
-            self.stale_copies += cache.holds(block)  # it began before the cache was there, or a read has filled it
+            self.stale_copies += cache.holds(block)  # it began before the attach, or a read has filled the cache since
             return
         cache.drop(block)
         if cache.can_store:
@@ -163,20 +192,20 @@ class Bcache:
             self.overflow_bytes += self.block_bytes
 
     def _store(self, cache: CacheContent, block: int, version: int, *, dirty: bool) -> None:
-        """What must go to make room was flushed long ago: the oldest buckets are reused first."""
+        """Blocks evicted to make room were flushed long ago, because bcache reuses the oldest buckets first."""
         for evicted in cache.put(block, version, dirty=dirty):
             if self.backing.settle(evicted) == self.acked.get(evicted):
                 self.unsettled.discard(evicted)
 
     def fsync(self) -> None:
-        """A FLUSH reaches the backing disk."""
+        """The backing disk flushes its write cache."""
         for block, version in self.backing.volatile.items():
             if self.acked.get(block) == version:
                 self.unsettled.discard(block)
         self.backing.fsync()
 
     def read(self, block: int) -> tuple[bool, int]:
-        """A read begins: whether it is a hit, and the version that it returns."""
+        """A read begins. Returns whether it is a hit, and the version that it reads."""
         is_hit, version = self._shown(block)
         if version < self.acked.get(block, 0) and not self.is_forgiven:
             self.stale_reads += 1
@@ -191,9 +220,9 @@ class Bcache:
         return False, self.backing.version(block)
 
     def missed(self, block: int, version: int) -> None:
-        """A read came from the backing disk; bcache keeps a copy unless all requests bypass.
+        """A read came from the backing disk. bcache keeps a copy, unless all requests bypass the cache.
 
-        Nor where a write of the block has begun since: the key that the read left in the index is gone.
+        It keeps none either if a write of the block has begun since: that removed the key of the read.
         """
         is_wanted, self.filling = self.filling == block, None
         if not is_wanted or self.cache is None or self.detaching or self.mode is CacheMode.NONE:
@@ -202,55 +231,54 @@ class Bcache:
             self._store(self.cache, block, version, dirty=False)
 
     def set_background(self, mb_s: float | None) -> None:
-        """The pace of background flushing: none (0), what is left over (None), or at most so many MB/s."""
+        """Set the writeback rate: none (0), what applications leave over (None), or a limit in MB/s."""
         self.writeback_running = mb_s != 0
         self.writeback_mode, self.limit_mb_s = (WritebackMode.LIMITED, mb_s) if mb_s else (WritebackMode.IDLE, 0.0)
 
     @property
     def flush_limit_mb_s(self) -> float | None:
-        """MB/s that the pace in force allows to background flushing; None: no limit."""
+        """The limit of background flushing in MB/s; None: no limit."""
         if self.writeback_mode is WritebackMode.TRICKLE:
             return TRICKLE_BYTES_S / MB
         return self.limit_mb_s if self.writeback_mode is WritebackMode.LIMITED else None
 
     def may_flush(self) -> bool:
-        """True when the writeback thread has leave to run, and sees work: its sign is the superblock, not the index.
+        """True if the writeback thread may run and sees work. It looks at the superblock, not at the index.
 
-        A detach ignores both.
+        A detach needs neither.
         """
         if self.cache is None or not self.cache.dirty:
             return False
         return self.detaching or (self.writeback_running and self.sb_dirty)
 
     def flush_class(self) -> WritebackMode:
-        """The pace in force now: a detach flushes at full speed, and so does a cache above its target."""
+        """The mode in force: a detach flushes at full speed, and so does a cache above its dirty target."""
         if self.detaching:
             return WritebackMode.FULL
         if self.writeback_mode is WritebackMode.TRICKLE and self.cache is not None:
             over = len(self.cache.dirty) > TRICKLE_SHARE * self.cache.blocks
             return WritebackMode.FULL if over else WritebackMode.TRICKLE
-        # Class IDLE means something only to a scheduler that sees the queue of the backing disk.
-        return (
-            WritebackMode.FULL if self.writeback_mode is WritebackMode.IDLE and not self.tuned else self.writeback_mode
-        )
+        # I/O class idle has an effect only with a scheduler that sees the queue of the backing disk.
+        ignores_class = self.writeback_mode is WritebackMode.IDLE and not self.tuned
+        return WritebackMode.FULL if ignores_class else self.writeback_mode
 
     def harm(self) -> str:
-        """What applications could see that must not be, ever; empty where there was nothing."""
+        """Violations of what applications may rely on, as text; empty if there was none."""
         counts = {
-            "reads were older than what was acknowledged": self.stale_reads,
-            "blocks in the cache are older than the backing disk's": self.stale_copies,
-            "blocks were bypassed while only the cache had them": self.bared_blocks,
-            "times a cache that had missed writes was put in front": self.stale_links,
+            "reads returned less than was acknowledged": self.stale_reads,
+            "blocks of the cache are older than those of the backing disk": self.stale_copies,
+            "blocks were bypassed while only the cache held them": self.bared_blocks,
+            "times a cache that had missed writes was attached": self.stale_links,
         }
         return "; ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     @property
     def superblock(self) -> Superblock:
-        """As the kernel has it in memory."""
+        """The superblock as the kernel holds it in memory."""
         return Superblock(self.sb_set, self.sb_dirty, self.stale, self.mode)
 
     def settle(self) -> None:
-        """The writeback thread's look at an empty index: the superblock turns clean, or loses its set."""
+        """The writeback thread finds an empty index: it marks the superblock clean, or completes a detach."""
         if self.cache is None or self.cache.dirty or self.flushing_block is not None:
             return
         self.sb_dirty = False

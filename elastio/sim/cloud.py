@@ -1,9 +1,8 @@
-"""What the simulated cloud keeps of a volume, and what it needs of the machine it plugs disks into."""
+"""The state of one volume of the simulated cloud, and the slots of the machine that it plugs disks into."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import DeviceBusyError
@@ -16,10 +15,11 @@ FOREIGN_SERIAL = Serial("vol0foreign000000000")
 
 @dataclass(frozen=True, slots=True)
 class CloudTimes:
-    """Bounds in seconds, as seen at EC2 with gp3; a value is drawn between them.
+    """Bounds in seconds, as measured on EC2 with gp3; a value is drawn between them.
 
-    `visible` is the lag of describing after creating, `shows_after` the share of an attachment after which the
-    guest sees the disk, `forgotten` how long a deleted volume still shows, `patience` a client's own time-out.
+    `visible`: from creation until the volume can be described. `shows_after`: the share of an attachment after which
+    the guest sees the disk. `forgotten`: how long a deleted volume is still described. `patience`: the time-out of a
+    client.
     """
 
     call: tuple[float, float] = (0.15, 0.4)
@@ -35,7 +35,7 @@ class CloudTimes:
 
 @dataclass(slots=True)
 class CloudVolume:
-    """One volume, alive or deleted. Times are `SimClock.elapsed`; `changes` outdates what was planned before."""
+    """One volume, alive or deleted. Times are `SimClock.elapsed`; a planned change whose `changes` differs is void."""
 
     id: VolumeId
     serial: Serial
@@ -58,7 +58,7 @@ class CloudVolume:
 
     @classmethod
     def bought(cls, number: str, token: str, spec: VolumeSpec, now: float, wall: float) -> CloudVolume:
-        """A new volume; the kernel shows its id without the dash, as NVMe volumes of EC2 do."""
+        """A new volume. Its serial is the id without the dash, as with NVMe volumes of EC2."""
         return cls(VolumeId(f"vol-{number}"), Serial(f"vol{number}"), token, spec, now, wall)
 
     @property
@@ -71,7 +71,7 @@ class CloudVolume:
         return agbs(self.spec.bandwidth_mb_s, self.size_bytes, until - self.created_at)
 
     def view(self, owner: str) -> Volume:
-        """As the adapter of one machine shows it."""
+        """The volume as `ports.VolumeProvider` describes it to one machine."""
         return Volume(
             id=self.id,
             serial=self.serial,
@@ -85,47 +85,40 @@ class CloudVolume:
         )
 
 
-class Disks(Protocol):
-    """The machine's slots for disks, seen from the cloud."""
+class DiskSlots:
+    """A machine's slots for disks, as the cloud sees them; here without a machine: every disk fits, none is in use."""
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """A volume appears; one that was here before comes with its content."""
-        ...
+        """A volume appears; one that was plugged before has kept its content."""
 
     def plug_foreign(self, size_bytes: int) -> None:
-        """A disk of somebody else appears, with a filesystem and of the same size."""
-        ...
+        """A disk of the same size with a filesystem appears that is not the agent's."""
 
     def unplug(self, serial: Serial) -> bool:
-        """False when the machine does not let go."""
-        ...
+        """False while the machine uses the disk."""
+        return True
 
     def pull(self, serial: Serial) -> None:
         """Surprise removal."""
-        ...
 
     def destroy(self, serial: Serial) -> None:
-        """The content is gone for good."""
-        ...
+        """The content is deleted."""
 
 
-class KernelSlots:
-    """`Disks` of a simulated machine."""
+class KernelSlots(DiskSlots):
+    """The slots of a simulated machine."""
 
     def __init__(self, kernel: SimKernel) -> None:
         self._kernel = kernel
 
     def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """See `Disks`."""
         self._kernel.plug(self._kernel.away.get(serial) or SimDisk(serial, size_bytes, mb_s))
 
     def plug_foreign(self, size_bytes: int) -> None:
-        """See `Disks`."""
         if FOREIGN_SERIAL not in self._kernel.disks:
             self._kernel.plug(SimDisk(FOREIGN_SERIAL, size_bytes, 100.0, signature="ext4"))
 
     def unplug(self, serial: Serial) -> bool:
-        """See `Disks`."""
         try:
             self._kernel.unplug(serial)
         except DeviceBusyError:
@@ -133,29 +126,7 @@ class KernelSlots:
         return True
 
     def pull(self, serial: Serial) -> None:
-        """See `Disks`."""
         self._kernel.pull(serial)
 
     def destroy(self, serial: Serial) -> None:
-        """See `Disks`."""
         self._kernel.destroy(serial)
-
-
-class Shelf:
-    """`Disks` where there is no machine: everything fits, nothing is ever in use."""
-
-    def plug(self, serial: Serial, size_bytes: int, mb_s: float) -> None:
-        """See `Disks`."""
-
-    def plug_foreign(self, size_bytes: int) -> None:
-        """See `Disks`."""
-
-    def unplug(self, serial: Serial) -> bool:
-        """See `Disks`."""
-        return True
-
-    def pull(self, serial: Serial) -> None:
-        """See `Disks`."""
-
-    def destroy(self, serial: Serial) -> None:
-        """See `Disks`."""

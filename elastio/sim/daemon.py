@@ -1,7 +1,7 @@
 """`elastiod --sim`: the real loop, requests and control socket on a simulated machine that bursts by itself.
 
 Simulated time follows real time, so that every command of `elastio` can be tried without a cloud, a kernel module or
-root. Nothing is written but the control socket.
+root. It creates no file but the control socket.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from types import FrameType
 
 from elastio.agent.request_handler import Requests, decisions_in
 from elastio.config.schema import Config, load, parse
-from elastio.control.protocol import Message, accepted
-from elastio.control.server import ControlServer, Pending
+from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted
+from elastio.control.server import ControlServer
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch, Trace, Workload
+from elastio.sim.workload import Segment, Trace, Workload
 from elastio.sim.world import open_world
 
-# One burst and the quiet after it; again and again.
-BURST = (Stretch(20, 1), Stretch(40, 90), Stretch(120, 1))
+# One burst and the quiet after it, repeated.
+BURST = (Segment(20, 1), Segment(40, 90), Segment(120, 1))
 TURN_S = 0.1
-# After a suspend the simulation catches up in pieces, so that the socket stays alive.
+# After a suspend the simulation catches up in steps, so that the socket keeps answering.
 MOST_AT_ONCE_S = 5.0
 
 _log = logging.getLogger("elastio.sim")
@@ -51,10 +51,10 @@ class SimDaemon:
         self.server = ControlServer(socket, config.agent.socket_group or None, self._handle)
         self.server.register(self._selector)
         self._requests = self._open_requests()
-        self._told = 0
+        self._logged = 0
 
     def turn(self, wait_s: float, ahead_s: float) -> None:
-        """Serve whoever asks, waiting at most `wait_s`, and let `ahead_s` simulated seconds pass."""
+        """Serve requests for at most `wait_s`, then let `ahead_s` simulated seconds pass."""
         for key, mask in self._selector.select(wait_s):
             self.server.on_ready(key, mask)
         self.simulation.run_for(ahead_s)
@@ -63,10 +63,10 @@ class SimDaemon:
         if self._starts != self.simulation.starts:  # the simulated power was cut
             self._requests = self._open_requests()
         self.server.sweep()
-        self._tell()
+        self._log_decisions()
 
     def close(self) -> None:
-        """Leaves no socket behind."""
+        """Remove the socket."""
         self.server.close()
         self._selector.close()
 
@@ -75,23 +75,22 @@ class SimDaemon:
         if agent is None:
             raise RuntimeError("no agent runs")
         self._starts = self.simulation.starts
-        requests = Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
-        requests.answer_with(self.server.resolve)
-        return requests
+        return Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
 
-    def _handle(self, message: Message) -> Message | Pending:
+    def _handle(self, message: Message, reply: Reply) -> None:
         if message["command"] == "why":
-            found = decisions_in(self.simulation.journal.records(), int(message.get("count", 20)))
-            return accepted(decisions=found)
-        return self._requests.handle(message)
+            count = message.get("count", DEFAULT_DECISIONS)
+            reply(accepted(decisions=decisions_in(self.simulation.journal.records(), count)))
+        else:
+            self._requests.handle(message, reply)
 
-    def _tell(self) -> None:
+    def _log_decisions(self) -> None:
         lines = self.simulation.lines
-        for line in lines[self._told :]:
+        for line in lines[self._logged :]:
             record = json.loads(line)
             if record["kind"] == "decision":
                 _log.info("%s -> %s: %s", record["from"], record["to"], record["reason"])
-        self._told = len(lines)
+        self._logged = len(lines)
 
 
 def bursts() -> Workload:
@@ -100,7 +99,7 @@ def bursts() -> Workload:
 
 
 def default_config() -> Config:
-    """What `elastiod --sim` runs on without a configuration file."""
+    """The configuration of `elastiod --sim` without a file."""
     return parse(
         {
             "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 33.0},
@@ -118,7 +117,7 @@ def default_socket() -> Path:
 
 
 def run_simulated(config_path: Path | None) -> None:
-    """Runs until SIGTERM or SIGINT. Raises ConfigError for a configuration that is wrong."""
+    """Run until SIGTERM or SIGINT. Raises ConfigError for an invalid configuration."""
     config = default_config() if config_path is None else load(config_path)
     daemon = SimDaemon(config, config.agent.socket)
     stop: list[int] = []

@@ -1,4 +1,4 @@
-"""A disk that can be plugged into the simulated machine; what is written on it stays when it is unplugged."""
+"""A disk that can be plugged into the simulated machine. Its content survives unplugging."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from elastio.core.model import CacheSetUuid, Serial
 from elastio.errors import DeviceBusyError, NotOursError
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 
 
 @dataclass(slots=True)
 class SimDisk:
-    """`signature` names what somebody else wrote on it ("ext4"); `holder` who else uses it ("mount")."""
+    """`signature`: what somebody else wrote on it ("ext4"). `holder`: who else uses it ("mount")."""
 
     serial: Serial
     size_bytes: int
@@ -24,7 +24,7 @@ class SimDisk:
     registered: bool = False
 
     def wipe(self) -> None:
-        """No superblock, no content."""
+        """Erase superblock and content."""
         self.superblock, self.content, self.registered = None, None, False
 
     def check_free(self, size_bytes: int) -> None:

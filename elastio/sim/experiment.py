@@ -7,10 +7,11 @@ from types import MappingProxyType
 
 from elastio.core.cycle import Cycle
 from elastio.core.policy import Caps, Policy
+from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.records import MemoryRecorder
-from elastio.sim.run import Moment, Simulation
+from elastio.sim.run import Simulation, TimelinePoint
 from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile
 from elastio.sim.world import SimWorld, WorldSettings, run_static
 from elastio.units import GB, GIB, agbs
@@ -22,7 +23,7 @@ EXPERIMENTS = MappingProxyType({"demo": DEMO, "cm1": CM1, "lammps": LAMMPS})
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """What is compared. `faults` is a story of `elastio.sim.faults`; it strikes the adaptive run only."""
+    """What is compared. `faults` is a specification of `elastio.sim.faults` for the adaptive run."""
 
     profile: Profile = CM1
     backing_mb_s: float = 33.0
@@ -32,7 +33,7 @@ class Experiment:
     inactivity_delay_s: float = 30.0
     seed: int = 0
     faults: str = "nothing"
-    drain_mb_s: float | None = None  # bought on top, to flush during a burst; None: the backing volume's bandwidth
+    drain_mb_s: float | None = None  # in addition, to flush during a burst; None: as `backing_mb_s`
 
     def policy(self, backing_uuid: str) -> Policy:
         """The settings of the agent."""
@@ -49,7 +50,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One of the three. `completion_s` leaves the initial dump out; `agbs` covers it, and every cache to its end."""
+    """One of the three. `completion_s` excludes the initial dump; `agbs` includes it, and every cache until its end."""
 
     name: str
     completion_s: float
@@ -57,7 +58,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class IoPhase:
+class BoostResult:
     """One boost, from its decision to the end of its bill."""
 
     started_s: float
@@ -76,14 +77,14 @@ class Comparison:
     fast: Setup
     adaptive: Setup
     cache_agbs: float
-    phases: tuple[IoPhase, ...]
+    phases: tuple[BoostResult, ...]
     lost_blocks: int
     volumes_left: int
-    timeline: tuple[Moment, ...] = field(repr=False)
+    timeline: tuple[TimelinePoint, ...] = field(repr=False)
 
 
 def compare(experiment: Experiment) -> Comparison:
-    """Runs all three. Raises ValueError for a story that is none, TimeoutError when the adaptive run does not end."""
+    """Run all three. Raises ValueError for an invalid fault specification, TimeoutError if a run does not end."""
     slow = _static("static-slow", experiment, experiment.backing_mb_s)
     fast = _static("static-fast", experiment, experiment.cache_mb_s)
     recorder = MemoryRecorder()
@@ -92,15 +93,12 @@ def compare(experiment: Experiment) -> Comparison:
     stats = world.workload.stats
     backing = agbs(experiment.backing_mb_s, experiment.size_bytes, stats.finished_s or 0.0)
     cache = world.provider.bill_agbs()
-    wall_offset = world.clock.wall() - world.clock.elapsed()
     return Comparison(
         slow,
         fast,
         Setup("adaptive", stats.completion_s or 0.0, backing + cache),
         cache,
-        tuple(
-            phase_of(c, wall_offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None
-        ),
+        boosts_of(recorder, world.clock),
         len(world.lost()),
         world.volumes_left(),
         tuple(simulation.timeline),
@@ -108,7 +106,7 @@ def compare(experiment: Experiment) -> Comparison:
 
 
 def adaptive_run(experiment: Experiment, recorder: MemoryRecorder) -> Simulation:
-    """The application under the real agent, until it has ended and nothing is left."""
+    """The application with the real agent, until it has ended and no volume is left."""
     kernel = KernelSettings(backing_mb_s=experiment.backing_mb_s, backing_bytes=experiment.size_bytes)
     load = Checkpointing(experiment.profile, experiment.size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=experiment.seed), load, FaultPlan.parse(experiment.faults))
@@ -132,12 +130,18 @@ def _static(name: str, experiment: Experiment, mb_s: float) -> Setup:
     return Setup(name, run.completion_s, run.agbs)
 
 
-def phase_of(cycle: Cycle, wall_offset: float, wall: float) -> IoPhase:
-    """A cycle as a line of the result; `wall_offset` is the wall clock at the start of the run."""
+def boosts_of(recorder: MemoryRecorder, clock: SimClock) -> tuple[BoostResult, ...]:
+    """The boosts of a run that bought a volume; the bill of an open one ends now."""
+    offset, wall = clock.wall() - clock.elapsed(), clock.wall()
+    return tuple(_boost_of(c, offset, wall) for c in recorder.rows.values() if c.opened_wall is not None)
+
+
+def _boost_of(cycle: Cycle, wall_offset: float, wall: float) -> BoostResult:
+    """`wall_offset` is the wall clock at the start of the run."""
     opened = wall if cycle.opened_wall is None else cycle.opened_wall
     held = (wall if cycle.closed_wall is None else cycle.closed_wall) - opened
     boosted = cycle.times.boosted
-    return IoPhase(
+    return BoostResult(
         started_s=cycle.started_wall - wall_offset,
         size_bytes=cycle.provisioned.size_bytes,
         boosted_after_s=None if boosted is None else boosted - cycle.started_at,

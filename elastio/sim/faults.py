@@ -1,13 +1,15 @@
-"""What goes wrong, and when: a plan that follows from a seed and fits on one line.
+"""What goes wrong, and when: a plan that follows from a seed and can be written on one line.
 
-A story is a list of words. `create#2=throttle` spoils the second call of `create`, `attach#1x5=hang` the first
-five, `attach#1+=hang` all of them, `attach#1=late_success:8` carries a number (seconds). `@90=vanish` happens at a
-time of the simulation, `@dirty=vanish` as soon as the cache is dirty, `@clean=vanish` as soon as an attached cache
-is clean, `@limited=disk_full:600` as soon as the writes of applications are limited.
+A fault specification is a list of words. `create#2=throttle` makes the second call of `create` fail, `attach#1x5=hang`
+the first five, `attach#1+=hang` all of them. `attach#1=late_success:8` has a number of seconds. Scheduled faults begin
+with `@`: `@90=vanish` happens 90 s after the start of the simulation, `@dirty=vanish` as soon as the cache is dirty,
+`@clean=vanish` as soon as an attached cache is clean, and `@limited=disk_full:600` as soon as the agent limits the
+writes of applications.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +19,7 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """Ways to fail. What is lost with an answer has happened; what hangs has not."""
+    """Ways to fail. A call whose answer is lost has had its effect; one that hangs has not."""
 
     REFUSE = "refuse"  # the cloud: wrong request; the host: a sysfs write failed
     THROTTLE = "throttle"
@@ -27,31 +29,31 @@ class Kind(StrEnum):
     HANG = "hang"  # nothing happens and no answer comes
     LOSE_REPLY = "lose_reply"  # it happens at once, the answer is an error that may pass
     LATE_SUCCESS = "late_success"  # no answer comes; it happens `seconds` later
-    HALF = "half"  # the host: killed half way through
+    HALF = "half"  # the host: killed halfway
     WRONG_DEVICE = "wrong_device"  # a disk of another volume appears beside the right one
     WRONG_SIZE = "wrong_size"  # the disk that appears has another size
     STUCK = "stuck"  # attaching, detaching, creating or deleting takes `seconds` longer
-    STUCK_BUSY = "stuck_busy"  # the guest does not let go for `seconds`
+    STUCK_BUSY = "stuck_busy"  # the guest keeps the disk in use for `seconds`
     VOLUME_ERROR = "volume_error"  # the volume ends in the state "error"
-    UNSEEN = "unseen"  # the new volume does not show for `seconds`
+    UNSEEN = "unseen"  # the new volume is not listed for `seconds`
     NO_SPACE = "no_space"  # the journal cannot be written
     VANISH = "vanish"  # surprise removal of the cache disk
     POWER_CUT = "power_cut"
     WALL_JUMP = "wall_jump"  # the time of day steps by `seconds`
-    STOP = "stop"  # SIGSTOP: the agent stands still for `seconds`, the machine does not
-    KILL = "kill"  # the OOM killer takes the agent, which is started again `seconds` later
+    STOP = "stop"  # SIGSTOP: the agent is stopped for `seconds`, the machine is not
+    KILL = "kill"  # the OOM killer kills the agent, which is restarted `seconds` later
     DISK_FULL = "disk_full"  # nothing can be written to the journal for `seconds`
-    SWAP = "swap"  # bcache is stopped by hand, and for `seconds` an older copy of the backing disk is in its place
-    SWAP_ALIKE = "swap_alike"  # the same, of a disk known to have a cache; the copy shows the serial of that disk
-    SWAP_NAMELESS = "swap_nameless"  # likewise, and the copy shows no serial
-    SWAP_BACK = "swap_back"  # the machine is off for that
-    DETACH_BY_HAND = "detach_by_hand"  # somebody detaches the cache set in sysfs
-    KILL_CHILD = "kill_child"  # the OOM killer takes the children of the workers: their jobs have no answer
+    SWAP = "swap"  # an operator replaces the backing disk by an older copy for `seconds`
+    SWAP_ALIKE = "swap_alike"  # the same, once the journal knows of a cache; the copy has the same serial
+    SWAP_NAMELESS = "swap_nameless"  # the same, and the copy has no serial
+    SWAP_BACK = "swap_back"  # the machine is powered off and gets its own disk back
+    DETACH_BY_HAND = "detach_by_hand"  # an operator detaches the cache set in sysfs
+    KILL_CHILD = "kill_child"  # the OOM killer kills the children of the workers: their jobs get no answer
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of `calls` calls of `op`, from the call number `first` on; 0 calls means all later ones."""
+    """A fault of `calls` calls of `op`, from call number `first` on; `calls` 0: all later ones."""
 
     op: str
     kind: Kind
@@ -60,7 +62,7 @@ class Fault:
     seconds: float = 10.0
 
     def strikes(self, count: int) -> bool:
-        """True when the call number `count` is spoiled."""
+        """True if call number `count` fails."""
         return count >= self.first and (self.calls == 0 or count < self.first + self.calls)
 
     def __str__(self) -> str:
@@ -69,12 +71,18 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Accident:
-    """Something that happens to the machine: `when` is a time in seconds, or one of STATES."""
+class ScheduledFault:
+    """A fault of the machine or the agent. `when`: a time in seconds, or one of STATES."""
 
     when: str
     kind: Kind
     seconds: float = 10.0
+
+    def at(self, states: frozenset[str]) -> float:
+        """`elapsed` from which on it happens to a machine in these states; infinite where the state is not there."""
+        if self.when in STATES:
+            return -math.inf if self.when in states else math.inf
+        return float(self.when)
 
     def __str__(self) -> str:
         return f"@{self.when}={self.kind}:{self.seconds:g}"
@@ -110,49 +118,49 @@ HOST_OP_KINDS: dict[str, tuple[Kind, ...]] = {
 }
 AGENT_KINDS = {"journal": (Kind.NO_SPACE,)}
 OP_KINDS = {**PROVIDER_KINDS, **HOST_OP_KINDS, **AGENT_KINDS}
-# Random faults pass: what never ends proves only that nothing can be done.
+# Random faults end: one that does not only proves that nothing can be done.
 RANDOM_CALLS = (1, 1, 1, 1, 2, 6)
-AGENT_ACCIDENTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
-UNTOLD_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
-SWAPS = (Kind.SWAP, *UNTOLD_SWAPS)
+AGENT_FAULTS = (Kind.STOP, Kind.KILL, Kind.KILL_CHILD, Kind.DISK_FULL)
+UNANNOUNCED_SWAPS = (Kind.SWAP_ALIKE, Kind.SWAP_NAMELESS)
+SWAPS = (Kind.SWAP, *UNANNOUNCED_SWAPS)
 BY_HAND = (*SWAPS, Kind.DETACH_BY_HAND)
-ACCIDENT_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_ACCIDENTS, *BY_HAND)
+SCHEDULED_KINDS = (Kind.VANISH, Kind.POWER_CUT, Kind.WALL_JUMP, *AGENT_FAULTS, *BY_HAND)
 STATES = ("dirty", "clean", "limited")
 FULL_MOST_S = 900.0
 
 _FAULT = re.compile(
     r"(?P<op>[a-z_0-9]+)#(?P<first>[1-9]\d*)(?P<calls>\+|x[1-9]\d*)?=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?"
 )
-_ACCIDENT = re.compile(r"@(?P<when>dirty|clean|limited|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
+_SCHEDULED = re.compile(r"@(?P<when>dirty|clean|limited|[\d.]+)=(?P<kind>[a-z_]+)(:(?P<s>-?[\d.]+))?")
 
 
 class FaultPlan:
-    """Faults and accidents; counts the calls of each operation. Fresh plans start with all counts at zero."""
+    """Faults of calls and scheduled ones. Counts the calls of each operation, from zero on."""
 
-    def __init__(self, faults: Iterable[Fault] = (), accidents: Iterable[Accident] = ()) -> None:
+    def __init__(self, faults: Iterable[Fault] = (), scheduled: Iterable[ScheduledFault] = ()) -> None:
         self.faults = tuple(faults)
-        self.accidents = tuple(accidents)
+        self.scheduled = tuple(scheduled)
         self._calls: Counter[str] = Counter()
-        self._pending = list(self.accidents)
+        self._pending = list(self.scheduled)
         self._armed: Fault | None = None
         self._armed_ops: frozenset[str] = frozenset()
 
     def arm(self, kind: Kind, ops: Iterable[str], seconds: float = 10.0) -> None:
-        """Let `kind` strike the next call of any of `ops` that can fail so; once, and instead of one armed before."""
+        """Let the next call of `ops` that can fail this way fail, once. Replaces a fault that was armed before."""
         self._armed_ops = frozenset(op for op in ops if kind in OP_KINDS[op])
         self._armed = Fault("any", kind, seconds=seconds)
 
     @property
     def is_armed(self) -> bool:
-        """What was armed has not struck yet."""
+        """True until the armed fault has struck."""
         return self._armed is not None
 
     def counted(self) -> Counter[str]:
-        """Calls of each operation so far."""
+        """How often each operation was called."""
         return self._calls.copy()
 
     def take(self, op: str) -> Fault | None:
-        """Count one call of `op`; the fault that spoils it, or None."""
+        """Count one call of `op`. Returns its fault, or None."""
         self._calls[op] += 1
         if self._armed is not None and op in self._armed_ops:
             armed, self._armed = self._armed, None
@@ -160,69 +168,58 @@ class FaultPlan:
         count = self._calls[op]
         return next((f for f in self.faults if f.op == op and f.strikes(count)), None)
 
-    def then(self, accident: Accident) -> None:
-        """What follows from one that has happened."""
-        self._pending.append(accident)
+    def add(self, fault: ScheduledFault) -> None:
+        """A consequence of a fault that has happened."""
+        self._pending.append(fault)
 
-    def due(self, elapsed: float, states: frozenset[str]) -> tuple[Accident, ...]:
-        """Accidents that happen now; each happens once. `states`: those of STATES that the machine is in."""
-        now = tuple(a for a in self._pending if _is_due(a, elapsed, states))
-        for accident in now:
-            self._pending.remove(accident)
+    def due(self, elapsed: float, states: frozenset[str]) -> tuple[ScheduledFault, ...]:
+        """Scheduled faults that happen now, each once. `states`: those of STATES that the machine is in."""
+        now = tuple(f for f in self._pending if elapsed >= f.at(states))
+        for fault in now:
+            self._pending.remove(fault)
         return now
 
     def next_at(self, states: frozenset[str]) -> float:
-        """`elapsed` of the next accident while the machine stays as it is; infinite: none will come by itself."""
-        times = (float("-inf") if a.when in states else float(a.when) for a in self._pending if _is_near(a, states))
-        return min(times, default=float("inf"))
+        """`elapsed` of the next scheduled fault while the state stays; infinite where none is due at a time."""
+        return min((f.at(states) for f in self._pending), default=math.inf)
 
-    def story(self) -> str:
-        """One line from which `parse` makes this plan again."""
-        return " ".join(str(f) for f in (*self.faults, *self.accidents)) or "nothing"
+    def spec(self) -> str:
+        """The specification from which `parse` makes this plan again."""
+        return " ".join(str(f) for f in (*self.faults, *self.scheduled)) or "nothing"
 
     @classmethod
-    def parse(cls, story: str) -> FaultPlan:
-        """The plan of a story. Raises ValueError and names the word that is wrong."""
+    def parse(cls, spec: str) -> FaultPlan:
+        """The plan of a specification. Raises ValueError and names the word that is wrong."""
         faults: list[Fault] = []
-        accidents: list[Accident] = []
-        for word in () if story.strip() == "nothing" else story.split():
+        scheduled: list[ScheduledFault] = []
+        for word in () if spec.strip() == "nothing" else spec.split():
             if word.startswith("@"):
-                accidents.append(_parse_accident(word))
+                scheduled.append(_parse_scheduled(word))
             else:
                 faults.append(_parse_fault(word))
-        return cls(faults, accidents)
+        return cls(faults, scheduled)
 
     @classmethod
-    def random(cls, seed: int, count: int = 3, accidents: int = 0, horizon_s: float = 600.0) -> FaultPlan:
-        """`count` faults of calls, `accidents` to the machine before `horizon_s`; the same for the same seed."""
+    def random(cls, seed: int, count: int = 3, scheduled: int = 0, horizon_s: float = 600.0) -> FaultPlan:
+        """`count` faults of calls, `scheduled` ones before `horizon_s`; the same for the same seed."""
         draw = Random(seed)
         faults = []
         for _ in range(count):
             op = draw.choice(tuple(OP_KINDS))
             kind = draw.choice(OP_KINDS[op])
             faults.append(Fault(op, kind, draw.randint(1, 3), draw.choice(RANDOM_CALLS), float(draw.randint(1, 40))))
-        happenings = []
-        for _ in range(accidents):
+        later = []
+        for _ in range(scheduled):
             when = draw.choice((*STATES, *(str(draw.randint(1, int(horizon_s))) for _ in STATES)))
-            kind, seconds = draw.choice(ACCIDENT_KINDS), float(draw.randint(1, 3600))
-            happenings.append(Accident(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
-        return cls(faults, happenings)
-
-
-def _is_near(accident: Accident, states: frozenset[str]) -> bool:
-    return accident.when in states or accident.when not in STATES
-
-
-def _is_due(accident: Accident, elapsed: float, states: frozenset[str]) -> bool:
-    if accident.when in STATES:
-        return accident.when in states
-    return elapsed >= float(accident.when)
+            kind, seconds = draw.choice(SCHEDULED_KINDS), float(draw.randint(1, 3600))
+            later.append(ScheduledFault(when, kind, min(seconds, FULL_MOST_S) if kind is Kind.DISK_FULL else seconds))
+        return cls(faults, later)
 
 
 def _parse_fault(word: str) -> Fault:
     match = _FAULT.fullmatch(word)
     if match is None or match["op"] not in OP_KINDS:
-        raise ValueError(f"{word!r} is no fault: write op#call=kind:seconds with one of {', '.join(OP_KINDS)}")
+        raise ValueError(f"{word!r} is not a fault: write op#call=kind:seconds, with op one of {', '.join(OP_KINDS)}")
     kind = _kind(word, match["kind"], OP_KINDS[match["op"]])
     return Fault(match["op"], kind, int(match["first"]), _calls(match["calls"]), float(match["s"] or 10))
 
@@ -233,11 +230,13 @@ def _calls(text: str | None) -> int:
     return 0 if text == "+" else int(text[1:])
 
 
-def _parse_accident(word: str) -> Accident:
-    match = _ACCIDENT.fullmatch(word)
+def _parse_scheduled(word: str) -> ScheduledFault:
+    match = _SCHEDULED.fullmatch(word)
     if match is None:
-        raise ValueError(f"{word!r} is no accident: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}")
-    return Accident(match["when"], _kind(word, match["kind"], ACCIDENT_KINDS), float(match["s"] or 10))
+        raise ValueError(
+            f"{word!r} is not a scheduled fault: write @seconds=kind, or @STATE=kind with {', '.join(STATES)}"
+        )
+    return ScheduledFault(match["when"], _kind(word, match["kind"], SCHEDULED_KINDS), float(match["s"] or 10))
 
 
 def _kind(word: str, name: str, allowed: tuple[Kind, ...]) -> Kind:

@@ -1,7 +1,24 @@
-"""How the bandwidth of two disks is shared, byte by byte, in one step of simulated time.
+"""How the bandwidth of two disks is shared in one step of simulated time.
 
-Each flow has one block in flight. Flows take turns of one quantum until nobody can move: a disk's cap is first
-come first served, for reads and writes together, as the caps of hypervisors and clouds are.
+Theory of operation. There are three flows: writes of applications, reads of applications, and writeback. Each has one
+block in flight. Every step gives each disk a budget: the bytes that its cap allows in that time, for reads and writes
+together. Caps of hypervisors and clouds work this way, first come, first served.
+
+Flows take turns until none can move. A turn moves one quantum, at most an eighth of the slower disk's budget, and is
+paid from every disk that the flow needs at once: an absorbed write only from the cache, a bypassing write and a read
+miss only from the backing disk, a write to both disks and writeback from both. A flow that needs both disks therefore
+moves at the speed of the slower one. A flow that is alone takes all it can in one turn.
+
+Limits are token buckets. The writes of applications have one while the agent limits them; a request that began before
+the limit is completed. Writeback has one in modes LIMITED and TRICKLE. A bucket holds at most one step, or one block.
+In mode IDLE writeback makes no turn while an application waits for the backing disk.
+
+A block counts when its last byte has moved: then a write is acknowledged, a read may fill the cache, and a flushed
+block is clean unless a newer version was written meanwhile. A power cut, or a disk that is pulled, drops what is in
+flight. The application then writes that block again, because it was never acknowledged.
+
+The route of a write is decided when it begins, not when it ends. Errors that the agent must avoid depend on this; see
+`bcache`.
 """
 
 from __future__ import annotations
@@ -12,36 +29,36 @@ from typing import NamedTuple, Protocol
 
 from elastio.core.model import CacheMode
 from elastio.sim.bcache import Bcache, Route, WritebackMode
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 from elastio.units import MB
 
-# Turns that the slower disk's budget makes in one step: enough for a fair share, few enough that a simulated hour
-# takes seconds.
+# How many turns the budget of the slower disk is divided into: enough for a fair share, few enough that a simulated
+# hour takes seconds.
 TURNS = 8
 LEAST_QUANTUM_BYTES = 4096
 
 
 class Load(Protocol):
-    """What applications want of the device. Asked for the next block whenever the one before is done."""
+    """The application. It is asked for the next block whenever the previous one is done."""
 
     def begin(self, seconds: float) -> None:
-        """A step of simulated time starts."""
+        """A step of `seconds` begins."""
         ...
 
     def idle_s(self) -> float:
-        """For so long of its own time, from the last `begin` on, it surely asks for nothing; 0 or less: it may."""
+        """Seconds from the last `begin` on in which it will ask for nothing; 0 or less: it may ask at any time."""
         ...
 
     def rest(self, steps: int, seconds: float) -> None:
-        """`steps` steps of `seconds` pass within `idle_s`: as so many calls of `begin`."""
+        """Equivalent to `steps` calls of `begin`, all within `idle_s`."""
         ...
 
     def next_write(self) -> int | None:
-        """The number of the block to write now, or None."""
+        """The block to write now, or None."""
         ...
 
     def next_read(self) -> int | None:
-        """The number of the block to read now, or None."""
+        """The block to read now, or None."""
         ...
 
     def wrote(self, block: int) -> None:
@@ -68,7 +85,7 @@ class Traffics:
 
 @dataclass(slots=True)
 class Budget:
-    """Bytes that each disk can still move in this step."""
+    """The bytes that each disk can still move in this step."""
 
     backing: int
     cache: int
@@ -79,7 +96,7 @@ class Budget:
         self.quantum = max(LEAST_QUANTUM_BYTES, slower // TURNS)
 
     def spend(self, disks: Disks, wanted: int) -> int:
-        """Use up at most `wanted` bytes, and at most one quantum, of every disk in `disks`; how many it were."""
+        """Take at most `wanted` bytes and at most one quantum from every disk in `disks`. Returns the bytes taken."""
         moved = min(wanted, self.quantum)
         if disks.backing and moved > self.backing:
             moved = self.backing
@@ -92,7 +109,7 @@ class Budget:
 
 
 class Disks(NamedTuple):
-    """The disks that a flow needs at once."""
+    """The disks that a flow uses at the same time."""
 
     backing: bool
     cache: bool
@@ -116,7 +133,7 @@ class WriteFlow:
         self.block: int | None = None
 
     def begin(self, seconds: float, *, held: bool) -> None:
-        """A step starts: writes have a limit, or are held back; one that is under way comes to its end then."""
+        """A step begins. Writes may be limited or held back; a write in flight is completed even then."""
         limit = self._bcache.write_limit_mb_s
         if held:
             self._tokens = float(self._left) if self.block is not None else 0.0
@@ -128,7 +145,7 @@ class WriteFlow:
             self._tokens = min(saved + seconds * limit * MB, most)
 
     def reset(self) -> None:
-        """Drop what is in flight: it was never acknowledged, so the application will write it again."""
+        """Drop the block in flight. It was never acknowledged, so the application will write it again."""
         self._again = self.block if self.block is not None else self._again
         self._end()
 
@@ -138,11 +155,11 @@ class WriteFlow:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is in flight, and nothing waits to be written again."""
+        """True if nothing is in flight and nothing has to be written again."""
         return self.block is None and self._again is None
 
     def wants_backing(self, load: Load) -> bool:
-        """True when an application's write waits for the backing disk."""
+        """True if a write of an application waits for the backing disk."""
         return self.start(load) and self._route is not Route.ABSORB
 
     def turn(self, load: Load, budget: Budget) -> int:
@@ -162,7 +179,7 @@ class WriteFlow:
         return moved
 
     def start(self, load: Load) -> bool:
-        """Ask for the next block unless one is in flight; False when there is none, or none is let through."""
+        """Ask for the next block unless one is in flight. False if there is none, or writes are held back."""
         if self.block is None and self._tokens < 1:
             return False
         if self.block is None:
@@ -175,7 +192,7 @@ class WriteFlow:
                 if self._route is Route.BYPASS:
                     self._bcache.begin_bypass(self.block)
         elif self._route is not Route.BYPASS and self._bcache.cache is None:
-            self._route = Route.BYPASS  # the cache left while this waited
+            self._route = Route.BYPASS  # the cache was removed while this waited
         return self.block is not None
 
     def _count(self, moved: int) -> None:
@@ -198,7 +215,7 @@ class ReadFlow:
         self.block: int | None = None
 
     def begin(self, *, held: bool) -> None:
-        """A step starts: reads may be held back."""
+        """A step begins; reads may be held back."""
         self._held = held
 
     def reset(self) -> None:
@@ -206,7 +223,7 @@ class ReadFlow:
         self.block = None
 
     def wants_backing(self, load: Load) -> bool:
-        """True when an application's read waits for the backing disk."""
+        """True if a read of an application waits for the backing disk."""
         return self.start(load) and not self._hit
 
     def turn(self, load: Load, budget: Budget) -> int:
@@ -224,19 +241,19 @@ class ReadFlow:
         return moved
 
     def start(self, load: Load) -> bool:
-        """Ask for the next block unless one is in flight; False when there is none."""
+        """Ask for the next block unless one is in flight. False if there is none."""
         if self.block is None and not self._held:
             self.block = load.next_read()
             self._left = self._bcache.block_bytes
             if self.block is not None:
                 self._hit, self._version = self._bcache.read(self.block)
         elif self._hit and self._bcache.cache is None:
-            self._hit = False  # the cache left while this waited
+            self._hit = False  # the cache was removed while this waited
         return self.block is not None
 
 
 class FlushFlow:
-    """Dirty blocks on their way back, in the order of their addresses, scan after scan."""
+    """Writeback: dirty blocks in the order of their addresses, scan after scan."""
 
     def __init__(self, bcache: Bcache, traffic: Traffics) -> None:
         self._bcache = bcache
@@ -248,23 +265,23 @@ class FlushFlow:
         self._tokens = 0.0
 
     def reset(self) -> None:
-        """Drop what is in flight: the block stays dirty."""
+        """Drop the block in flight; it stays dirty."""
         self._bcache.flushing_block = None
 
     def begin(self, seconds: float) -> None:
-        """A step starts: a flush with a limit may move a little more, and save up one block at the most."""
+        """A step begins. Adds its tokens to a limited flush, which saves at most one block."""
         rate = (self._bcache.flush_limit_mb_s or 0.0) * MB
         most = max(float(self._bcache.block_bytes), seconds * rate)
         self._tokens = min(self._tokens + seconds * rate, most)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is in flight and nothing may be."""
+        """True if nothing is in flight and writeback has nothing to do."""
         return self._bcache.flushing_block is None and not self._bcache.may_flush()
 
     @property
     def may_run(self) -> bool:
-        """A block is in flight, or would be as soon as one is dirty."""
+        """True if a block is in flight, or would be as soon as one is dirty."""
         bcache = self._bcache
         cache = bcache.cache
         if cache is None or bcache.flushing_block is not None:
@@ -274,7 +291,7 @@ class FlushFlow:
         )
 
     def rest(self, steps: int, seconds: float) -> None:
-        """As so many calls of `begin`."""
+        """Equivalent to `steps` calls of `begin`."""
         for _ in range(steps):
             before = self._tokens
             self.begin(seconds)
@@ -282,13 +299,13 @@ class FlushFlow:
                 return
 
     def ready(self) -> bool:
-        """True when there is a block to write back and leave to do it."""
+        """True if there is a block to write back and writeback may run."""
         return self._bcache.flushing_block is not None or self._start()
 
     def turn(self, budget: Budget, *, yield_backing: bool) -> int:
-        """Move at most one quantum; `yield_backing` tells that an application waits for the backing disk.
+        """Move at most one quantum; the bytes moved. Call it only when `ready`.
 
-        Only when `ready`.
+        `yield_backing`: an application waits for the backing disk.
         """
         writeback_mode = self._bcache.flush_class()
         if writeback_mode is WritebackMode.IDLE and yield_backing:

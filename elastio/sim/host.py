@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from elastio.core.actions import Effect
 from elastio.core.model import BackingView, CacheMode, CacheSetUuid, CacheState, DiskView, HostView, Serial
 from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
 from elastio.sim.bcache import Bcache, WritebackMode
-from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.disk import SimDisk
+from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.kernel import SimKernel
 from elastio.units import MB
 
-# For so long a bypass holds writes back, so that the last dirty data can be flushed.
+# A bypass holds requests back for this long, so that the last dirty data can be flushed.
 HOLD_S = 2.0
 HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.REFUSE: (HostError, "the kernel refused a write to sysfs"),
@@ -22,15 +23,15 @@ HOST_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.HANG: (HostError, "no answer from the kernel"),
     Kind.LATE_SUCCESS: (HostError, "no answer from the kernel"),
     Kind.LOSE_REPLY: (HostError, "the answer was lost"),
-    Kind.HALF: (HostError, "interrupted half way"),
+    Kind.HALF: (HostError, "interrupted halfway"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """Seconds that operations take, measured in a guest; attaching takes what the kernel says."""
+    """Seconds that operations take, measured in a guest. The kernel model decides how long an attach takes."""
 
-    look: float = 0.02
+    scan: float = 0.02
     tune: float = 0.05
     format: float = 0.3
     register: float = 0.2
@@ -41,7 +42,7 @@ class HostTimes:
 
 
 class SimHost:
-    """The kernel's side of one adaptive device. `calls.seconds` tells how long the last operation took."""
+    """`ports.CacheHost` of one adaptive device. `calls.seconds` is the duration of the last operation."""
 
     def __init__(
         self,
@@ -52,18 +53,17 @@ class SimHost:
     ) -> None:
         self._kernel = kernel
         self._times = times or HostTimes()
-        self.calls = Calls(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
+        self.calls = FaultInjector(faults or FaultPlan(), kernel.timers.later, HOST_ERRORS, meter)
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
-        """See `ports.CacheHost`."""
-        return self.calls.run("scan", self._times.look, lambda _: self._look(serials))
+        return self.calls.run("scan", self._times.scan, lambda _: self._scan(serials))
 
     def tune_backing(self) -> None:
-        """Bounded queue, mq-deadline, `cache_mode` at writeback so that attaching writes one superblock only."""
+        """Bounded queue, mq-deadline, and mode writeback, so that an attach writes only one superblock."""
         self._do("tune_backing", self._times.tune, lambda _: self._tune())
 
     def install_cache(self, serial: Serial, size_bytes: int, *, flush_mb_s: float | None) -> CacheSetUuid:
-        """See `ports.CacheHost`. Each of its steps can fail, and leaves what was done before it."""
+        """Each of its steps can fail and leaves what was done before it."""
         linked = self._kernel.bcache.cache_set
         cache_set = self._kernel.disk(serial).superblock
         if linked is None or linked != cache_set:
@@ -73,75 +73,68 @@ class SimHost:
         return cache_set
 
     def format_cache(self, serial: Serial, size_bytes: int) -> CacheSetUuid:
-        """See `ports.CacheHost`. Raises NotOursError, DeviceBusyError, or HostError when there is no such disk."""
+        """Raises NotOursError, DeviceBusyError, or HostError if there is no such disk."""
         return self._do("format_cache", self._times.format, lambda _: self._format(serial, size_bytes))
 
-    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> None:
-        """See `ports.CacheHost`. Raises HostError when the disk does not carry that cache set."""
-        self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
+    def register_cache(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
+        """Raises HostError if the disk does not hold that cache set."""
+        return self._do("register_cache", self._times.register, lambda _: self._register(serial, cache_set))
 
     def attach_cache_set(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
-        """Asks for the attachment; the link is there when `calls.seconds` have passed, as `look` shows."""
+        """Start an attach. The link exists after `calls.seconds`; `scan` shows it."""
         self._do("attach_cache_set", 0.0, lambda _: self._attach(cache_set, serial, flush_mb_s=flush_mb_s))
 
     def enter_phase1(self, *, flush_mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("enter_phase1", self._times.phase, lambda _: self._phase1(flush_mb_s=flush_mb_s))
 
     def enter_phase2(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("enter_phase2", self._times.phase, lambda _: self._phase2())
 
     def limit_writes(self, mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("limit_writes", self._times.phase, lambda _: self._limit_writes(mb_s))
 
-    def bypass_cache(self) -> None:
-        """See `ports.CacheHost`. While dirty, or not quiet, it lets no request begin for HOLD_S, and is refused."""
-        self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
+    def bypass_cache(self) -> Effect:
+        """If the device is dirty or has requests in flight, it holds requests back for HOLD_S and raises."""
+        return self._do("bypass_cache", self._times.phase, lambda _: self._bypass())
 
     def wake_writeback(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("wake_writeback", self._times.phase, lambda _: self._wake_writeback())
 
     def set_flush(self, mb_s: float | None) -> None:
-        """See `ports.CacheHost`."""
         self._do("set_flush", self._times.phase, lambda _: self._set_flush(mb_s))
 
-    def detach_cache_set(self, cache_set: CacheSetUuid) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError unless it is drained and in mode `none`."""
-        self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
+    def detach_cache_set(self, cache_set: CacheSetUuid) -> Effect:
+        """Raises DeviceBusyError unless the device is drained and in mode `none`."""
+        return self._do("detach_cache_set", self._times.detach, lambda _: self._detach(cache_set))
 
-    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError while attached, NotOursError while it is waited for."""
-        self._do(
+    def release_cache_disk(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None) -> Effect:
+        """Raises DeviceBusyError while attached, NotOursError while the backing device waits for it."""
+        return self._do(
             "release_cache_disk",
             self._times.release,
             lambda fault: self._release(serial, size_bytes, cache_set, fault),
         )
 
     def make_durable(self) -> None:
-        """See `ports.CacheHost`."""
         self._do("make_durable", self._times.phase, lambda _: self._make_durable())
 
     def help_detach(self) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError unless a detach waits for its instant."""
+        """Raises DeviceBusyError unless a detach waits for an instant without I/O."""
         self._do("help_detach", self._times.help, lambda _: self._help_detach())
 
-    def register_backing(self) -> None:
-        """See `ports.CacheHost`."""
-        self._do("register_backing", self._times.register, lambda _: self._kernel.register_backing())
+    def register_backing(self) -> Effect:
+        return self._do("register_backing", self._times.register, lambda _: self._register_backing())
 
-    def start_without_cache(self) -> None:
-        """See `ports.CacheHost`. Raises DeviceBusyError while a cache is attached."""
-        self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
+    def start_without_cache(self) -> Effect:
+        """Raises DeviceBusyError while a cache is attached."""
+        return self._do("start_without_cache", self._times.phase, lambda _: self._start_without_cache())
 
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _do(self, op: str, seconds: float, call: Callable[[Fault | None], T]) -> T:
         return self.calls.run(op, seconds, call)
 
-    def _look(self, serials: tuple[Serial, ...]) -> HostView:
+    def _scan(self, serials: tuple[Serial, ...]) -> HostView:
         kernel = self._kernel
         kernel.settle()
         linked = kernel.bcache.cache_set
@@ -211,12 +204,20 @@ class SimHost:
             return disk.superblock
         return self._kernel.format(serial)
 
-    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> None:
+    def _register(self, serial: Serial, cache_set: CacheSetUuid) -> Effect:
         disk = self._kernel.disk(serial)
         if disk.superblock != cache_set:
-            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}")
-        if not disk.registered:
-            self._kernel.register(serial)
+            raise HostError(f"disk {disk.name} does not carry cache set {cache_set}", code="disk.other_set")
+        if disk.registered:
+            return Effect.ALREADY
+        self._kernel.register(serial)
+        return Effect.CHANGED
+
+    def _register_backing(self) -> Effect:
+        if self._kernel.registered:
+            return Effect.ALREADY
+        self._kernel.register_backing()
+        return Effect.CHANGED
 
     def _attach(self, cache_set: CacheSetUuid, serial: Serial, *, flush_mb_s: float | None) -> None:
         disk = self._kernel.disk(serial)
@@ -231,7 +232,7 @@ class SimHost:
             self._kernel.set_mode(CacheMode.WRITEBACK)
         self._require_absorbing(bcache)
         self.calls.seconds = max(self.calls.seconds, self._kernel.attach(cache_set, flush_mb_s=flush_mb_s))
-        bcache.tuned = True  # what is queued already, the attach still waits for
+        bcache.tuned = True  # the attach still waits for what is queued already
 
     def _phase1(self, *, flush_mb_s: float | None) -> None:
         bcache = self._attached_device()
@@ -246,21 +247,22 @@ class SimHost:
         bcache = self._attached_device()
         bcache.writeback_mode, bcache.writeback_running = WritebackMode.FULL, True
 
-    def _bypass(self) -> None:
-        """The real one looks at `state`, and lets pass what only the index calls dirty if it is little."""
+    def _bypass(self) -> Effect:
+        """The real one checks `state`, and accepts a little dirty data that only the index knows of."""
         kernel, bcache = self._kernel, self._attached_device()
         if bcache.mode is CacheMode.NONE:
-            return
+            return Effect.ALREADY
         little = HOLD_S * kernel.settings.backing_mb_s * MB
         if bcache.state is CacheState.CLEAN and bcache.dirty_bytes > little:
-            raise DeviceBusyError("the index has dirty data that nobody flushes: not bypassed")
-        bcache.write_limit_mb_s = None  # whoever holds requests back ends with taking every limit back
+            raise DeviceBusyError("the index has dirty data that is not flushed: not bypassed")
+        bcache.write_limit_mb_s = None  # holding requests back ends with removing every limit
         kernel.hold(HOLD_S, reads=True)
         if bcache.state is not CacheState.CLEAN or (kernel.holds_writes and not kernel.is_quiet):
             raise DeviceBusyError("the device is still dirty, or in use: writes do not bypass its cache yet")
         kernel.fsync()
         kernel.set_mode(CacheMode.NONE)
-        kernel.let_go()
+        kernel.resume_requests()
+        return Effect.CHANGED
 
     def _wake_writeback(self) -> None:
         bcache = self._attached_device()
@@ -278,18 +280,19 @@ class SimHost:
     def _set_flush(self, mb_s: float | None) -> None:
         self._attached_device().set_background(mb_s)
 
-    def _detach(self, cache_set: CacheSetUuid) -> None:
+    def _detach(self, cache_set: CacheSetUuid) -> Effect:
         bcache = self._backing_device()
         if bcache.cache_set is None:
-            return
+            return Effect.ALREADY
         if bcache.cache_set != cache_set:
             raise NotOursError(f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone")
         if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
             raise DeviceBusyError(f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach")
         self._kernel.fsync()
         bcache.write_limit_mb_s = None
-        self._kernel.hold(HOLD_S, reads=True)  # what the index calls dirty is flushed before a write can bypass it
+        self._kernel.hold(HOLD_S, reads=True)  # dirty data of the index is flushed before a write can bypass it
         self._kernel.detach()
+        return Effect.CHANGED
 
     def _make_durable(self) -> None:
         self._backing_device()
@@ -300,19 +303,22 @@ class SimHost:
             raise DeviceBusyError("no detach is under way: applications were not held back")
         self._kernel.hold_back(self._times.help)
 
-    def _start_without_cache(self) -> None:
+    def _start_without_cache(self) -> Effect:
         bcache = self._backing_device()
         if bcache.cache_set is not None:
             raise DeviceBusyError("a cache set is attached: the device was not started by force")
         if not bcache.running and bcache.state not in (CacheState.CLEAN, CacheState.DIRTY):
             raise HostError(f"the backing device is {bcache.state} and waits for no cache: not started by force")
+        if bcache.running:
+            return Effect.ALREADY
         self._kernel.force_run()
+        return Effect.CHANGED
 
-    def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> None:
+    def _release(self, serial: Serial, size_bytes: int, cache_set: CacheSetUuid | None, fault: Fault | None) -> Effect:
         disk, backing = self._kernel.disks.get(serial), self._backing_device()
         if disk is None:
             self._kernel.fsync()
-            return
+            return Effect.ALREADY
         disk.check_free(size_bytes)
         if disk.registered and disk.superblock == backing.cache_set:
             raise DeviceBusyError(f"cache set {disk.superblock} still serves the backing device")
@@ -321,14 +327,15 @@ class SimHost:
         self._require_not_the_last_cache(disk)
         if disk.superblock is None:
             self._kernel.fsync()
-            return
+            return Effect.ALREADY
         self._kernel.fsync()
         self._kernel.unregister(serial)
         if fault is None or fault.kind is not Kind.HALF:
             disk.wipe()
+        return Effect.CHANGED
 
     def _require_not_the_last_cache(self, disk: SimDisk) -> None:
-        """Never write on what the backing device may still wait for."""
+        """Never write to a disk that the backing device may still wait for."""
         bcache = self._backing_device()
         waits = bcache.state is CacheState.DIRTY or (bcache.state is CacheState.CLEAN and not bcache.running)
         if bcache.cache_set is None and waits:
@@ -337,26 +344,26 @@ class SimHost:
     def _attached_device(self) -> Bcache:
         bcache = self._backing_device()
         if bcache.cache_set is None:
-            raise HostError("no cache set is attached to the backing device")
+            raise HostError("no cache set is attached to the backing device", code="cache.missing")
         return bcache
 
     def _backing_device(self) -> Bcache:
         if not self._kernel.registered:
-            raise HostError("the backing device is not registered with bcache")
+            raise HostError("the backing device is not registered with bcache", code="backing.missing")
         return self._kernel.bcache
 
 
 class SimCounters:
-    """`ports.Counters`: reads what the simulated disks count."""
+    """`ports.Counters` of the simulated disks."""
 
     def __init__(self, kernel: SimKernel) -> None:
         self._kernel = kernel
 
     def follow(self, view: HostView) -> None:
-        """Names do not matter here: the kernel itself is asked."""
+        """Device names do not matter here."""
 
     def read(self) -> Mapping[str, tuple[int, int]]:
-        """Cumulative (read, written) bytes since boot; the cache's start again with every cache disk."""
+        """Cumulative (read, written) bytes since boot; those of the cache since its attach."""
         kernel = self._kernel
         devices = {
             "adaptive": kernel.traffic.adaptive,

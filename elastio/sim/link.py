@@ -1,4 +1,4 @@
-"""How a cache comes in front of the simulated device and leaves it, and who is held back meanwhile."""
+"""How a cache set is attached to the simulated device and detached, and which requests are held back meanwhile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from elastio.sim.superblock import SuperblockOnDisk
 from elastio.sim.timers import Timers
 from elastio.units import GB, MIB
 
-# Share of a disk's cap in use above which its queue is full (a smoothed value can only come near 1).
+# Share of the cap above which the queue of a disk is full. It is compared with a smoothed value, which never reaches 1.
 SATURATED = 0.8
-# How fast the smoothed use follows: after a second of saturation the queue is full.
+# Time constant of the smoothing: the queue is full after a second of saturation.
 SMOOTHING_S = 0.5
-# An attach waits so long for writes in flight, and looks so often whether they are done.
+# An attach waits this long for writes in flight, and checks this often whether they are done.
 SETTLE_S, ATTACH_AGAIN_S = 5.0, 0.05
 
 
@@ -38,11 +38,11 @@ class KernelSettings:
     block_bytes: int = MIB
     cache_efficiency: float = 0.94  # the rest goes to bcache's index and journal
     superblock_s: float = 0.05
-    superblock_loaded_s: float = 0.4  # behind the queue of a saturated backing disk whose queue is bounded
-    superblock_untuned_s: float = 12.0  # behind the default queue of 256 requests of up to 1.3 MB
-    unlink_s: float = 0.25  # from "no cache" to the end of a detach, at the least
-    holds_back: bool = True  # False: no cgroup can be limited, or the device lies below LUKS or md
-    in_use: bool = False  # mounted, mapped or stacked: nobody else can open it exclusively
+    superblock_loaded_s: float = 0.4  # on a saturated backing disk with a bounded queue
+    superblock_untuned_s: float = 12.0  # with the default queue of 256 requests of up to 1.3 MB
+    unlink_s: float = 0.25  # at least, from "no cache" to the end of a detach
+    holds_back: bool = True  # False: no cgroup can be limited, or the device is below LUKS or md
+    in_use: bool = False  # mounted, mapped or stacked: it cannot be opened exclusively
 
     def __post_init__(self) -> None:
         if not 0 < self.cutoff <= 0.90:
@@ -50,7 +50,7 @@ class KernelSettings:
 
 
 class Link:
-    """The part of a `SimKernel` that links a cache set to the backing device. Calls act at once, or some time later."""
+    """The part of `SimKernel` that attaches and detaches cache sets. Calls take effect at once, or some time later."""
 
     def __init__(self, clock: SimClock, settings: KernelSettings, seed: int = 0) -> None:
         self.clock = clock
@@ -80,11 +80,11 @@ class Link:
         self._fractions = [0.0, 0.0]
 
     def new_uuid(self) -> str:
-        """A UUID that follows from the seed."""
+        """The next UUID of the seed."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
 
     def attach(self, cache_set: CacheSetUuid, *, flush_mb_s: float | None) -> float:
-        """Start to attach; seconds until the link is there (0 when it is). Raises HostError as sysfs would."""
+        """Start to attach. Returns the seconds until the link exists, 0 if it does. Raises HostError as sysfs would."""
         now = self.clock.elapsed()
         if self.bcache.cache_set == cache_set and not self.bcache.detaching:
             self.bcache.set_background(flush_mb_s)
@@ -92,7 +92,7 @@ class Link:
         if self._attaching is not None and self._attaching[0] == cache_set:
             return max(0.0, self._attaching[1] - now)
         if self.bcache.cache_set is not None or self._attaching is not None:
-            raise HostError("a cache set is attached already, or is still detaching")
+            raise HostError("a cache set is attached already, or is still detaching", code="cache.attached")
         if self.bcache.sb_dirty and self.bcache.sb_set != cache_set:
             raise HostError("the backing device waits for another cache set")
         if not any(d.registered and d.superblock == cache_set for d in self.disks.values()):
@@ -104,15 +104,15 @@ class Link:
         return done_at - now
 
     def set_mode(self, mode: CacheMode) -> None:
-        """In force at once; the superblock follows, unwaited for, and delays the next one."""
+        """In force at once. The superblock is written later and delays the next write."""
         if self.bcache.mode is not mode:
             self.bcache.mode = mode
             self._write_superblock()
 
     def detach(self, *, by_hand: bool = False) -> None:
-        """Ask for a detach: cannot be undone, ends at an instant without I/O in flight.
+        """Start a detach. It cannot be undone, and ends at an instant without I/O in flight.
 
-        Meanwhile writes bypass the cache, also what is dirty there. `by_hand`: that is not the agent's doing.
+        Until then writes bypass the cache, even over dirty blocks. `by_hand`: an operator does it, not the agent.
         """
         if self.bcache.cache is not None:
             self.bcache.detaching = True
@@ -120,22 +120,22 @@ class Link:
             self.was_detached_by_hand |= by_hand
 
     def hold_back(self, seconds: float) -> None:
-        """Let no request of the application be in flight for a moment."""
+        """Let no request of the application be in flight for this long."""
         self._held_back_until = self.clock.elapsed() + seconds
 
     def hold(self, seconds: float, *, reads: bool = False) -> None:
-        """Let no write of the application begin for a moment, and no read where `reads` says so."""
+        """Let no write of the application begin for this long, and no read if `reads`."""
         if self.settings.holds_back:
             self._writes_held_until = self.clock.elapsed() + seconds
             self._reads_held_until = self._writes_held_until if reads else 0.0
 
-    def let_go(self) -> None:
-        """Whatever was held back may begin."""
+    def resume_requests(self) -> None:
+        """Stop holding requests back."""
         self._writes_held_until = self._reads_held_until = 0.0
 
     @property
     def holds_writes(self) -> bool:
-        """Writes of the application do not begin now."""
+        """True while writes of the application are held back."""
         return self.clock.elapsed() < self._writes_held_until
 
     @property
@@ -144,11 +144,11 @@ class Link:
 
     @property
     def is_quiet(self) -> bool:
-        """No request of the application is in flight."""
+        """True if no request of the application is in flight."""
         return self._write.block is None and self._read.block is None
 
     def fsync(self) -> None:
-        """Make what is on the backing disk survive a power cut, its superblock too."""
+        """Make the content of the backing disk durable, with its superblock."""
         self.bcache.fsync()
         self._superblock.note(self.clock.elapsed(), self.bcache.superblock)
         self._superblock.flush()
@@ -156,7 +156,7 @@ class Link:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def _write_superblock(self) -> float:
-        """When a superblock write that is asked for now is done: they queue up behind each other."""
+        """When a superblock write submitted now will be done. Writes queue up behind each other."""
         wait = self.settings.superblock_s
         if self._backing_use > SATURATED:
             tuned = self.bcache.tuned
@@ -168,11 +168,11 @@ class Link:
         if self._attaching is None or self._attaching[0] != cache_set:
             return
         in_flight = self._write.block is not None and self.settings.holds_back
-        if in_flight and self.holds_writes:  # it knows nothing of the cache, whatever a read puts there meanwhile
+        if in_flight and self.holds_writes:  # it will not invalidate what a read adds to the cache meanwhile
             self.timers.later(ATTACH_AGAIN_S, lambda: self._end_attach(cache_set, flush_mb_s=flush_mb_s))
             return
         self._attaching = None
-        self.let_go()
+        self.resume_requests()
         if in_flight:
             return
         disk = next((d for d in self.disks.values() if d.superblock == cache_set), None)
@@ -194,7 +194,7 @@ class Link:
         in_flight = in_flight and now > self._held_back_until
         if now >= self._unlink_at and not in_flight:
             if self.bcache.is_forgiven:
-                self.fsync()  # nobody else does, and a disk writes its own cache back within seconds
+                self.fsync()  # no agent does, and a disk writes its own cache back within seconds
             self.bcache.unlink()
             self._unlink_at = None
-            self.let_go()
+            self.resume_requests()

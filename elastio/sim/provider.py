@@ -1,4 +1,4 @@
-"""`ports.VolumeProvider` as a cloud in process: states take time, effects show late, all is billed."""
+"""`ports.VolumeProvider` as a cloud in this process: states take time, effects show late, everything is billed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from random import Random
 
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.sim.calls import Calls, Meter, T
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import CloudTimes, CloudVolume, Disks, Shelf
+from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots
+from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
 from elastio.sim.settings import parse_settings
 from elastio.sim.timers import ROUNDING_S, Timers
@@ -35,7 +35,7 @@ SLOWEST_MB_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SimAccount:
-    """Who buys, for which backing device, and in which steps sizes are sold."""
+    """Who buys, for which backing device, and the steps in which sizes are sold."""
 
     backing_uuid: str
     instance_id: str = "i-0000000000000001"
@@ -44,7 +44,7 @@ class SimAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class CallTiming:
     """`seed` decides the delays that are drawn; `meter` adds up what calls take."""
 
     seed: int = 0
@@ -52,32 +52,31 @@ class Chance:
 
 
 class SimProvider:
-    """The cloud. `calls.seconds` tells how long the last call took; `tick` lets what is due happen."""
+    """The cloud. `calls.seconds` is the duration of the last call; `tick` applies what is due."""
 
     def __init__(
         self,
         clock: SimClock,
         account: SimAccount,
-        disks: Disks,
+        disks: DiskSlots,
         faults: FaultPlan | None = None,
         times: CloudTimes | None = None,
-        chance: Chance | None = None,
+        timing: CallTiming | None = None,
     ) -> None:
         self.clock = clock
         self.account = account
         self.volumes: dict[VolumeId, CloudVolume] = {}
         self.announced: Notice | None = None
         self._timers = Timers(clock)
-        chance = chance or Chance()
-        self.calls = Calls(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, chance.meter)
+        timing = timing or CallTiming()
+        self.calls = FaultInjector(faults or FaultPlan(), self._timers.later, CLOUD_ERRORS, timing.meter)
         self._disks = disks
         self._times = times or CloudTimes()
-        self._random = Random(chance.seed)
+        self._random = Random(timing.seed)
 
     # --- the eight calls -------------------------------------------------------------------------------------
 
     def identify(self) -> Identity:
-        """See `ports.VolumeProvider`."""
         account = self.account
         return self._call(
             "identify",
@@ -89,37 +88,32 @@ class SimProvider:
         return self._call("quote", lambda _: self._quote(spec))
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
-        """See `ports.VolumeProvider`."""
         return self._call("create", lambda fault: self._create(token, spec, tags, fault))
 
     def attach(self, volume_id: VolumeId) -> None:
-        """See `ports.VolumeProvider`."""
         self._call("attach", lambda fault: self._attach(volume_id, fault))
 
     def detach(self, volume_id: VolumeId) -> None:
-        """See `ports.VolumeProvider`. A disk in use makes the volume BUSY until the guest lets go."""
+        """A disk in use makes the volume BUSY until the guest releases it."""
         self._call("detach", lambda fault: self._detach(volume_id, fault))
 
     def delete(self, volume_id: VolumeId) -> None:
-        """See `ports.VolumeProvider`. Refused while attached, and for volumes of others."""
+        """Refused while attached, and for volumes of others."""
         self._call("delete", lambda fault: self._delete(volume_id, fault))
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """See `ports.VolumeProvider`. A new volume shows only some time after its purchase."""
+        """A new volume can be described only some time after its purchase."""
         return self._call("describe", lambda _: self._describe(volume_id))
 
     def list_owned(self) -> tuple[Volume, ...]:
-        """See `ports.VolumeProvider`."""
         return self._call("list_owned", lambda _: self._list())
 
     # --- beside the port ---------------------------------------------------------------------------------------
 
     def notice(self) -> Notice | None:
-        """See `ports.TellsNotices`."""
         return self.calls.run("notice", BESIDE_S, lambda _: self.announced)
 
     def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
-        """See `ports.TagsVolumes`."""
         self.calls.run("tag", BESIDE_S, lambda _: self._tag(volume_id, tag))
 
     def _tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
@@ -133,14 +127,14 @@ class SimProvider:
     # --- for worlds and tests --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Let everything happen that is due by now."""
+        """Apply everything that is due."""
         self._timers.settle()
         for volume in self.volumes.values():
             if volume.leaving and self.clock.elapsed() + ROUNDING_S >= volume.leave_at:
                 self._try_to_leave(volume)
 
     def next_event_at(self) -> float | None:
-        """`clock.elapsed()` of the next thing that will happen by itself, or None."""
+        """`clock.elapsed()` of the next change that happens by itself, or None."""
         return None if self._timers.next_at == math.inf else self._timers.next_at
 
     def quiet_until(self) -> float:
@@ -149,16 +143,16 @@ class SimProvider:
         return min(self._timers.next_at, min(tries, default=math.inf))
 
     def bill_agbs(self) -> float:
-        """What every volume so far really cost: bandwidth x size x time from purchase to deletion."""
+        """What all volumes so far really cost: bandwidth x size x time from purchase to deletion."""
         now = self.clock.elapsed()
         return sum(v.agbs(now) for v in self.volumes.values())
 
     def existing(self) -> tuple[CloudVolume, ...]:
-        """Volumes that are paid for now, whether or not the cloud shows them yet."""
+        """Volumes that are billed now, whether or not they are listed yet."""
         return tuple(v for v in self.volumes.values() if v.deleted_at is None)
 
     def add_foreign_volume(self, size_bytes: int = 10 * GB, *, mb_s: float = 100.0, token: str = "") -> VolumeId:
-        """A volume in the same account that is none of the agent's."""
+        """A volume in the same account that is not the agent's."""
         volume = self._new_volume(token, VolumeSpec(size_bytes, mb_s))
         volume.owner, volume.backing_uuid, volume.state = "", "", VolumeState.AVAILABLE
         volume.visible_at = self.clock.elapsed()
@@ -224,7 +218,7 @@ class SimProvider:
             self._move_on(volume, VolumeState.ATTACHING, VolumeState.ERROR, self._draw(self._times.attach, None))
             return
         seconds = self._draw(self._times.attach, fault)
-        # The guest sees the disk before the API says so, or at the same moment: planned first, it comes first.
+        # The guest sees the disk before the API reports it, or at the same time: what is scheduled first happens first.
         self._timers.later(seconds * self._times.shows_after, lambda: self._plug(volume, fault))
         self._move_on(volume, VolumeState.ATTACHING, VolumeState.ATTACHED, seconds)
 
@@ -248,7 +242,7 @@ class SimProvider:
     def _delete(self, volume_id: VolumeId, fault: Fault | None) -> None:
         volume = self.volumes.get(volume_id)
         if volume is None or not self._shows(volume):
-            return  # one that does not show yet is taken for gone, as EC2's is: look before deleting
+            return  # as on EC2, a volume that is not described yet counts as gone
         self._require_own(volume)
         if volume.state in {VolumeState.DELETING, VolumeState.GONE}:
             return
@@ -317,7 +311,7 @@ class SimProvider:
         volume.state, volume.settled_at = VolumeState.AVAILABLE, self.clock.elapsed()
 
     def vanish(self, volume_id: VolumeId) -> None:
-        """The cloud takes a volume from the machine without asking, as a failing host does; it stays paid for."""
+        """The cloud removes a volume from the machine by itself, as a failing host does. It is still billed."""
         volume = self._find(volume_id)
         self._disks.pull(volume.serial)
         volume.plugged, volume.leaving = False, False
@@ -330,7 +324,7 @@ class SimProvider:
 
 
 class _SelfDriven(SimProvider):
-    """Time passes while it is asked, and only then: every call takes its own seconds."""
+    """Time passes during calls only: each takes its own duration."""
 
     def _call(self, op: str, call: Callable[[Fault | None], T]) -> T:
         try:
@@ -340,10 +334,10 @@ class _SelfDriven(SimProvider):
 
 
 def open_provider(settings: Mapping[str, object], backing_uuid: str) -> SimProvider:
-    """A cloud of its own, without a machine: for `provider = "sim"` where nothing else moves the clock.
+    """A cloud without a machine, for `provider = "sim"` where nothing else advances the clock.
 
-    Settings: `seed` (number), `faults` (a story of `elastio.sim.faults`). Raises ConfigError for others.
+    Settings: `seed` (number), `faults` (see `FaultPlan.parse`). Raises ConfigError for others.
     """
     parsed = parse_settings(settings)
     faults = FaultPlan.parse(parsed.faults)
-    return _SelfDriven(SimClock(), SimAccount(backing_uuid), Shelf(), faults, chance=Chance(parsed.seed))
+    return _SelfDriven(SimClock(), SimAccount(backing_uuid), DiskSlots(), faults, timing=CallTiming(parsed.seed))

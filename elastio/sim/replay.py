@@ -1,7 +1,7 @@
-"""A recorded trace as an application: what it moved, as fast as it moved it, or as fast as the device now takes it.
+"""A recorded trace as an application: it moves what was recorded, no faster, and slower where the device is slower.
 
-Closed loop: a stretch does not end before its bytes are moved, so on a slower device everything later comes later, as
-it does for an application that waits for its I/O.
+Closed loop: a segment ends only when its bytes are moved. On a slower device everything after it comes later, as for an
+application that waits for its I/O.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from elastio.sim.traces import Rate
 from elastio.sim.workload import Workload
 from elastio.units import GB, MB, MIB
 
-# A recorded device is taken as saturated above this share of its bandwidth: what was measured is what it could do,
-# not what the application wanted.
+# A recorded device counts as saturated above this share of its bandwidth: the trace then shows what the device could
+# do, not what the application wanted.
 SATURATED = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many bytes in at least so many seconds. `seconds` 0: as fast as the device takes them."""
+    """Bytes to move, in at least `seconds`; 0: as fast as the device takes them."""
 
     seconds: float
     write_bytes: float
@@ -33,8 +33,7 @@ class Demand:
 
 
 def demands(rates: Sequence[Rate], saturated_mb_s: float | None = None) -> tuple[Demand, ...]:
-    """What the application wanted. `saturated_mb_s`: bandwidth of the device that the trace was recorded on; None: it
-    was never the limit."""
+    """What the application wanted. `saturated_mb_s`: bandwidth of the recorded device; None: it was never the limit."""
     found: list[Demand] = []
     for r in rates:
         written, read = r.write_mb_s * MB * r.seconds, r.read_mb_s * MB * r.seconds
@@ -48,7 +47,7 @@ def demands(rates: Sequence[Rate], saturated_mb_s: float | None = None) -> tuple
 
 
 class Replay(Workload):
-    """Demands, one after the other. Parts of a block are carried over to the next demand."""
+    """Demands in sequence. Parts of a block are carried over to the next demand. A `flows.Load`."""
 
     def __init__(self, wanted: Sequence[Demand], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)
@@ -59,7 +58,6 @@ class Replay(Workload):
         self._enter()
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         self._inside_s += seconds
         while not self.done and self._is_over():
@@ -68,18 +66,16 @@ class Replay(Workload):
             if self._index == len(self._wanted):
                 self.stats.finished_s = self.elapsed_s
             else:
-                # What the device made it wait is not made up for: the next stretch begins now.
+                # The time that the device cost is not made up for: the next segment begins now.
                 self._inside_s = min(self._inside_s, seconds)
                 self._enter()
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         if self.done:
             return math.inf
         return self._wanted[self._index].seconds - self._inside_s if self._is_moved() else 0.0
 
     def rest(self, steps: int, seconds: float) -> None:
-        """See `flows.Load`."""
         for _ in range(steps):  # a sum, as `begin` makes it
             self.elapsed_s += seconds
             self._inside_s += seconds
@@ -97,32 +93,30 @@ class Replay(Workload):
         self._read.add(wanted.read_bytes)
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if self.done or not self._write.take(self.block_bytes, self._share()):
             return None
         self._in_flight += 1
         return (self._write.taken - 1) % self.span_blocks
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         if self.done or not self._read.take(self.block_bytes, self._share()):
             return None
         self.stats.read_bytes += self.block_bytes
         return (self._read.taken - 1) % self.span_blocks
 
     def wrote(self, block: int) -> None:
-        """See `flows.Load`. What a power cut took back is written again and acknowledged once."""
+        """A block that a power cut dropped is written again and acknowledged once."""
         super().wrote(block)
         self._in_flight = max(0, self._in_flight - 1)
 
     def _share(self) -> float:
-        """How much of the stretch's bytes may have been asked for by now."""
+        """The share of the segment's bytes that may have been requested by now."""
         seconds = self._wanted[self._index].seconds
         return 1.0 if seconds <= 0 else min(1.0, self._inside_s / seconds)
 
 
 class _Stream:
-    """One direction: bytes of this stretch, and how many blocks were asked for in all."""
+    """One direction: bytes of this segment, and the number of blocks requested in all."""
 
     def __init__(self) -> None:
         self.taken = 0

@@ -1,8 +1,9 @@
-"""The real loop on a simulated world: one agent, stepped from event to event, killed and started anew at will."""
+"""The real loop on a simulated world: one agent that is stepped from event to event, killed and restarted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,29 +17,29 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import ElastioError, JournalError
 from elastio.ports import Forecaster, Journal, NoForecast, Recorder
-from elastio.sim.faults import UNTOLD_SWAPS, Accident, FaultPlan, Kind
+from elastio.sim.faults import UNANNOUNCED_SWAPS, FaultPlan, Kind, ScheduledFault
 from elastio.sim.records import MemoryJournal, MemoryRecorder
 from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
 from elastio.units import MB
 
-# No two steps are closer: an agent that asks to be woken at once for ever would stop the clock.
+# Steps are at least this long: an agent that always asked to be woken at once would stop the clock.
 LEAST_STEP_S = 0.001
 SAMPLE_S = 1.0
 
 Point = Callable[[str], None]
-"""Called with a name wherever an agent may die: before and after every record, effect and outcome."""
+"""Called with a name wherever an agent may be killed: before and after every record, effect and outcome."""
 
 
 class KeptRecorder(Recorder, Protocol):
-    """Recorder that also tell what was learned, as a start needs it."""
+    """A recorder that also returns the learned size, which a start needs."""
 
     def learned_size(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """One line of the timeline: throughput since the line before, sizes now. `at_s` is simulated time."""
+class TimelinePoint:
+    """Throughput since the previous point, sizes now. `at_s` is simulated time."""
 
     at_s: float
     phase: Phase
@@ -49,52 +50,46 @@ class Moment:
     dirty_bytes: int
 
 
-class PointedJournal:
-    """A journal with a point before and after every record; its disk may be full."""
+class CrashPointJournal:
+    """A journal with a crash point before and after every record. Its disk may be full."""
 
     def __init__(self, journal: Journal, point: Point, faults: FaultPlan, is_full: Callable[[], bool]) -> None:
         self._journal, self._point, self._faults, self._is_full = journal, point, faults, is_full
 
-    def _require_space(self) -> None:
-        if self._faults.take("journal") is not None or self._is_full():
+    @contextmanager
+    def _record(self, name: str) -> Iterator[None]:
+        self._point(f"before {name}")
+        self._require_space(strikes=True)
+        yield
+        self._point(f"after {name}")
+
+    def _require_space(self, *, strikes: bool) -> None:
+        if (strikes and self._faults.take("journal") is not None) or self._is_full():
             raise JournalError("cannot write the journal: No space left on device (simulated)")
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        name = type(action).__name__
-        self._point(f"before intent {name}")
-        self._require_space()
-        self._journal.intend(action, state, now=now, wall=wall)
-        self._point(f"after intent {name}")
+        with self._record(f"intent {type(action).__name__}"):
+            self._journal.intend(action, state, now=now, wall=wall)
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        name = type(outcome.action).__name__
-        self._point(f"before outcome {name}")
-        self._require_space()
-        self._journal.outcome(outcome, now=now, wall=wall)
-        self._point(f"after outcome {name}")
+        with self._record(f"outcome {type(outcome.action).__name__}"):
+            self._journal.outcome(outcome, now=now, wall=wall)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        if self._is_full():
-            raise JournalError("cannot write the journal: No space left on device (simulated)")
+        self._require_space(strikes=False)
         self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """See `journal.Journal`."""
-        self._point(f"before decision {before} to {state.phase}")
-        self._require_space()
-        self._journal.decision(before, state, reason, now=now, wall=wall)
-        self._point(f"after decision {before} to {state.phase}")
+        with self._record(f"decision {before} to {state.phase}"):
+            self._journal.decision(before, state, reason, now=now, wall=wall)
 
 
 def ignore(point: str) -> None:
-    """The `Point` of a run in which nobody dies."""
+    """The `Point` of a run in which no agent is killed."""
 
 
 class Simulation:
-    """A world and its agent. `agent` is None while none runs; journal and recorder outlive it, as files do."""
+    """A world and its agent. `agent` is None while none runs. Journal and recorder outlive it, as files do."""
 
     def __init__(
         self,
@@ -111,7 +106,7 @@ class Simulation:
         self.recorder: KeptRecorder = MemoryRecorder() if recorder is None else recorder
         self.point, self._forecaster = point, forecaster or NoForecast()
         self.lines: list[bytes] = []
-        self.timeline: list[Moment] = []
+        self.timeline: list[TimelinePoint] = []
         self.on_step: Callable[[], None] = lambda: None
         self.starts = 0
         self._interval, self._seed = sample_interval_s, seed
@@ -127,7 +122,7 @@ class Simulation:
 
     @property
     def state(self) -> AgentState:
-        """What the agent that runs, or ran last, knows."""
+        """The state of the agent that runs, or ran last."""
         return self._last.state
 
     @property
@@ -137,7 +132,7 @@ class Simulation:
     # --- life and death ------------------------------------------------------------------------------------
 
     def start_agent(self) -> None:
-        """A new agent with nothing but what was written down."""
+        """Start a new agent from the journal."""
         self.kill_agent()
         self._stopped_until = self._restart_at = float("-inf")
         self.starts += 1
@@ -148,7 +143,7 @@ class Simulation:
             self.policy,
             memory.state(learned_size_bytes=self.recorder.learned_size()),
             workers=self._open_workers(),
-            journal=PointedJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
+            journal=CrashPointJournal(self.journal, self._pass, self.world.faults, self._is_disk_full),
             recorder=self.recorder,
             clock=clock,
             counters=self.world.counters,
@@ -158,47 +153,47 @@ class Simulation:
         self.agent.forecaster = self._forecaster
 
     def _open_journal(self) -> MemoryJournal:
-        """Written by whoever the machine and the configuration are now."""
+        """The journal, owned by the machine and the backing device of now."""
         kernel = self.world.kernel
         owner = Owner(self.policy.backing_uuid, kernel.settings.machine)
         return MemoryJournal(self.lines, kernel.boot_id, owner)
 
     def kill_agent(self) -> None:
-        """SIGKILL: what is under way goes on without anybody who waits for it."""
+        """SIGKILL. Calls under way continue, but nobody receives their answers."""
         if self.agent is not None:
             for worker in self._workers:
                 worker.abandon()
             self.agent = None
             self._stopped_until = float("-inf")
 
-    def happen(self, accident: Accident) -> None:
-        """What strikes the agent and not its machine."""
-        until = self.world.clock.elapsed() + accident.seconds
-        if accident.kind is Kind.STOP:
+    def happen(self, fault: ScheduledFault) -> None:
+        """Apply a fault of the agent."""
+        until = self.world.clock.elapsed() + fault.seconds
+        if fault.kind is Kind.STOP:
             self._stopped_until = until
-        elif accident.kind is Kind.KILL:
+        elif fault.kind is Kind.KILL:
             self.kill_agent()
             self._restart_at = until
-        elif accident.kind is Kind.DISK_FULL:
+        elif fault.kind is Kind.DISK_FULL:
             self._full_until = until
-        elif accident.kind in UNTOLD_SWAPS:
-            self._swap_backing(accident)
-        elif accident.kind is Kind.KILL_CHILD and self.agent is not None:
+        elif fault.kind in UNANNOUNCED_SWAPS:
+            self._swap_backing(fault)
+        elif fault.kind is Kind.KILL_CHILD and self.agent is not None:
             for worker in self._workers:
                 worker.lose()
 
-    def _swap_backing(self, accident: Accident) -> None:
-        """By nothing but what was written down an agent tells such a copy from the disk: before that nobody could."""
+    def _swap_backing(self, fault: ScheduledFault) -> None:
+        """Only with a journal that knows of a cache can an agent tell such a copy from the disk."""
         clock = self.world.clock
         cycle = self.journal.remember(now=clock.now(), wall=clock.wall()).cycle
         if cycle is not None and cycle.times.boosted is not None:
-            self.world.swap_backing(accident.seconds, accident.kind)
+            self.world.swap_backing(fault.seconds, fault.kind)
 
     def _is_disk_full(self) -> bool:
         return self.world.clock.elapsed() < self._full_until
 
     def power_cut(self) -> None:
-        """The machine boots anew, and an agent starts on it."""
+        """The machine reboots, and a new agent starts."""
         self.world.power_cut()
         self._after_boot()
 
@@ -256,13 +251,13 @@ class Simulation:
         self.on_step()
 
     def run_for(self, seconds: float) -> None:
-        """Step for so long."""
+        """Step for this long."""
         until = self.world.clock.elapsed() + seconds
         while (left := until - self.world.clock.elapsed()) > LEAST_STEP_S:
             self.step(min(left, SAMPLE_S))
 
     def run_until(self, condition: Callable[[], bool], limit_s: float) -> None:
-        """Step until `condition`. Raises TimeoutError, with where the agent stands, after `limit_s`."""
+        """Step until `condition` holds. Raises TimeoutError with `standing()` after `limit_s`."""
         until = self.world.clock.elapsed() + limit_s
         while not condition():
             if self.world.clock.elapsed() >= until:
@@ -270,17 +265,17 @@ class Simulation:
             self.step()
 
     def is_settled(self) -> bool:
-        """Idle, and the agent has the cloud's own word that nothing is left."""
+        """True if the agent is idle and the cloud has listed no volume of it since."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
         return idle and state.listed_at is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
-        """Step until nothing is left to do. Raises TimeoutError after `limit_s`."""
+        """Step until the agent has nothing left to do. Raises TimeoutError after `limit_s`."""
         self.run_until(self.is_settled, limit_s)
 
     def standing(self) -> str:
-        """Phase, wait and fault in one line."""
+        """Phase, wait and fault of the agent in one line."""
         state, agent = self._last.state, self._last
         said = [str(state.phase), state.waiting_for, str(state.fault or ""), agent.last_error]
         return "; ".join(s for s in said if s) + f"; {self.world.volumes_left()} volumes are left"
@@ -288,7 +283,7 @@ class Simulation:
     # --- the operator ----------------------------------------------------------------------------------------
 
     def request(self, kind: RequestKind, size_bytes: int | None = None, **fields: Any) -> list[Answer]:
-        """Ask the agent something; its answer will be in the list, unless it dies before. Raises RuntimeError."""
+        """Send a request. The answer is added to the list, unless the agent dies. Raises RuntimeError without one."""
         answers: list[Answer] = []
         if self.agent is None:
             raise RuntimeError("no agent runs")
@@ -296,7 +291,7 @@ class Simulation:
         return answers
 
     def ask(self, kind: RequestKind, size_bytes: int | None = None, limit_s: float = 60.0, **fields: Any) -> Answer:
-        """Ask the agent something and step until it has answered."""
+        """Send a request and step until it is answered."""
         answers = self.request(kind, size_bytes, **fields)
         self.run_until(lambda: bool(answers), limit_s)
         return answers[0]
@@ -316,4 +311,4 @@ class Simulation:
         )
         disk = kernel.cache_disk()
         size = disk.size_bytes if disk else 0
-        self.timeline.append(Moment(now, self.phase, adaptive, backing, cache, size, kernel.bcache.dirty_bytes))
+        self.timeline.append(TimelinePoint(now, self.phase, adaptive, backing, cache, size, kernel.bcache.dirty_bytes))

@@ -11,7 +11,7 @@ from elastio.sim.faults import FaultPlan
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
-    """`seed` decides every delay; `faults` is a story of `elastio.sim.faults`; `backing_mb_s` the slow volume."""
+    """`seed` decides every delay. `faults`: see `FaultPlan.parse`. `backing_mb_s` is the slow volume's bandwidth."""
 
     seed: int = 0
     faults: str = "nothing"
@@ -22,7 +22,7 @@ def parse_settings(settings: Mapping[str, object]) -> SimSettings:
     """Raises ConfigError and names the key for anything unknown or wrong."""
     unknown = set(settings) - {"seed", "faults", "backing_mb_s"}
     if unknown:
-        raise ConfigError(f"provider sim knows no setting {sorted(unknown)[0]!r}: remove it")
+        raise ConfigError(f"provider sim has no setting {sorted(unknown)[0]!r}: remove it")
     seed, faults = settings.get("seed", 0), settings.get("faults", "nothing")
     backing = settings.get("backing_mb_s", 33.0)
     if not isinstance(seed, int):

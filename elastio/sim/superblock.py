@@ -1,9 +1,9 @@
-"""The backing disk's superblock: what the kernel holds in memory, and which of its versions a power cut finds.
+"""The superblock of the backing disk: what the kernel holds in memory, and which version a power cut leaves.
 
 bcache waits for the write that names a new cache set and for the one that says "no cache". It does not wait for those
-that say dirty or clean, nor for a change of the mode, and sends no flush after any of them (`bch_write_bdev_super`).
-So after a power cut a superblock may say clean over a dirty index: of 71 power cuts while dirty, on real kernels, 15
-left one, among them all eight right after an attach.
+that say dirty or clean, nor for a change of the mode, and it sends no flush after any of them (`bch_write_bdev_super`).
+After a power cut a superblock may therefore say clean over a dirty index. Of 71 power cuts of real kernels while dirty,
+15 left such a superblock, among them all eight right after an attach.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from elastio.core.model import CacheMode, CacheSetUuid
 
-# A version is on the disk so many seconds after it was asked for, drawn between them.
+# Seconds until a version is durable, drawn between these bounds.
 LATE_S = (0.5, 10.0)
 
 
 class Superblock(NamedTuple):
-    """`cache_set` None: no cache, or one that was given up by force (`is_stale`)."""
+    """`cache_set` None: no cache, or the device was started by force without its cache (`is_stale`)."""
 
     cache_set: CacheSetUuid | None = None
     is_dirty: bool = False
@@ -27,7 +27,7 @@ class Superblock(NamedTuple):
 
 
 class SuperblockOnDisk:
-    """The versions on their way. Times are `SimClock.elapsed`."""
+    """The durable version, and those on their way. Times are `SimClock.elapsed`."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(f"superblock {seed}")
@@ -36,7 +36,7 @@ class SuperblockOnDisk:
         self._late: list[tuple[float, Superblock]] = []
 
     def note(self, now: float, memory: Superblock) -> None:
-        """The kernel has `memory` now. A name that is new was waited for; everything else is under way from now on."""
+        """The kernel holds `memory` now. The write of a new set is durable; every other one is under way."""
         if memory is self.newest or memory == self.newest:
             return
         names_another = memory.cache_set is not None and memory.cache_set != self.newest.cache_set
@@ -48,17 +48,17 @@ class SuperblockOnDisk:
         self._late.append((max([due, *(at for at, _ in self._late)]), memory))
 
     def flush(self) -> None:
-        """The disk's write cache is flushed, and what was under way has reached it."""
+        """The write cache of the disk is flushed: every version has reached the disk."""
         self._durable = self.newest
         self._late.clear()
 
     def put(self, superblock: Superblock) -> None:
-        """Another disk is there, with this superblock."""
+        """Another disk is plugged, with this superblock."""
         self.newest = superblock
         self.flush()
 
     def found(self, now: float) -> Superblock:
-        """What a power cut leaves; what was under way is gone."""
+        """What a power cut leaves; versions under way are lost."""
         for at, superblock in self._late:
             if at <= now:
                 self._durable = superblock

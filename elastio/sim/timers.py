@@ -1,4 +1,4 @@
-"""What the simulated machine will do some time later."""
+"""Effects that the simulated machine applies later."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from elastio.sim.clock import SimClock
 
-# Sums of floating-point seconds that are meant to be equal differ by less.
+# Sums of floating-point seconds that should be equal differ by less than this.
 ROUNDING_S = 1e-6
 
 
 class Timers:
-    """Effects in the order of their times, those of the same time in the order in which they were asked for."""
+    """Effects ordered by time; those of the same time in the order in which they were scheduled."""
 
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
@@ -23,19 +23,19 @@ class Timers:
 
     @property
     def next_at(self) -> float:
-        """`elapsed` of the next effect; infinity while none is waiting."""
+        """`elapsed` of the next effect; infinite if there is none."""
         return self._waiting[0][0] if self._waiting else math.inf
 
     def later(self, seconds: float, effect: Callable[[], None]) -> None:
-        """Let `effect` happen in `seconds`, unless all is forgotten before."""
+        """Schedule `effect` in `seconds`."""
         heapq.heappush(self._waiting, (self._clock.elapsed() + seconds, next(self._order), effect))
 
     def settle(self) -> None:
-        """Run the effects that are due, and those that they ask for at once."""
+        """Apply the effects that are due, including those that they schedule for now."""
         while self.next_at <= self._clock.elapsed() + ROUNDING_S:
             _, _, effect = heapq.heappop(self._waiting)
             effect()
 
     def forget(self) -> None:
-        """The power is cut: nothing that was asked for will happen."""
+        """Drop all effects, as a power cut does."""
         self._waiting.clear()

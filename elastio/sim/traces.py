@@ -1,7 +1,7 @@
-"""Traces of throughput from elsewhere: CSV, `iostat -x`, fio's bandwidth logs, blkparse, btt.
+"""Reads traces of throughput: CSV, `iostat -x`, bandwidth logs of fio, blkparse, btt.
 
-Pure but for reading files. All become a list of `Rate`. Every reader refuses what it cannot read, naming the line,
-instead of leaving it out.
+Pure except for reading files. Every format becomes a list of `Rate`. A reader rejects a line that it cannot read, and
+names it, instead of skipping it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from elastio.errors import ElastioError
-from elastio.units import KIB, MB, MIB
+from elastio.units import KIB, MB, MIB, SECTOR
 
-SECTOR = 512
 MOST_BYTES = 256 * MIB
 T = TypeVar("T")
 COLUMNS = ("seconds", "read_mb_s", "write_mb_s")
 
 
 class TraceError(ElastioError):
-    """A trace cannot be read."""
+    """A trace cannot be read, or is too long to be replayed. `code` names what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,54 +48,58 @@ def read_csv(path: Path, device: str = "") -> tuple[Rate, ...]:
 
 
 def parse_csv(text: str, device: str, _interval_s: float, name: str) -> tuple[Rate, ...]:
-    """Two forms, told apart by the head. Raises TraceError.
+    """Two forms, distinguished by the header. Raises TraceError.
 
-    Written by hand: `seconds,read_mb_s,write_mb_s`, where `seconds` is when the line's rates begin; the last line lasts
-    as long as the one before. As the agent exports its samples: `begun_wall` is the beginning and `seconds` the length;
-    what lies between two lines counts as quiet.
+    Written by hand: `seconds,read_mb_s,write_mb_s`, where `seconds` is when the rates of the line begin; the last line
+    lasts as long as the one before it. Exported by the agent: `begun_wall` is the beginning and `seconds` the length;
+    time between two lines counts as quiet.
     """
     try:
         return _csv(csv.DictReader(io.StringIO(text)), device, name)
     except csv.Error as error:
-        raise TraceError(f"{name} is no CSV: {error}") from error
+        raise TraceError(f"{name} is not CSV: {error}", code="csv") from error
 
 
 def _csv(reader: csv.DictReader[str], device: str, name: str) -> tuple[Rate, ...]:
     heads = reader.fieldnames or ()
     missing = [c for c in COLUMNS if c not in heads]
     if missing:
-        raise TraceError(f"{name} is no trace: its head must be {','.join(COLUMNS)}, {missing[0]} is missing")
+        raise TraceError(
+            f"{name} is not a trace: the header must be {','.join(COLUMNS)}, {missing[0]} is missing", code="head"
+        )
     is_export = "begun_wall" in heads
     columns = ("begun_wall", *COLUMNS) if is_export else COLUMNS
     found: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for row in reader:
         if None in row or None in row.values():
-            raise TraceError(f"{name}, line {reader.line_num} has not the {len(heads)} columns of its head")
+            raise TraceError(
+                f"{name}, line {reader.line_num} does not have the {len(heads)} columns of the header", code="columns"
+            )
         found[row.get("device_uuid", "")].append(tuple(_number(row[c], name, reader.line_num) for c in columns))
     values = _of_device(found, device, name) if found else []
     return _exported(values, name) if is_export else _rates([(at, read, write) for at, read, write in values], name)
 
 
 def _of_device(found: Mapping[str, T], device: str, name: str) -> T:
-    """What the trace holds of this device, or of its only one where none was named. `found` is not empty."""
+    """The part of this device, or of the only device if none was named. `found` is not empty."""
     if device in found:
         return found[device]
     if "" in found:
-        raise TraceError(f"{name} names no devices: leave --device out")
+        raise TraceError(f"{name} names no devices: leave --device out", code="device.unnamed")
     if not device and len(found) == 1:
         return next(iter(found.values()))
     count = f"{len(found)} device{'s' if len(found) > 1 else ''}"
-    raise TraceError(f"{name} holds {count}: name one with --device ({', '.join(sorted(found))})")
+    raise TraceError(f"{name} holds {count}: name one with --device ({', '.join(sorted(found))})", code="device.choice")
 
 
 def _exported(values: Sequence[tuple[float, ...]], name: str) -> tuple[Rate, ...]:
     """From the agent's own samples; gaps are filled with quiet."""
     if not values:
-        raise TraceError(f"{name} holds no samples")
+        raise TraceError(f"{name} holds no samples", code="samples")
     first, rates, end = values[0][0], [], values[0][0]
     for begun, seconds, read, write in values:
         if seconds <= 0 or begun < end - 1e-3:
-            raise TraceError(f"{name}: its rows must follow each other, the one at {begun:.3f} does not")
+            raise TraceError(f"{name}: rows must follow each other, the one at {begun:.3f} does not", code="order")
         if begun > end + 1e-3:
             rates.append(Rate(end - first, begun - end, 0.0, 0.0))
         rates.append(Rate(begun - first, seconds, read, write))
@@ -108,21 +111,25 @@ def _number(text: str, name: str, line: int) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise TraceError(f"{name}, line {line}: {text!r} is no number") from None
+        raise TraceError(f"{name}, line {line}: {text!r} is not a number", code="number") from None
     if not 0 <= value < 1e12:
-        raise TraceError(f"{name}, line {line}: {text} is not allowed: times and rates are from 0 to 1e12")
+        raise TraceError(
+            f"{name}, line {line}: {text} is out of range: times and rates are from 0 to 1e12", code="range"
+        )
     return value
 
 
 def _rates(points: Sequence[tuple[float, float, float]], name: str) -> tuple[Rate, ...]:
-    """From instants to stretches."""
+    """From instants to segments."""
     if len(points) < 2:
-        raise TraceError(f"{name} holds {len(points)} sample{'s' if len(points) != 1 else ''}: at least 2 are needed")
+        raise TraceError(
+            f"{name} holds {len(points)} sample{'s' if len(points) != 1 else ''}: at least 2 are needed", code="samples"
+        )
     first = points[0][0]
     lengths = [after[0] - before[0] for before, after in pairwise(points)]
     if min(lengths) <= 0:
         at = points[lengths.index(min(lengths)) + 1][0]
-        raise TraceError(f"{name}: its times must rise, {at:g} s does not")
+        raise TraceError(f"{name}: times must increase, {at:g} s does not", code="order")
     lengths.append(lengths[-1])
     return tuple(
         Rate(at - first, seconds, read, write) for (at, read, write), seconds in zip(points, lengths, strict=True)
@@ -139,7 +146,7 @@ _IOSTAT_WRITE = {"wkB/s": KIB, "wMB/s": MIB, "wsec/s": SECTOR, "kB_wrtn/s": KIB,
 def parse_iostat(text: str, device: str, interval_s: float, name: str) -> tuple[Rate, ...]:
     """`iostat -x INTERVAL` (or `-d`, with `-m` or without). The first report is the mean since boot and is left out.
 
-    A report without the device shows that it was quiet (`iostat -z`). Raises TraceError where there are fewer than 3.
+    In a report without the device it was quiet (`iostat -z`). Raises TraceError if there are fewer than 3 reports.
     """
     heads: list[str] = []
     reports: list[tuple[float, float]] = []
@@ -157,7 +164,8 @@ def parse_iostat(text: str, device: str, interval_s: float, name: str) -> tuple[
         known = ", ".join(sorted(seen)) or "none"
         raise TraceError(
             f"{name} holds {len(reports) if device in seen else 0} reports of {device}: at least 3 are needed "
-            f"(devices in it: {known}); name another with --device"
+            f"(devices in it: {known}); name another with --device",
+            code="samples",
         )
     return tuple(Rate(n * interval_s, interval_s, read, write) for n, (read, write) in enumerate(reports[1:]))
 
@@ -167,7 +175,7 @@ def _iostat_line(row: Mapping[str, str], name: str, line: int) -> tuple[float, f
     for columns in (_IOSTAT_READ, _IOSTAT_WRITE):
         column = next((c for c in columns if c in row), None)
         if column is None:
-            raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`")
+            raise TraceError(f"{name} has no column of throughput: use `iostat -x` or `iostat -d`", code="columns")
         found.append(_number(row[column].replace(",", "."), name, line) * columns[column] / MB)
     return found[0], found[1]
 
@@ -185,15 +193,19 @@ def parse_fio(text: str, name: str) -> tuple[Rate, ...]:
     for number, line in enumerate(text.splitlines(), 1):
         cells = [c.strip() for c in line.split(",")]
         if len(cells) < 3 or cells[2] not in ("0", "1", "2"):
-            raise TraceError(f"{name}, line {number} is no line of a fio bandwidth log: {line[:60]!r}")
+            raise TraceError(f"{name}, line {number} is not a line of a fio bandwidth log: {line[:60]!r}", code="line")
         if len(cells) > 3 and cells[3] != "0":
-            raise TraceError(f"{name}, line {number} is of a single request: run fio with --log_avg_msec=1000")
+            raise TraceError(
+                f"{name}, line {number} is about a single request: run fio with --log_avg_msec=1000", code="average"
+            )
         if cells[2] != "2":  # trims move no data
             ended_s = _number(cells[0], name, number) / 1000
             windows[ended_s][int(cells[2])] += _number(cells[1], name, number) * KIB / MB
     ends = sorted(windows)
     if len(ends) < 2:
-        raise TraceError(f"{name} holds {len(ends)} windows: at least 2 are needed; run fio with --log_avg_msec=1000")
+        raise TraceError(
+            f"{name} holds {len(ends)} windows: at least 2 are needed; run fio with --log_avg_msec=1000", code="samples"
+        )
     begins = [0.0, *ends[:-1]]
     return tuple(
         Rate(begin, end - begin, *windows[end]) for begin, end in zip(begins, ends, strict=True) if end > begin
@@ -212,7 +224,7 @@ _BTT = re.compile(r"^\s*(?P<at>\d+)\s+(?P<mib>\d+\.\d+)\s*$")
 def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
     """The text of `blkparse`: completed requests (action C), summed up per second. Raises TraceError.
 
-    A device is named as `8,0`. One that lies on another is traced beside it, so that their sum counts bytes twice.
+    Devices are named like `8,0`. A device that is stacked on another is traced as well: their sum counts bytes twice.
     """
     moved: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(lambda: [0.0, 0.0]))
     for number, line in enumerate(text.splitlines(), 1):
@@ -222,26 +234,26 @@ def parse_blkparse(text: str, device: str, name: str) -> tuple[Rate, ...]:
         second, is_write = int(_number(match["at"], name, number)), "W" in match["rwbs"]
         moved[match["device"]][second][is_write] += _number(match["blocks"], name, number) * SECTOR / MB
     if not moved:
-        raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints")
+        raise TraceError(f"{name} holds no completed request: give the text that `blkparse` prints", code="samples")
     return _seconds((n, read, write) for n, (read, write) in sorted(_of_device(moved, device, name).items()))
 
 
 def parse_btt(text: str, name: str) -> tuple[Rate, ...]:
-    """A file `*_mbps_fp.dat` of btt: second and MiB, where there were any. Raises TraceError.
+    """A file `*_mbps_fp.dat` of btt: a line for each second with I/O, with its MiB. Raises TraceError.
 
-    It does not tell the directions apart: all counts as written.
+    It does not distinguish reads from writes: everything counts as written.
     """
     found: dict[int, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = _BTT.match(line)
         if match is None:
-            raise TraceError(f"{name}, line {number} is no line of btt's *_mbps_fp.dat: {line[:60]!r}")
+            raise TraceError(f"{name}, line {number} is not a line of *_mbps_fp.dat: {line[:60]!r}", code="line")
         found[int(_number(match["at"], name, number))] = _number(match["mib"], name, number) * MIB / MB
     return _seconds((n, 0.0, mb) for n, mb in sorted(found.items()))
 
 
 def _seconds(moved: Iterable[tuple[int, float, float]]) -> tuple[Rate, ...]:
-    """From seconds in which something was moved, and MB read and written; between them it was quiet."""
+    """From seconds in which data was moved, with MB read and written. The time between them was quiet."""
     rates: list[Rate] = []
     end = 0
     for at, read, write in moved:
@@ -265,23 +277,23 @@ WITHOUT_DEVICES = {"fio", "btt"}
 
 
 def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> tuple[Rate, ...]:
-    """A trace in one of READERS' formats. `interval_s` is iostat's, 1 where it is None. Raises TraceError."""
+    """A trace in one of READERS' formats. `interval_s` is for iostat; None: 1 s. Raises TraceError."""
     text = _text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
-        raise TraceError(f"{path} is of iostat: name the device with --device")
+        raise TraceError(f"{path} is output of iostat: name the device with --device", code="device.choice")
     if form in WITHOUT_DEVICES and device:
-        raise TraceError(f"{path} is of {form} and names no devices: leave --device out")
+        raise TraceError(f"{path} has format {form} and names no devices: leave --device out", code="device.unnamed")
     if form != "iostat" and interval_s is not None:
-        raise TraceError(f"{path} is of {form} and has times of its own: leave --interval out")
+        raise TraceError(f"{path} has format {form} with its own times: leave --interval out", code="interval")
     rates = READERS[form](text, device, 1.0 if interval_s is None else interval_s, str(path))
     if not any(r.total_mb_s > 0 for r in rates):
-        raise TraceError(f"{path} shows no throughput at all")
+        raise TraceError(f"{path} shows no throughput at all", code="quiet")
     return rates
 
 
 def guess(text: str) -> str:
-    """The format by how the text begins."""
+    """The format, by the beginning of the text."""
     head = text[:4000]
     first = head.partition("\n")[0]
     if "Device" in head and "/s" in head:
@@ -296,12 +308,12 @@ def guess(text: str) -> str:
 
 
 def _text(path: Path) -> str:
-    """A byte order mark, which some spreadsheets write, is no part of it."""
+    """Without the byte order mark that some spreadsheets write."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise TraceError(f"{path} cannot be read: {error.strerror or error}", code="file") from error
     if len(raw) > MOST_BYTES:
-        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample it more rarely")
+        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample less often", code="size")
     return raw.decode("utf-8-sig", errors="replace")

@@ -1,4 +1,4 @@
-"""A trace under several policies, against volumes that are slow, fast, or modified for the peaks."""
+"""Replays a trace under several policies, and on volumes that are slow, fast, or modified for the peaks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from itertools import pairwise
 from elastio.config.schema import parse
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
-from elastio.sim.experiment import phase_of
+from elastio.sim.comparison import Alternative, judge
+from elastio.sim.experiment import boosts_of
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
-from elastio.sim.verdict import Outcome, judge
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
 
-# Policy keys that may be varied, and the section of the configuration that says what each may hold.
+# Policy keys that may be varied, and the section of the configuration that each belongs to.
 KEYS: Mapping[str, str] = {
     "utilization_threshold": "policy",
     "release_threshold": "policy",
@@ -35,8 +35,7 @@ KEYS: Mapping[str, str] = {
     "drain_bandwidth_mb_s": "cache",
 }
 LARGEST_GIB = LARGEST_BYTES / GIB
-# What is longer, or moves more, is not replayed: a day takes half a minute on every volume, 10 TB a minute.
-# The agent itself keeps a month of samples.
+# Limits of a replay. A day takes half a minute on every volume, 10 TB a minute. The agent keeps a month of samples.
 MOST_S = 31 * 86400.0
 MOST_MOVED_BYTES = 100e12
 
@@ -56,8 +55,8 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared. `modify_gap_s`: how long a cloud makes one wait between two changes of a volume.
-    `with_timeline`: the outcomes keep what pictures need, a row for each second."""
+    """What is compared. `modify_gap_s`: the least time between two modifications of a volume in the cloud.
+    `with_timeline`: keep a row for each second, for pictures."""
 
     wanted: tuple[Demand, ...]
     backing_mb_s: float = 33.0
@@ -73,13 +72,13 @@ class Question:
 
     @property
     def slow_s(self) -> float:
-        """What the slow volume needs: each stretch its time, or longer if its bytes do."""
+        """The time of the slow volume: of each segment its length, or the time of its bytes if that is longer."""
         return sum(max(d.seconds, d.moved_bytes / MB / self.backing_mb_s) for d in self.wanted)
 
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
-        """The agent's settings with one policy's changes, as a configuration would make them.
+        """The settings of the agent with the changes of one policy.
 
-        Raises ConfigError for a key or a value that no configuration may hold, and for a cache that is not sold.
+        Raises ConfigError for a key or a value that a configuration may not have, and for a cache that is not sold.
         """
         document: dict[str, dict[str, object]] = {
             "device": {"backing_uuid": backing_uuid, "bandwidth_mb_s": self.backing_mb_s},
@@ -89,7 +88,7 @@ class Question:
         }
         for key, value in changes.items():
             if key not in KEYS:
-                raise ConfigError(f"{key} is no setting of a policy; known are {', '.join(KEYS)}")
+                raise ConfigError(f"{key} is not a setting of a policy; known are {', '.join(KEYS)}", code=key)
             document[KEYS[key]][key] = value
         first_gib = changes.get("initial_size_gib", self.initial_bytes / GIB)
         document["cache"]["max_size_gib"] = max(Caps().max_size_bytes / GIB, min(first_gib, LARGEST_GIB))
@@ -97,61 +96,71 @@ class Question:
 
 
 def require_provisioned(policy: Policy) -> Policy:
-    """The policy. Raises ConfigError where the simulated cloud sells no such caches: no boost would ever begin."""
+    """The policy. Raises ConfigError if the simulated cloud does not sell such caches: no boost would ever begin."""
     mb_s = policy.bought_bandwidth_mb_s
     if not SLOWEST_MB_S <= mb_s <= FASTEST_MB_S:
         sold = f"{SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s"
-        raise ConfigError(f"a cache of {mb_s:g} MB/s, to write and to flush together, is not sold; allowed: {sold}")
+        raise ConfigError(
+            f"a cache of {mb_s:g} MB/s, to write and to flush together, is not sold; allowed: {sold}",
+            code="cache.bandwidth_mb_s",
+        )
     return policy
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All outcomes, and whether the agent is worth it."""
+    """All alternatives, and whether the agent is worth it."""
 
-    static: tuple[Outcome, ...]
-    policies: tuple[Outcome, ...]
+    static: tuple[Alternative, ...]
+    policies: tuple[Alternative, ...]
     verdict: str
     worth_it: bool
 
 
 def answer(question: Question) -> Answer:
-    """Raises TraceError for a trace that is too long, ConfigError for a policy that makes no sense, TimeoutError when a
-    run does not end."""
+    """Raises TraceError for a trace that is too long, ConfigError for an invalid policy, TimeoutError if a run does not
+    end."""
     _require_feasible(question)
     uuid = KernelSettings().backing_uuid
     agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
     slow, fast = (_static(name, question, mb_s) for name, mb_s in _statics(question))
     static = (slow.outcome, fast.outcome, _modified(question, fast))
     policies = tuple(_adaptive(name, question, policy) for name, policy in agents.items())
-    verdict, worth_it = judge(static, policies, question.tariff.currency)
-    return Answer(static, policies, verdict, worth_it)
+    found = judge(static, policies, question.tariff.currency)
+    return Answer(static, policies, found.sentence, found.better is None)
 
 
 def _require_feasible(question: Question) -> None:
     days, most = question.slow_s / 86400, MOST_S / 86400
     if not days <= most:
         slow = f"a volume of {question.backing_mb_s:g} MB/s"
-        raise TraceError(f"the trace would take {days:.3g} days on {slow}: at most {most:g} days are replayed")
+        raise TraceError(
+            f"the trace would take {days:.3g} days on {slow}: at most {most:g} days are replayed", code="duration"
+        )
     moved, limit = sum(d.moved_bytes for d in question.wanted) / 1e12, MOST_MOVED_BYTES / 1e12
     if moved > limit:
-        raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed")
+        raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed", code="size")
 
 
 def _statics(question: Question) -> tuple[tuple[str, float], tuple[str, float]]:
     return ("static-slow", question.backing_mb_s), ("static-fast", question.cache_mb_s)
 
 
+def _world(question: Question, mb_s: float) -> SimWorld:
+    """The trace on a volume of this bandwidth."""
+    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=question.size_bytes)
+    return SimWorld(WorldSettings(kernel=kernel, seed=question.seed), Replay(question.wanted, question.size_bytes))
+
+
 @dataclass(frozen=True, slots=True)
 class _Static:
-    outcome: Outcome
-    busy_s: tuple[float, ...]  # seconds in which the load was above the agent's threshold
+    outcome: Alternative
+    busy_s: tuple[float, ...]  # seconds in which the load was above the threshold of the agent
 
 
 def _static(name: str, question: Question, mb_s: float) -> _Static:
-    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=question.size_bytes)
-    load = Replay(question.wanted, question.size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
+    world = _world(question, mb_s)
+    load = world.workload
     busy, moved, limit = [], 0, _limit_s(question)
     threshold = Policy(question.backing_mb_s, question.cache_mb_s).utilization_threshold * question.backing_mb_s
     while not load.done:
@@ -164,13 +173,13 @@ def _static(name: str, question: Question, mb_s: float) -> _Static:
         moved = total
     seconds = load.stats.finished_s or 0.0
     cost = question.tariff.cost(question.size_bytes, mb_s, seconds)
-    return _Static(Outcome(name, seconds, agbs(mb_s, question.size_bytes, seconds), cost), tuple(busy))
+    return _Static(Alternative(name, seconds, agbs(mb_s, question.size_bytes, seconds), cost), tuple(busy))
 
 
-def _modified(question: Question, fast: _Static) -> Outcome:
-    """The volume made fast for the peaks and slow between them, as rarely as the cloud allows.
+def _modified(question: Question, fast: _Static) -> Alternative:
+    """One volume that is modified: fast for the peaks and slow between them, as often as the cloud allows.
 
-    An optimistic bound: the changes are taken as made in time and in force at once.
+    An optimistic bound: every modification is in time and in force at once.
     """
     total_s = fast.outcome.completion_s
     fast_s = sum(end - begin for begin, end in windows(fast.busy_s, question.modify_gap_s, total_s))
@@ -179,11 +188,11 @@ def _modified(question: Question, fast: _Static) -> Outcome:
     spent += agbs(question.backing_mb_s, question.size_bytes, slow_s)
     tariff, size = question.tariff, question.size_bytes
     cost = tariff.cost(size, question.cache_mb_s, fast_s) + tariff.cost(size, question.backing_mb_s, slow_s)
-    return Outcome("modify-volume", total_s, spent, cost)
+    return Alternative("modify-volume", total_s, spent, cost)
 
 
 def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tuple[float, float], ...]:
-    """When the volume has to be fast: each stay, fast or slow, lasts at least `gap_s`."""
+    """When the volume has to be fast. It keeps each speed for at least `gap_s`."""
     if not busy_s:
         return ()
     begin, found = busy_s[0] - 1.0, []
@@ -195,25 +204,21 @@ def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tupl
     return tuple(found)
 
 
-def _adaptive(name: str, question: Question, policy: Policy) -> Outcome:
-    kernel = KernelSettings(backing_mb_s=question.backing_mb_s, backing_bytes=question.size_bytes)
-    load = Replay(question.wanted, question.size_bytes)
-    world = SimWorld(WorldSettings(kernel=kernel, seed=question.seed), load)
-    recorder = MemoryRecorder()
+def _adaptive(name: str, question: Question, policy: Policy) -> Alternative:
+    world, recorder = _world(question, question.backing_mb_s), MemoryRecorder()
     simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
-        simulation.on_step = simulation.timeline.clear  # of a month it would fill the memory
-    simulation.run_until(lambda: load.done, _limit_s(question))
+        simulation.on_step = simulation.timeline.clear  # a month of it would fill the memory
+    simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
-    seconds = load.stats.finished_s or 0.0
-    offset = world.clock.wall() - world.clock.elapsed()
-    phases = tuple(phase_of(c, offset, world.clock.wall()) for c in recorder.rows.values() if c.opened_wall is not None)
+    seconds = world.workload.stats.finished_s or 0.0
+    phases = boosts_of(recorder, world.clock)
     tariff = question.tariff
     cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
     mb_s = simulation.policy.bought_bandwidth_mb_s
     cost += sum(tariff.cost(p.size_bytes, mb_s, max(p.held_s, tariff.minimum_s)) for p in phases)
     spent = agbs(question.backing_mb_s, question.size_bytes, seconds) + world.provider.bill_agbs()
-    return Outcome(name, seconds, spent, cost, phases, tuple(simulation.timeline))
+    return Alternative(name, seconds, spent, cost, phases, tuple(simulation.timeline))
 
 
 def _limit_s(question: Question) -> float:

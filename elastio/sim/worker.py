@@ -1,4 +1,4 @@
-"""A worker without processes: the work is done at once, its result arrives when its simulated time is over."""
+"""A worker without processes. A job is done at once; its result arrives when its simulated time is over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Underway(Generic[Job, Result]):
 
 
 class SimWorker(Generic[Job, Result]):
-    """One job at a time. `seconds` is asked after the work, so that it can tell what the work took."""
+    """One job at a time. `seconds` is called after the job and returns how long it took."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class SimWorker(Generic[Job, Result]):
 
     @property
     def trouble(self) -> str:
-        """There is nothing to warm up."""
+        """No worker can fail to start here."""
         return ""
 
     def submit(self, job: Job, timeout_s: float) -> None:
-        """Start a job. Raises InvariantError while another is under way."""
+        """Start a job. Raises InvariantError while another one runs."""
         if self._underway is not None:
             raise InvariantError(f"worker is busy with {self._underway.job}")
         result: Result | None = None
@@ -66,9 +66,9 @@ class SimWorker(Generic[Job, Result]):
         self._underway = _Underway(job, due_at, timeout_s, took <= timeout_s, result, error)
 
     def poll(self) -> Result | None:
-        """The result once its time is over, else None. Raises what the work raised.
+        """The result once its time is over, else None. Raises what the job raised.
 
-        After the time-out: what `lost(job, timeout_s)` makes of it, or TimeoutError without one.
+        After the time-out: the result of `lost(job, timeout_s)`, or TimeoutError without one.
         """
         underway = self._underway
         if underway is None or self._clock.now() + ROUNDING_S < underway.due_at:
@@ -83,14 +83,14 @@ class SimWorker(Generic[Job, Result]):
         return underway.result
 
     def next_event_at(self) -> float | None:
-        """`clock.now()` when `poll` will deliver; None while nothing is under way."""
+        """`clock.now()` when `poll` will deliver; None while no job runs."""
         return self._underway.due_at if self._underway else None
 
     def lose(self) -> None:
-        """The child was killed: what it did stays done, and there will be no answer."""
+        """The child was killed. What it did stays done, and there will be no answer."""
         if self._underway is not None:
             self._underway.due_at, self._underway.answers = self._clock.now(), False
 
     def abandon(self) -> None:
-        """Forget the job, as a killed agent does; what it did stays done."""
+        """Drop the job, as a killed agent does. What it did stays done."""
         self._underway = None

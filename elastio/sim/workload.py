@@ -1,4 +1,4 @@
-"""What applications do to the adaptive device: each is a `flows.Load`, asked for one block after the other."""
+"""Simulated applications. Each is a `flows.Load` and is asked for one block after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Dump:
 
 @dataclass(slots=True)
 class Stats:
-    """Seconds count from the start of the workload. `completion_s` leaves the initial dump out, as published."""
+    """Seconds count from the start of the workload. `completion_s` excludes the initial dump, as published."""
 
     dumps: list[Dump] = field(default_factory=list)
     finished_s: float | None = None
@@ -52,7 +52,7 @@ class Profile:
     tail_s: float = 0.0
 
     def scaled(self, factor: float) -> Profile:
-        """Time and data scaled alike: the shape stays."""
+        """The same profile with time and data multiplied by `factor`."""
         return Profile(
             self.compute_s * factor,
             round(self.dump_bytes * factor),
@@ -68,7 +68,7 @@ LAMMPS = Profile(compute_s=1380 / 3, dump_bytes=3 * GB, iterations=3, initial_by
 
 
 class Workload:
-    """Base: does nothing, for ever."""
+    """Base class: an application that does nothing and never ends."""
 
     def __init__(self, span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         self.stats = Stats()
@@ -82,33 +82,28 @@ class Workload:
         return self.stats.finished_s is not None
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`. Time stands still for an application whose device does not run."""
+        """Not called while the device does not run: the application waits."""
         self.elapsed_s += seconds
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         return math.inf
 
     def rest(self, steps: int, seconds: float) -> None:
-        """See `flows.Load`."""
-        for _ in range(steps):  # a sum, as `begin` makes it: a product would round to another number
+        for _ in range(steps):  # a sum as in `begin`: a product would be rounded differently
             self.elapsed_s += seconds
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         return None
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         return None
 
     def wrote(self, block: int) -> None:
-        """See `flows.Load`."""
         self.stats.written_bytes += self.block_bytes
 
 
 class Checkpointing(Workload):
-    """A `Profile`, closed loop: a dump lasts as long as the device needs, and compute waits for it."""
+    """A `Profile` in a closed loop: a dump lasts as long as the device needs, and compute waits for it."""
 
     def __init__(self, profile: Profile, span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)
@@ -125,19 +120,16 @@ class Checkpointing(Workload):
         return self._end_at is None and self.elapsed_s >= self._dump_at
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         if self._end_at is not None and not self.done and self.elapsed_s >= self._end_at:
             self.stats.finished_s = self.elapsed_s
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         if self.done:
             return math.inf
         return (self._dump_at if self._end_at is None else self._end_at) - self.elapsed_s
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if not self.dumping or self._asked >= self._blocks():
             return None
         self._asked += 1
@@ -146,7 +138,6 @@ class Checkpointing(Workload):
         return block
 
     def wrote(self, block: int) -> None:
-        """See `flows.Load`."""
         super().wrote(block)
         self._written += 1
         if self._written == self._blocks():
@@ -172,8 +163,8 @@ class Checkpointing(Workload):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """So long, at most so fast."""
+class Segment:
+    """A time with constant rates."""
 
     seconds: float
     write_mb_s: float
@@ -181,16 +172,15 @@ class Stretch:
 
 
 class Trace(Workload):
-    """Stretches of rates, one after the other; what the device cannot take within a second is left out."""
+    """Segments in sequence. What the device cannot take within a second is dropped."""
 
-    def __init__(self, stretches: Sequence[Stretch], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
+    def __init__(self, segments: Sequence[Segment], span_bytes: int = 50 * GB, block_bytes: int = MIB) -> None:
         super().__init__(span_bytes, block_bytes)
-        self._stretches = tuple(stretches)
+        self._segments = tuple(segments)
         self._write_tokens = self._read_tokens = 0.0
         self._write_position = self._read_position = 0
 
     def begin(self, seconds: float) -> None:
-        """See `flows.Load`."""
         super().begin(seconds)
         now = self._now()
         if now is None:
@@ -201,16 +191,14 @@ class Trace(Workload):
         self._read_tokens = self._more(self._read_tokens, now.read_mb_s, seconds)
 
     def idle_s(self) -> float:
-        """See `flows.Load`."""
         left = self.elapsed_s
-        for stretch in self._stretches:
-            if left <= stretch.seconds:
-                return 0.0 if stretch.write_mb_s or stretch.read_mb_s else stretch.seconds - left
-            left -= stretch.seconds
+        for segment in self._segments:
+            if left <= segment.seconds:
+                return 0.0 if segment.write_mb_s or segment.read_mb_s else segment.seconds - left
+            left -= segment.seconds
         return math.inf if self.done else 0.0
 
     def next_write(self) -> int | None:
-        """See `flows.Load`."""
         if self._write_tokens < self.block_bytes:
             return None
         self._write_tokens -= self.block_bytes
@@ -218,7 +206,6 @@ class Trace(Workload):
         return (self._write_position - 1) % self.span_blocks
 
     def next_read(self) -> int | None:
-        """See `flows.Load`."""
         if self._read_tokens < self.block_bytes:
             return None
         self._read_tokens -= self.block_bytes
@@ -226,12 +213,12 @@ class Trace(Workload):
         self._read_position += 1
         return (self._read_position - 1) % self.span_blocks
 
-    def _now(self) -> Stretch | None:
+    def _now(self) -> Segment | None:
         left = self.elapsed_s
-        for stretch in self._stretches:
-            if left <= stretch.seconds:
-                return stretch
-            left -= stretch.seconds
+        for segment in self._segments:
+            if left <= segment.seconds:
+                return segment
+            left -= segment.seconds
         return None
 
     def _more(self, tokens: float, mb_s: float, seconds: float) -> float:
@@ -241,4 +228,4 @@ class Trace(Workload):
 
 def constant(write_mb_s: float, read_mb_s: float = 0.0, seconds: float = math.inf) -> Trace:
     """The same rates all the time."""
-    return Trace((Stretch(seconds, write_mb_s, read_mb_s),))
+    return Trace((Segment(seconds, write_mb_s, read_mb_s),))

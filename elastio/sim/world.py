@@ -1,4 +1,4 @@
-"""Everything together: one machine, its cloud, its application and what goes wrong, on one clock."""
+"""One machine, its cloud, its application and its faults, on one clock."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastio.core.model import Serial, VolumeId
-from elastio.sim.calls import Meter
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots
-from elastio.sim.faults import Accident, FaultPlan, Kind
+from elastio.sim.fault_injection import Meter
+from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
-from elastio.sim.provider import Chance, SimAccount, SimProvider
+from elastio.sim.provider import CallTiming, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.worker import Job, Result, SimWorker
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.units import GIB, agbs
 
-# Bytes move on this grid whatever the step of `advance`, so that results do not depend on who asks how often.
+# Bytes move on this grid, whatever the step of `advance`, so that results do not depend on the caller.
 GRID_HZ = 20
-# So long at most a wrong disk is in the place of the backing disk.
+# A wrong disk replaces the backing disk for at most this long.
 SWAPPED_MOST_S = 120.0
 UNCACHED: frozenset[str] = frozenset()
 STATES_OF = {
@@ -33,7 +33,7 @@ STATES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """One number, `seed`, decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`."""
+    """`seed` decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`."""
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
     cloud: CloudTimes = field(default_factory=CloudTimes)
@@ -64,17 +64,17 @@ class SimWorld:
             KernelSlots(self.kernel),
             self.faults,
             self.settings.cloud,
-            Chance(self.settings.seed + 1, self.meter),
+            CallTiming(self.settings.seed + 1, self.meter),
         )
         self.workload = workload or Workload()
-        self.on_agent: Callable[[Accident], None] = lambda accident: None  # what happens to the agent alone
-        self.happened: list[tuple[float, Accident]] = []
+        self.on_agent: Callable[[ScheduledFault], None] = lambda fault: None  # faults of the agent alone
+        self.happened: list[tuple[float, ScheduledFault]] = []
         self._ticks = 0
 
     # --- time ------------------------------------------------------------------------------------------------
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass: bytes move, volumes change their states, accidents happen."""
+        """Let `seconds` pass: bytes move, volumes change their states, scheduled faults happen."""
         until = self.clock.elapsed() + seconds
         while (self._ticks + 1) / GRID_HZ <= until:
             if self._skip(until):
@@ -95,14 +95,14 @@ class SimWorld:
             self.advance(1.0)
 
     def _skip(self, until: float) -> bool:
-        """Jump over the ticks, at most to `until`, in which nothing would happen; False when there is none."""
+        """Skip the ticks, at most to `until`, in which nothing would happen; False if there are none."""
         now = self.clock.elapsed()
         quiet = self.kernel.quiet_until(self.workload)
         if quiet > now:
             quiet = min(quiet, self.provider.quiet_until(), self.faults.next_at(self._states()))
         if quiet <= now:
             return False
-        # The last tick before an event is made, lest rounding passes over it.
+        # The last tick before an event is executed, so that rounding cannot skip it.
         last = int(min(until, quiet - 1 / GRID_HZ) * GRID_HZ)
         ticks = (last if last / GRID_HZ <= until else last - 1) - self._ticks
         if ticks <= 0:
@@ -115,8 +115,8 @@ class SimWorld:
     def _tick(self) -> None:
         self.provider.tick()
         self.kernel.step(1 / GRID_HZ, self.workload)
-        for accident in self.faults.due(self.clock.elapsed(), self._states()):
-            self.happen(accident)
+        for fault in self.faults.due(self.clock.elapsed(), self._states()):
+            self.happen(fault)
 
     def _states(self) -> frozenset[str]:
         bcache = self.kernel.bcache
@@ -124,53 +124,53 @@ class SimWorld:
             return UNCACHED
         return STATES_OF[bcache.sb_dirty, bcache.write_limit_mb_s is not None]
 
-    def happen(self, accident: Accident) -> None:
-        """Now, whatever its `when` says."""
-        self.happened.append((self.clock.elapsed(), accident))
-        if accident.kind is Kind.POWER_CUT:
+    def happen(self, fault: ScheduledFault) -> None:
+        """Let the fault happen now, whatever its `when`."""
+        self.happened.append((self.clock.elapsed(), fault))
+        if fault.kind is Kind.POWER_CUT:
             self.power_cut()
-        elif accident.kind is Kind.WALL_JUMP:
-            self.clock.jump_wall(accident.seconds)
-        elif accident.kind is Kind.VANISH:
+        elif fault.kind is Kind.WALL_JUMP:
+            self.clock.jump_wall(fault.seconds)
+        elif fault.kind is Kind.VANISH:
             self.vanish()
-        elif accident.kind is Kind.SWAP:
-            self.swap_backing(accident.seconds)
-        elif accident.kind is Kind.SWAP_BACK:
+        elif fault.kind is Kind.SWAP:
+            self.swap_backing(fault.seconds)
+        elif fault.kind is Kind.SWAP_BACK:
             self.kernel.swap_back()
             self.power_cut()
-        elif accident.kind is Kind.DETACH_BY_HAND:
+        elif fault.kind is Kind.DETACH_BY_HAND:
             self.kernel.detach(by_hand=True)
         else:
-            self.on_agent(accident)
+            self.on_agent(fault)
 
-    # --- accidents -------------------------------------------------------------------------------------------
+    # --- scheduled faults ------------------------------------------------------------------------------------
 
     def power_cut(self) -> None:
-        """Power goes and comes back: an agent that runs on this world must be started anew."""
+        """The machine loses power and boots. An agent that ran on it must be started again."""
         self.kernel.power_cut()
         self.clock.reboot()
 
     def vanish(self) -> None:
-        """The cache disk disappears; the volume stays, available, in the cloud. Without a cache: nothing."""
+        """The cache disk disappears; the volume stays available in the cloud. Does nothing without a cache."""
         disk = self.kernel.cache_disk()
         if disk is not None:
             self.provider.vanish(VolumeId(disk.serial.replace("vol", "vol-", 1)))
 
     def swap_backing(self, seconds: float, kind: Kind = Kind.SWAP) -> None:
-        """An older copy of the backing disk, until the machine is switched off to get its own back. Needs a cache."""
+        """Replace the backing disk by an older copy, until a reboot brings it back. Does nothing without a cache."""
         bcache = self.kernel.bcache
         if bcache.cache is not None and not bcache.detaching and self.kernel.original is None:
             shown = {Kind.SWAP_ALIKE: self.kernel.backing_serial, Kind.SWAP_NAMELESS: None}
             self.kernel.swap_backing(shown.get(kind, COPY_SERIAL))
             back_at = self.clock.elapsed() + min(seconds, SWAPPED_MOST_S)
-            self.faults.then(Accident(f"{back_at:.3f}", Kind.SWAP_BACK))
+            self.faults.add(ScheduledFault(f"{back_at:.3f}", Kind.SWAP_BACK))
 
     # --- questions -------------------------------------------------------------------------------------------
 
     def worker(
         self, execute: Callable[[Job], Result], lost: Callable[[Job, float], Result] | None = None
     ) -> SimWorker[Job, Result]:
-        """A worker whose jobs take as long as the calls they make, to the host and to the cloud."""
+        """A worker whose jobs take as long as their calls to the host and to the cloud."""
 
         def measured(job: Job) -> Result:
             self.meter.seconds = 0.0
@@ -182,8 +182,8 @@ class SimWorld:
         """See `SimKernel.lost`."""
         return self.kernel.lost(without=without, power_cut=power_cut)
 
-    def has_let_go_of_the_only_copy(self) -> bool:
-        """The cache that another backing disk needs, and which nobody tore off, is not in its slot any more."""
+    def is_only_copy_unplugged(self) -> bool:
+        """True if the cache that the replaced backing disk needs was unplugged, and no fault did it."""
         original = self.kernel.original
         if original is None or not original.lost(None) or any(a.kind is Kind.VANISH for _, a in self.happened):
             return False
@@ -194,7 +194,7 @@ class SimWorld:
         return sum(1 for v in self.provider.existing() if v.owner)
 
     def agbs(self) -> float:
-        """The true cost so far: the backing volume all the time, the cache volumes while they existed."""
+        """The true cost so far: of the backing volume all the time, of cache volumes while they existed."""
         kernel = self.settings.kernel
         backing = agbs(kernel.backing_mb_s, kernel.backing_bytes, self.clock.elapsed())
         return backing + self.provider.bill_agbs()
@@ -202,7 +202,7 @@ class SimWorld:
 
 @dataclass(frozen=True, slots=True)
 class StaticRun:
-    """An application on one volume, no agent. `agbs` covers the initial dump, `completion_s` does not."""
+    """An application on one volume, without an agent. `agbs` includes the initial dump, `completion_s` does not."""
 
     completion_s: float
     agbs: float
@@ -210,7 +210,7 @@ class StaticRun:
 
 
 def run_static(profile: Profile, mb_s: float, size_bytes: int, seed: int = 0) -> StaticRun:
-    """The application on a single volume of this bandwidth: `static-slow` and `static-fast` are two bandwidths."""
+    """The application on a single volume of this bandwidth, as for `static-slow` and `static-fast`."""
     kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=size_bytes)
     world = SimWorld(WorldSettings(kernel=kernel, seed=seed), Checkpointing(profile, size_bytes))
     world.run_until_done()

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import click
 
 from elastio.errors import ElastioError
+from elastio_testbed.errors import LabError
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import ImageError
-from elastio_testbed.openstack.errors import LabError
 
 
 def progress() -> Callable[[str], None]:

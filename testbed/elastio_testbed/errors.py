@@ -14,3 +14,7 @@ class PlanError(ElastioError):
 
 class PlaceholderError(ElastioError):
     """A page lacks the placeholders of a part."""
+
+
+class LabError(Exception):
+    """The laboratory's OpenStack cannot be installed, started, used or stopped."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from elastio.units import GB, GIB, MB
 from elastio_calibration.application import Application
-from elastio_calibration.errors import ImpossibleError
+from elastio_calibration.errors import InfeasibleError
 from elastio_calibration.measurement import Conditions
 from elastio_calibration.model import Dump
-from elastio_calibration.optimum import Choice, Wish, best, choices
+from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 from elastio_calibration.profile import Profile, load, save, to_document
 from elastio_calibration.study import solve
@@ -57,8 +57,8 @@ class DeadlineCheck:
     """
 
     max_time_s: float
-    offered: tuple[Choice, ...]
-    chosen: Choice | None = None
+    offered: tuple[Candidate, ...]
+    chosen: Candidate | None = None
     real: SetupResult | None = None
     refusal: str = ""
 
@@ -85,7 +85,7 @@ class DeadlineCheck:
         return {**known, "choices": [_choice_row(c) for c in self.offered]}
 
 
-def _choice_row(choice: Choice) -> dict[str, float]:
+def _choice_row(choice: Candidate) -> dict[str, float]:
     time_s = choice.forecast.completion_s
     return {
         "cache_gb": choice.cache_bytes / GB,
@@ -229,14 +229,14 @@ def _real(plan: Plan, say: Say) -> Result:
 
 def recommend(predictor: Predictor, application: Application, max_time_s: float) -> DeadlineCheck:
     """The calibrated size that is recommended for the deadline, for all dumps including the first."""
-    offered = choices([predictor], application)
+    offered = candidates([predictor], application).accepted
     try:
-        return DeadlineCheck(max_time_s, offered, best(offered, Wish(max_time_s=max_time_s)))
-    except ImpossibleError as error:
+        return DeadlineCheck(max_time_s, offered, best(offered, Goal(max_time_s=max_time_s)))
+    except InfeasibleError as error:
         return DeadlineCheck(max_time_s, offered, refusal=str(error))
 
 
-def _verified(plan: Plan, wanted: DeadlineCheck, chosen: Choice, image: GuestImage, say: Say) -> DeadlineCheck:
+def _verified(plan: Plan, wanted: DeadlineCheck, chosen: Candidate, image: GuestImage, say: Say) -> DeadlineCheck:
     say(f"running the adaptive set-up with {chosen} for every dump")
     return replace(wanted, real=run_one(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
 

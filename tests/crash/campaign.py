@@ -17,8 +17,8 @@ from pathlib import Path
 
 from elastio.sim.faults import OP_KINDS, Kind
 
-from .crashes import DOWN_S, FAST, STORIES, AgentKilled, Play, Tripwire
-from .faults import SEEN_S, WOES
+from .crashes import DOWN_S, FAST, SCENARIOS, AgentKilled, CrashPoint, Run
+from .faults import FAULTS, SEEN_S
 
 EVERYTHING = frozenset(OP_KINDS)
 POINTS = Path(__file__).with_name("points.json")
@@ -28,42 +28,42 @@ POINTS = Path(__file__).with_name("points.json")
 class How:
     """How the agent ends at the point, and how long nobody is there to see a bill's end. `end` None: it lives on."""
 
-    end: Callable[[Play], None] | None = None
+    end: Callable[[Run], None] | None = None
     down_s: float = 0.0
     may_fault: bool = False
 
 
 HOW = {
     "lives": How(),
-    "killed": How(Play.kill),
-    "killed, down for 20 s": How(Play.kill_and_wait, DOWN_S),
-    "power cut": How(Play.power_cut),
-    "power cut, then the cache dies": How(Play.lose_cache_at_boot, 5.0, may_fault=True),
-    "the cache dies, then power cut": How(Play.lose_cache_unseen, DOWN_S + 5.0, may_fault=True),
+    "killed": How(Run.kill),
+    "killed, down for 20 s": How(Run.kill_and_wait, DOWN_S),
+    "power cut": How(Run.power_cut),
+    "power cut, then the cache dies": How(Run.lose_cache_at_boot, 5.0, may_fault=True),
+    "the cache dies, then power cut": How(Run.lose_cache_unseen, DOWN_S + 5.0, may_fault=True),
 }
 # With a fault besides: whether it is killed or the power is cut makes one difference too many.
-HOW_WITH_WOE = ("lives", "killed")
+HOW_WITH_FAULT = ("lives", "killed")
 
 
 @dataclass(frozen=True, order=True)
 class Case:
     """One run. Its text is all that is needed to play it again."""
 
-    story: str
+    scenario: str
     number: int
     how: str
-    woe: str
+    fault: str
 
     def __str__(self) -> str:
-        return f"{self.story}/{self.number}/{self.how}/{self.woe}"
+        return f"{self.scenario}/{self.number}/{self.how}/{self.fault}"
 
     @classmethod
     def parse(cls, text: str) -> Case:
         """Raises ValueError for what is no case."""
         words = text.split("/")
-        known = len(words) == 4 and words[0] in STORIES and words[2] in HOW and words[3] in WOES
+        known = len(words) == 4 and words[0] in SCENARIOS and words[2] in HOW and words[3] in FAULTS
         if not known or not words[1].isdigit():
-            raise ValueError(f"{text!r} is no case: story/point/how/woe")
+            raise ValueError(f"{text!r} is no case: scenario/point/how/fault")
         return cls(words[0], int(words[1]), words[2], words[3])
 
 
@@ -81,66 +81,74 @@ class End:
     called: frozenset[str] = frozenset()
 
 
-def points_of(story: str) -> list[str]:
+def points_of(scenario: str) -> list[str]:
     """The names of all points of an undisturbed run, which itself must come to rest."""
-    tripwire = Tripwire()
+    crash_point = CrashPoint()
     with (
         tempfile.TemporaryDirectory(dir=FAST) as folder,
-        Play(STORIES[story], tripwire, Path(folder) / "ledger") as play,
+        Run(SCENARIOS[scenario], crash_point, Path(folder) / "ledger") as play,
     ):
         play.run(play.kill)
-        play.check_at_rest(SEEN_S + _down_s(story))
-    return tripwire.passed
+        play.check_at_rest(SEEN_S + _down_s(scenario))
+    return crash_point.passed
 
 
-def _down_s(story: str) -> float:
-    return DOWN_S if "stop" in story else 0.0
+def _down_s(scenario: str) -> float:
+    return DOWN_S if "stop" in scenario else 0.0
 
 
 def fewer_points(counted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Scenarios that have fewer points than the file knows: now, and before."""
     known: dict[str, int] = json.loads(POINTS.read_text())
-    return {story: (counted.get(story, 0), known[story]) for story in known if counted.get(story, 0) < known[story]}
+    return {
+        scenario: (counted.get(scenario, 0), known[scenario])
+        for scenario in known
+        if counted.get(scenario, 0) < known[scenario]
+    }
 
 
-def cases(story: str, points: int) -> Iterator[Case]:
-    """All of one story."""
+def cases(scenario: str, points: int) -> Iterator[Case]:
+    """All of one scenario."""
     for number in range(points):
         for how in HOW:
-            for woe in WOES:
-                if woe == "nothing" or how == "lives" or (how in HOW_WITH_WOE and not WOES[woe].is_over_with_agent):
-                    yield Case(story, number, how, woe)
+            for fault in FAULTS:
+                if (
+                    fault == "nothing"
+                    or how == "lives"
+                    or (how in HOW_WITH_FAULT and not FAULTS[fault].is_over_with_agent)
+                ):
+                    yield Case(scenario, number, how, fault)
 
 
 def all_cases() -> list[Case]:
-    return [case for story in STORIES for case in cases(story, len(points_of(story)))]
+    return [case for scenario in SCENARIOS for case in cases(scenario, len(points_of(scenario)))]
 
 
-def worth_playing(chosen: list[Case], called: Mapping[tuple[str, int, str], frozenset[str]]) -> list[Case]:
+def worth_running(chosen: list[Case], called: Mapping[tuple[str, int, str], frozenset[str]]) -> list[Case]:
     """Without those whose fault would find no call to spoil: each is the same run as the one without a fault."""
-    return [c for c in chosen if WOES[c.woe].may_strike(called.get((c.story, c.number, c.how), EVERYTHING))]
+    return [c for c in chosen if FAULTS[c.fault].may_strike(called.get((c.scenario, c.number, c.how), EVERYTHING))]
 
 
-def play(case: Case) -> End:
+def run_case(case: Case) -> End:
     """Run one case; never raises for what it finds."""
-    woe, how = WOES[case.woe], HOW[case.how]
+    fault, how = FAULTS[case.fault], HOW[case.how]
     hit: list[str] = []
     before = Counter[str]()
 
     def strike(point: str) -> None:
         hit.append(point)
         before.update(scene.world.faults.counted())
-        if case.woe != "nothing":
-            woe.strike(scene)
+        if case.fault != "nothing":
+            fault.strike(scene)
         scene.may_fault |= how.may_fault
         if how.end is not None:
             raise AgentKilled(point)
 
     with tempfile.TemporaryDirectory(dir=FAST) as folder:
-        scene = Play(STORIES[case.story], Tripwire(case.number, strike), Path(folder) / "ledger")
+        scene = Run(SCENARIOS[case.scenario], CrashPoint(case.number, strike), Path(folder) / "ledger")
         with scene:
             try:
-                _play(scene, case, partial(how.end, scene) if how.end else lambda: None)
+                _run_case(scene, case, partial(how.end, scene) if how.end else lambda: None)
                 told = ""
             except (AssertionError, TimeoutError, ArithmeticError, LookupError, ValueError, RuntimeError) as error:
                 told = "\n  ".join((f"{type(error).__name__}: {error}", *scene.decisions()))
@@ -149,33 +157,35 @@ def play(case: Case) -> End:
             return End(case, hit[0] if hit else "", not faults.is_armed, told, called)
 
 
-def _play(scene: Play, case: Case, die: Callable[[], None]) -> None:
-    woe, how = WOES[case.woe], HOW[case.how]
+def _run_case(scene: Run, case: Case, die: Callable[[], None]) -> None:
+    fault, how = FAULTS[case.fault], HOW[case.how]
     scene.run(die)
     if scene.needs_a_human():
         return
-    assert scene.tripwire.armed is None, "the point was never reached"
-    scene.check_at_rest(SEEN_S + _down_s(case.story) + how.down_s + woe.late_s, is_clock_known=_is_clock_known(case))
+    assert scene.crash_point.armed is None, "the point was never reached"
+    scene.check_at_rest(
+        SEEN_S + _down_s(case.scenario) + how.down_s + fault.late_s, is_clock_known=_is_clock_known(case)
+    )
 
 
 def _is_clock_known(case: Case) -> bool:
     """A time of day that is set before a reboot, or before anybody knows of a volume, cannot be told from time gone."""
-    unknown = STORIES[case.story].orphan or case.story == "shutdown" or "power cut" in case.how
-    return not (unknown and WOES[case.woe].kind is Kind.WALL_JUMP)
+    unknown = SCENARIOS[case.scenario].orphan or case.scenario == "shutdown" or "power cut" in case.how
+    return not (unknown and FAULTS[case.fault].kind is Kind.WALL_JUMP)
 
 
-def play_all(chosen: list[Case], report: Callable[[End], None]) -> int:
-    """Play them in parallel; the number of failures."""
+def run_all(chosen: list[Case], report: Callable[[End], None]) -> int:
+    """Run them in parallel; the number of failures."""
     failures = 0
     with ProcessPoolExecutor() as pool:
-        for end in pool.map(play, chosen, chunksize=20):
+        for end in pool.map(run_case, chosen, chunksize=20):
             failures += bool(end.failure)
             report(end)
     return failures
 
 
 def main(arguments: list[str]) -> int:
-    """All cases, or those named; says how many, and each failure with its story."""
+    """All cases, or those named; says how many, and each failure with its scenario."""
     chosen = [Case.parse(text) for text in arguments] or all_cases()
     struck = 0
     called: dict[tuple[str, int, str], frozenset[str]] = {}
@@ -183,15 +193,15 @@ def main(arguments: list[str]) -> int:
     def report(end: End) -> None:
         nonlocal struck
         struck += end.struck
-        called[end.case.story, end.case.number, end.case.how] = end.called
+        called[end.case.scenario, end.case.number, end.case.how] = end.called
         if end.failure:
             print(f"FAILED {end.case} (at {end.point}): {end.failure}", flush=True)
 
-    plain = [case for case in chosen if case.woe == "nothing"]
-    failures = play_all(plain, report)
-    spoiled = worth_playing([case for case in chosen if case.woe != "nothing"], called)
-    failures += play_all(spoiled, report)
-    points = {} if arguments else {case.story: case.number + 1 for case in sorted(chosen)}
+    plain = [case for case in chosen if case.fault == "nothing"]
+    failures = run_all(plain, report)
+    spoiled = worth_running([case for case in chosen if case.fault != "nothing"], called)
+    failures += run_all(spoiled, report)
+    points = {} if arguments else {case.scenario: case.number + 1 for case in sorted(chosen)}
     runs = len(plain) + len(spoiled)
     told = {"points": points, "runs": runs, "nothing to spoil": len(chosen) - runs}
     print(json.dumps({**told, "struck": struck, "failures": failures}))

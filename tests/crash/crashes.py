@@ -16,7 +16,7 @@ from elastio.core.policy import Policy
 from elastio.core.state import FaultKind, Phase
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB, agbs
 
@@ -29,9 +29,9 @@ POLICY = Policy(
     backing_uuid=KERNEL.backing_uuid,
 )
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
-QUIET = Stretch(1e9, 0)
+QUIET = Segment(1e9, 0)
 # Below the threshold, so that the cache is flushed and leaves under it.
-MURMUR = Stretch(25, 3)
+MURMUR = Segment(25, 3)
 MANY_BLOCKS, FEW_BLOCKS = 12_000, 24
 LIMIT_S = 900.0
 DOWN_S = 20.0
@@ -50,7 +50,7 @@ class AgentKilled(BaseException):
     """Nothing in the agent may catch this, as nothing can catch SIGKILL."""
 
 
-class Tripwire:
+class CrashPoint:
     """Counts the points that a run passes and does something at the one that is `armed`; it strikes once."""
 
     def __init__(self, armed: int | None = None, strike: Callable[[str], None] | None = None) -> None:
@@ -69,14 +69,14 @@ class Tripwire:
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """A load, and what an operator does along the way: `(condition, act)` pairs in their order.
 
-    A scenario that comes later (a resize, a stripe) is one more entry of STORIES; `volumes` is how many may be there
+    A scenario that comes later (a resize, a stripe) is one more entry of SCENARIOS; `volumes` is how many may be there
     at once, `policy` what it is run with. `blocks`: the load writes and reads the same so many again and again.
     """
 
-    load: tuple[Stretch, ...]
+    load: tuple[Segment, ...]
     acts: tuple[tuple[Callable[[Simulation], bool], Callable[[Simulation], None]], ...] = ()
     orphan: bool = False
     volumes: int = 1
@@ -85,7 +85,7 @@ class Story:
 
 
 def ask(kind: RequestKind) -> Callable[[Simulation], None]:
-    """An operator whose agent dies while it is asked does not ask again; one whose agent stands still waits."""
+    """An operator whose agent dies while it is asked does not ask again; one whose agent is stopped waits."""
 
     def act(sim: Simulation) -> None:
         sim.ask(kind, limit_s=LIMIT_S)
@@ -94,7 +94,7 @@ def ask(kind: RequestKind) -> Callable[[Simulation], None]:
 
 
 def _ask_to_end(sim: Simulation) -> None:
-    """An agent that stands still does not answer, and systemd kills it like any other."""
+    """An agent that is stopped does not answer, and systemd kills it like any other."""
     with suppress(TimeoutError):
         sim.ask(RequestKind.SHUTDOWN)
 
@@ -131,21 +131,21 @@ def can_boost(sim: Simulation) -> bool:
     return sim.phase is Phase.IDLE and sim.state.owned is not None
 
 
-BURST = (Stretch(2, 0), Stretch(9, 60), QUIET)
-STORIES = {
-    "boost": Story(BURST),
-    "boost again": Story((Stretch(2, 0), Stretch(9, 60), Stretch(6, 0), Stretch(4, 30), QUIET)),
-    "written again": Story((Stretch(2, 0), Stretch(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
-    "operator": Story(
-        (Stretch(20, 2), QUIET),
+BURST = (Segment(2, 0), Segment(9, 60), QUIET)
+SCENARIOS = {
+    "boost": Scenario(BURST),
+    "boost again": Scenario((Segment(2, 0), Segment(9, 60), Segment(6, 0), Segment(4, 30), QUIET)),
+    "written again": Scenario((Segment(2, 0), Segment(9, 60), MURMUR, QUIET), blocks=FEW_BLOCKS),
+    "operator": Scenario(
+        (Segment(20, 2), QUIET),
         ((can_boost, ask(RequestKind.BOOST)), (has_boosted, ask(RequestKind.FLUSH))),
         blocks=FEW_BLOCKS,
     ),
-    "pause": Story(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
-    "stop while boosting": Story(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
-    "stop while flushing": Story((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
-    "shutdown": Story((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
-    "orphan": Story((QUIET,), orphan=True),
+    "pause": Scenario(BURST, ((has_boosted, ask(RequestKind.PAUSE)), (can_boost, ask(RequestKind.RESUME)))),
+    "stop while boosting": Scenario(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
+    "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
+    "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
+    "orphan": Scenario((QUIET,), orphan=True),
 }
 
 
@@ -223,19 +223,19 @@ def is_left_to_a_human(sim: Simulation) -> bool:
     return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
 
 
-class Play:
-    """One run of a story, checked after every step."""
+class Run:
+    """One run of a scenario, checked after every step."""
 
-    def __init__(self, story: Story, tripwire: Tripwire, recorder: Path) -> None:
-        self.story, self.acts, self.tripwire = story, list(story.acts), tripwire
-        load = Trace(story.load, story.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
+    def __init__(self, scenario: Scenario, crash_point: CrashPoint, recorder: Path) -> None:
+        self.scenario, self.acts, self.crash_point = scenario, list(scenario.acts), crash_point
+        load = Trace(scenario.load, scenario.blocks * KERNEL.block_bytes, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=3), load)
-        if story.orphan:
+        if scenario.orphan:
             self.world.provider.create("forgotten", VolumeSpec(GIB, 80), {})
             self.world.advance(5.0)  # a new volume is not listed at once
         self.ledger = Ledger(recorder)
         self.sim = Simulation(
-            self.world, story.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=tripwire
+            self.world, scenario.policy, recorder=CostRecorder(self.ledger, KERNEL.backing_uuid), point=crash_point
         )
         self.limit, self.limited_s = LimitWatch(self.sim), LIMITED_S
         self.sim.on_step = self.check
@@ -243,7 +243,7 @@ class Play:
         self.may_fault = False
         self.human = HumanWatch(self.sim, self.needs_a_human)
 
-    def __enter__(self) -> Play:
+    def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -254,19 +254,19 @@ class Play:
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self.sim.standing()}"
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self.sim.standing()}"
-        assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self.sim.standing()}"
+        assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self.sim.standing()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self.sim.standing()}"
         assert self.limit.seconds() < self.limited_s, f"writes stay limited: {self.sim.standing()}"
         left = self.world.volumes_left()
         self.most_volumes = max(self.most_volumes, left)
-        assert self.most_volumes <= self.story.volumes, self.sim.standing()
+        assert self.most_volumes <= self.scenario.volumes, self.sim.standing()
         assert self.may_fault or self.sim.phase is not Phase.FAULTED, self.sim.standing()
         if not left:
             assert not self.world.lost(power_cut=True), f"released before it was durable: {self.sim.standing()}"
             assert not self.world.kernel.would_wait(), f"its superblock was not durable: {self.sim.standing()}"
 
     def run(self, die: Callable[[], None]) -> None:
-        """To the end of the story, or to where only a human goes on; `die` is called when the tripwire is hit."""
+        """To the end of the scenario, or to where only a human goes on; `die` is called when the crash_point is hit."""
         while True:
             try:
                 self._run()
@@ -286,7 +286,7 @@ class Play:
                 return
             self.acts.pop(0)
             act(self.sim)
-        ends_at = sum(s.seconds for s in self.story.load if s is not QUIET)
+        ends_at = sum(s.seconds for s in self.scenario.load if s is not QUIET)
         self.sim.run_until(lambda: self.world.clock.elapsed() > ends_at + SHOWN_S, LIMIT_S)
         self._until(lambda: is_at_rest(self.sim))
         self.sim.run_for(LET_GO_S)

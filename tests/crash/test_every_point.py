@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .campaign import POINTS, Case, all_cases, cases, fewer_points, play, points_of, worth_playing
-from .crashes import STORIES, Play, Tripwire
-from .faults import SEEN_S, WOES
+from .campaign import POINTS, Case, all_cases, cases, fewer_points, points_of, run_case, worth_running
+from .crashes import SCENARIOS, CrashPoint, Run
+from .faults import FAULTS, SEEN_S
 
 # One of so many: a number that shares no factor with the cases of a point, so that every kind of case is met.
 ONE_OF = 43
@@ -22,23 +22,25 @@ ONE_OF = 43
 
 def assert_all_end_well(cases: list[Case]) -> int:
     """The number in which the fault found something to spoil."""
-    ends = [play(case) for case in cases]
+    ends = [run_case(case) for case in cases]
     failed = [f"{end.case} (at {end.point}): {end.failure}" for end in ends if end.failure]
     assert not failed, f"{len(failed)} of {len(cases)}: " + "\n".join(failed[:3])
     return sum(end.struck for end in ends)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_comes_to_rest_wherever_the_agent_is_killed(story: str, record_property: Callable[[str, object], None]) -> None:
-    points = len(points_of(story))
-    assert_all_end_well([Case(story, number, "killed", "nothing") for number in range(points)])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_comes_to_rest_wherever_the_agent_is_killed(
+    scenario: str, record_property: Callable[[str, object], None]
+) -> None:
+    points = len(points_of(scenario))
+    assert_all_end_well([Case(scenario, number, "killed", "nothing") for number in range(points)])
     record_property("points", points)
-    print(f"{story}: {points} points")
+    print(f"{scenario}: {points} points")
 
 
 def test_no_point_is_lost() -> None:
     """A scenario whose points become fewer proves less: change the file only where the agent has fewer effects."""
-    counted = {story: len(points_of(story)) for story in STORIES}
+    counted = {scenario: len(points_of(scenario)) for scenario in SCENARIOS}
     assert json.loads(POINTS.read_text()).keys() == counted.keys()
     assert fewer_points(counted) == {}
     assert fewer_points({**counted, "boost": 3}).keys() == {"boost"}
@@ -47,24 +49,26 @@ def test_no_point_is_lost() -> None:
 
 def test_comes_to_rest_whatever_fails_and_however_it_ends() -> None:
     chosen = list(islice(all_cases(), 0, None, ONE_OF))
-    assert {case.woe for case in chosen} == set(WOES)
+    assert {case.fault for case in chosen} == set(FAULTS)
     struck = assert_all_end_well(chosen)
     assert struck > len(chosen) / 2, "faults that find nothing to spoil prove nothing"
     print(f"{len(chosen)} cases, {struck} of which struck")
 
 
 def test_what_is_left_out_would_find_nothing_to_spoil() -> None:
-    story = list(cases("orphan", len(points_of("orphan"))))
-    ends = [play(case) for case in story if case.woe == "nothing"]
-    played = set(worth_playing(story, {(end.case.story, end.case.number, end.case.how): end.called for end in ends}))
-    left_out = [case for case in story if case not in played]
+    scenario = list(cases("orphan", len(points_of("orphan"))))
+    ends = [run_case(case) for case in scenario if case.fault == "nothing"]
+    played = set(
+        worth_running(scenario, {(end.case.scenario, end.case.number, end.case.how): end.called for end in ends})
+    )
+    left_out = [case for case in scenario if case not in played]
     assert {case.how for case in left_out} == {"lives", "killed"}
-    assert not any(play(case).struck for case in left_out[::23])
+    assert not any(run_case(case).struck for case in left_out[::23])
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_every_effect_has_a_point_before_and_after_it(story: str) -> None:
-    points = points_of(story)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_effect_has_a_point_before_and_after_it(scenario: str) -> None:
+    points = points_of(scenario)
     for effect in ("DetachVolume", "DeleteVolume", "CreateVolume", "ReleaseCacheDisk", "DetachCacheSet"):
         intents = [i for i, p in enumerate(points) if p == f"after intent {effect}"]
         for i in intents:
@@ -74,12 +78,12 @@ def test_every_effect_has_a_point_before_and_after_it(story: str) -> None:
 
 def test_dies_twice_in_one_cycle_and_comes_to_rest(tmp_path: Path) -> None:
     for number in range(0, len(points_of("boost")), 7):
-        tripwire = Tripwire(number)
-        with Play(STORIES["boost"], tripwire, tmp_path / str(number)) as play:
+        crash_point = CrashPoint(number)
+        with Run(SCENARIOS["boost"], crash_point, tmp_path / str(number)) as play:
 
             def die_again() -> None:
                 play.power_cut() if play.deaths % 2 else play.kill()
-                tripwire.armed = len(tripwire.passed) + 5 if play.deaths == 1 else None  # noqa: B023
+                crash_point.armed = len(crash_point.passed) + 5 if play.deaths == 1 else None  # noqa: B023
 
             play.run(die_again)
             assert play.deaths == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from elastio_testbed.hypervisor import Disk, VirtualMachine
 from elastio_testbed.image import build_guest_image
+from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
 pytestmark = pytest.mark.guest
@@ -102,10 +102,7 @@ class Bench:
         return self.output() == ["begun"] and self.succeeds(state)
 
     def wait_until(self, condition: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s\n{self.vm.console_tail()}"
-            time.sleep(0.5)
+        assert until(condition, seconds), f"{what}: not within {seconds:.0f} s\n{self.vm.console_tail()}"
 
     def byte_at(self, position: int) -> str:
         read = f"dd if=/dev/bcache0 bs={BLOCK} count=1 skip={position // BLOCK} iflag=direct status=none"

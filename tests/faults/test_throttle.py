@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elastio.host.throttle import FREE, NOTHING
+from elastio.host.throttle import FREE, STOP
 from elastio_testbed.faults import in_flight
 from elastio_testbed.faults.checker import DIRECT_AT, Checker, wait_for_reads
 from elastio_testbed.faults.consistency import READS_S
@@ -40,7 +40,7 @@ def test_applications_can_write_after_a_kill_although_the_configuration_is_corru
     lab, agent = target.lab, target.lab.guest.vm.agent
     config = agent.read_file(CONFIG)
     try:
-        limit(target, NOTHING)
+        limit(target, STOP)
         agent.write_file(CONFIG, b"[device\n", 0o640)
         write = f"dd if=/dev/zero of={DATA}/probe bs=4k count=1 oflag=direct conv=fsync && touch {PROBED}"
         lab.guest.check(["systemd-run", "--collect", "--unit=probe", "sh", "-c", write])

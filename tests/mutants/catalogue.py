@@ -113,7 +113,7 @@ DRAINING = (
         "attach with writes in flight",
         "a cache comes when no write is in flight",
         Patch(KERNEL, "in_flight = self._write.block is not None and self.settings.holds_back", "in_flight = False"),
-        "tests/unit/elastio/sim/test_kernel.py"
+        "tests/unit/elastio/sim/test_kernel_attach.py"
         "::test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for",
         "the block in flight has to be read before its write ends, and again after it",
     ),
@@ -135,7 +135,13 @@ LETTING_GO = (
         "action: Action = DetachVolume(volume_id, serial)",
         "action: Action = DeleteVolume(volume_id, serial)",
     ),
-    one("let go before durable", "the backing device is made durable", RELEASE, "if cycle.needs_sync:", "if False:"),
+    one(
+        "released before it is durable",
+        "the backing device is made durable",
+        RELEASE,
+        "if cycle.needs_sync:",
+        "if False:",
+    ),
     one("no fsync at all", "fsync reaches the disk", KERNEL, "        self.bcache.fsync()\n", "        return\n"),
     one(
         "release without fsync",
@@ -144,7 +150,7 @@ LETTING_GO = (
         "self._kernel.fsync()\n        self._kernel.unregister(serial)",
         "self._kernel.unregister(serial)",
     ),
-    Mutant("any disk, any leave", "a cycle belongs to one disk, and is let go by its agent", (ANY_DISK, ANY_LEAVE)),
+    Mutant("any disk, any leave", "a cycle belongs to one disk, and is detached by its agent", (ANY_DISK, ANY_LEAVE)),
     Mutant(
         "any leave is believed",
         "no cache is believed after the agent's own detach only",
@@ -152,7 +158,7 @@ LETTING_GO = (
         first=OVERWRITTEN,
     ),
     Mutant("any disk is believed", "a cycle belongs to one disk", (ANY_DISK,)),
-    Mutant("no dispute after a start", "a start believes no more than a look", (NO_DISPUTE,), first=DIES_AT_BOOT),
+    Mutant("no doubt after a start", "a start believes no more than a scan", (NO_DISPUTE,), first=DIES_AT_BOOT),
     one(
         "danger is overlooked",
         "a missing or foreign cache is for people",
@@ -174,7 +180,7 @@ LETTING_GO = (
         ),
     ),
     Mutant(
-        "an outlived cache comes back",
+        "a stale cache comes back",
         "what has missed writes is not put in front again",
         (
             Patch(STEPS, "if backing.may_have_been_written_since and not cycle.operator_confirmed:", "if False:"),
@@ -274,7 +280,7 @@ WRITING_DOWN = (
     ),
     one(
         "giving back is written down first",
-        "applications are let go with a full disk, too",
+        "limits are lifted with a full disk, too",
         LOOP,
         "self._is_intended(action, obs) or lifts_limit(action)):",
         "self._is_intended(action, obs)):",
@@ -282,7 +288,7 @@ WRITING_DOWN = (
     ),
     one(
         "limits stay",
-        "applications are let go",
+        "limits are lifted",
         STEPS,
         'obs, "the write limit to be lifted") if free else NextAction()',
         'obs, "the write limit to be lifted") if False else NextAction()',

@@ -1,4 +1,4 @@
-"""Play random schedules and crash cases, in turn, until one fails: `python -m tests.mutants.hunt PAIRS [FIRST ...]`.
+"""Run random schedules and crash cases, in turn, until one fails: `python -m tests.mutants.hunt PAIRS [FIRST ...]`.
 
 The same ones in the same order, whatever is hunted. `FIRST` is part of the names of crash cases that are played before.
 """
@@ -15,13 +15,13 @@ from pathlib import Path
 from random import Random
 
 import elastio
-from tests.crash.campaign import HOW, Case, all_cases, play
+from tests.crash.campaign import HOW, Case, all_cases, run_case
 from tests.property.campaign import storm_with_ledger
 from tests.property.schedule import Schedule
 
 # So many at most of the cases that come first.
 FIRST = 400
-# Faults of calls, accidents, happenings.
+# Faults of calls, scheduled faults, happenings.
 WEATHERS = ((3, 1, 2), (0, 2, 5), (5, 2, 5), (2, 2, 0))
 
 
@@ -52,7 +52,7 @@ def fails(schedule: Schedule) -> str:
 
 
 def failure_of(case: Case) -> str:
-    return play(case).failure
+    return run_case(case).failure
 
 
 def runs(pairs: int, first: Sequence[str]) -> Iterator[tuple[str, Schedule | Case, Callable[[], str]]]:

@@ -37,7 +37,8 @@ class Patch:
 class Mutant:
     """`breaks` is the rule. One that neither schedules nor crash cases can show names the `test` that does, and why.
 
-    `first` is part of the names of the crash cases that the hunt begins with, where a rule is for one accident alone.
+    `first` is part of the names of the crash cases that the hunt begins with, where a rule is for one
+    scheduled fault alone.
     """
 
     name: str

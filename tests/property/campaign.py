@@ -18,8 +18,18 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
-from elastio.sim.faults import ACCIDENT_KINDS, OP_KINDS, RANDOM_CALLS, STATES, SWAPS, Accident, Fault, FaultPlan, Kind
-from elastio.sim.workload import Stretch
+from elastio.sim.faults import (
+    OP_KINDS,
+    RANDOM_CALLS,
+    SCHEDULED_KINDS,
+    STATES,
+    SWAPS,
+    Fault,
+    FaultPlan,
+    Kind,
+    ScheduledFault,
+)
+from elastio.sim.workload import Segment
 from tests.crash.crashes import FAST
 
 from .schedule import HAPPENINGS, Happening, Schedule
@@ -51,25 +61,25 @@ def faults(draw: st.DrawFn) -> Fault:
 
 
 WHEN = st.one_of(st.sampled_from(STATES), st.integers(1, int(LONGEST_S)).map(str))
-ACCIDENTS = st.one_of(
-    st.builds(Accident, WHEN, st.sampled_from(ACCIDENT_KINDS), seconds(1, 120)),
-    st.builds(Accident, WHEN, st.sampled_from((*SWAPS, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
+SCHEDULED = st.one_of(
+    st.builds(ScheduledFault, WHEN, st.sampled_from(SCHEDULED_KINDS), seconds(1, 120)),
+    st.builds(ScheduledFault, WHEN, st.sampled_from((*SWAPS, Kind.DISK_FULL)), st.sampled_from((60.0, 600.0))),
 )
-STRETCHES = st.builds(
-    Stretch, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))
+SEGMENTS = st.builds(
+    Segment, seconds(2, 20), st.sampled_from((0.0, 4.0, 8.0, 25.0, 60.0, 90.0)), st.sampled_from((0.0, 0.0, 10.0))
 )
-BURST = (Stretch(1.0, 0.0), Stretch(8.0, 60.0))
+BURST = (Segment(1.0, 0.0), Segment(8.0, 60.0))
 
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """A burst that buys a cache, whatever else; faults, accidents and happenings in any mixture."""
-    load = (*BURST, *draw(st.lists(STRETCHES, max_size=5)))
-    plan = FaultPlan(draw(st.lists(faults(), max_size=5)), draw(st.lists(ACCIDENTS, max_size=2)))
+    """A burst that buys a cache, whatever else; faults, scheduled faults and happenings in any mixture."""
+    load = (*BURST, *draw(st.lists(SEGMENTS, max_size=5)))
+    plan = FaultPlan(draw(st.lists(faults(), max_size=5)), draw(st.lists(SCHEDULED, max_size=2)))
     happens = draw(st.lists(st.builds(Happening, seconds(0, 80), st.sampled_from(HAPPENINGS)), max_size=4))
     ordered = tuple(sorted(happens, key=lambda h: h.at_s))
     kinds = {"wild": draw(st.booleans()), "rewrites": draw(st.booleans())}
-    return Schedule(draw(st.integers(0, 9999)), load, plan.story(), ordered, **kinds)
+    return Schedule(draw(st.integers(0, 9999)), load, plan.spec(), ordered, **kinds)
 
 
 def search(examples: int, shard: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from elastio.sim.faults import FaultPlan
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 
 HORIZON_S = 150
 HAPPENINGS = (
@@ -28,13 +28,13 @@ class Happening:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`load` ends with quiet by itself; `faults` is a story of `elastio.sim.faults`; `wild`: forecasts are wrong.
+    """`load` ends with quiet by itself; `faults`: see `FaultPlan.parse`. `wild`: forecasts are wrong.
 
     `rewrites`: the load writes the same few blocks again and again.
     """
 
     seed: int
-    load: tuple[Stretch, ...]
+    load: tuple[Segment, ...]
     faults: str = "nothing"
     happenings: tuple[Happening, ...] = ()
     wild: bool = False
@@ -56,34 +56,34 @@ class Schedule:
         try:
             head, load, faults, happenings = (part.strip() for part in line.split("|"))
             number, *kinds = head.split()
-            stretches = tuple(Stretch(*(float(n.rstrip("s")) for n in word.split(":"))) for word in load.split())
+            segments = tuple(Segment(*(float(n.rstrip("s")) for n in word.split(":"))) for word in load.split())
             words = () if happenings == "nobody" else tuple(word.split("@") for word in happenings.split())
             done = tuple(Happening(float(at), kind) for kind, at in words)
-            story = FaultPlan.parse(faults).story()
-            return cls(int(number), stretches, story, done, wild="wild" in kinds, rewrites="rewrites" in kinds)
+            spec = FaultPlan.parse(faults).spec()
+            return cls(int(number), segments, spec, done, wild="wild" in kinds, rewrites="rewrites" in kinds)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{line!r} is no schedule: {error}") from error
 
     @classmethod
-    def random(cls, seed: int, faults: int, accidents: int, happenings: int, *, wild: bool = False) -> Schedule:
+    def random(cls, seed: int, faults: int, scheduled: int, happenings: int, *, wild: bool = False) -> Schedule:
         """So many of each, over HORIZON_S; the same for the same seed."""
         draw = Random(seed)
-        plan = FaultPlan.random(seed, faults, accidents, HORIZON_S)
+        plan = FaultPlan.random(seed, faults, scheduled, HORIZON_S)
         load = _draw_load(draw)
         happens = sorted(
             (Happening(draw.uniform(0, HORIZON_S), draw.choice(HAPPENINGS)) for _ in range(happenings)),
             key=lambda h: h.at_s,
         )
-        return cls(seed, load, plan.story(), tuple(happens), wild, rewrites=draw.random() < 0.6)
+        return cls(seed, load, plan.spec(), tuple(happens), wild, rewrites=draw.random() < 0.6)
 
 
-def _draw_load(draw: Random) -> tuple[Stretch, ...]:
+def _draw_load(draw: Random) -> tuple[Segment, ...]:
     """Bursts and pauses."""
-    stretches = []
+    segments = []
     left = float(HORIZON_S)
     while left > 0:
         seconds = min(left, draw.uniform(2, 25))
         busy = draw.random() < 0.5
-        stretches.append(Stretch(seconds, draw.uniform(5, 90) if busy else 0.0, draw.choice((0.0, 0.0, 10.0))))
+        segments.append(Segment(seconds, draw.uniform(5, 90) if busy else 0.0, draw.choice((0.0, 0.0, 10.0))))
         left -= seconds
-    return tuple(stretches)
+    return tuple(segments)

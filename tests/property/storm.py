@@ -1,4 +1,4 @@
-"""A storm: load, faults, accidents, deaths and requests of one schedule, and what must hold all the while."""
+"""A storm: load, faults, scheduled faults, deaths and requests of one schedule, and what must hold all the while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import KeptRecorder, Simulation
-from elastio.sim.workload import Stretch, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB
 from tests.crash.crashes import (
@@ -95,7 +95,7 @@ class Storm:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
-        load = Trace((*schedule.load, Stretch(FOREVER_S, 0)), span, KERNEL.block_bytes)
+        load = Trace((*schedule.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         self.sim = Simulation(self.world, POLICY, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
@@ -111,7 +111,7 @@ class Storm:
         harm = self.world.kernel.bcache.harm()
         assert not harm, f"{harm}: {self._where()}"
         assert not self.sim.state.is_stopped, f"a decision broke a rule: {self._where()}"
-        assert not self.world.has_let_go_of_the_only_copy(), f"the only copy was let go: {self._where()}"
+        assert not self.world.is_only_copy_unplugged(), f"the only copy was unplugged: {self._where()}"
         assert not self.is_unmarked(), f"dirty data on a volume that is not tagged so: {self._where()}"
         assert not has_bared(self.world), f"bypassed before it was durable: {self._where()}"
         assert self._limit.seconds() < LIMITED_S + self._failing_s, f"writes stay limited: {self._where()}"
@@ -171,7 +171,7 @@ class Storm:
         return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
 
     def _is_over(self) -> bool:
-        """A load stands still while its device does: it may end long after the storm, and has pauses of its own."""
+        """A load waits while its device does: it may end long after the storm, and has pauses of its own."""
         is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
         return (is_at_rest(self.sim) and is_done) or self._human.is_stuck()
 
@@ -209,20 +209,20 @@ class Storm:
             assert self._is_clock_wrong() or -0.01 <= late_s <= self.late_s(), text
 
     def _is_clock_wrong(self) -> bool:
-        return any(a.kind is Kind.WALL_JUMP for a in self.plan.accidents)
+        return any(a.kind is Kind.WALL_JUMP for a in self.plan.scheduled)
 
     def away_s(self) -> float:
-        """How long accidents keep the agent from its work."""
-        return sum(a.seconds for a in self.plan.accidents if a.kind in AWAY)
+        """How long scheduled faults keep the agent from its work."""
+        return sum(a.seconds for a in self.plan.scheduled if a.kind in AWAY)
 
     def full_s(self) -> float:
         """How long nothing can be written down."""
-        return sum(a.seconds for a in self.plan.accidents if a.kind is Kind.DISK_FULL)
+        return sum(a.seconds for a in self.plan.scheduled if a.kind is Kind.DISK_FULL)
 
     def late_s(self) -> float:
         """By how much the end of a bill may be seen too late."""
         late = SEEN_S
         for fault in self.plan.faults:
             late += (MUTE_S if fault.kind in MUTE else FAILED_S) * max(1, fault.calls)
-        late += FAILED_S * len(self.plan.accidents) + self.away_s()
+        late += FAILED_S * len(self.plan.scheduled) + self.away_s()
         return late + (FAILED_S + DOWN_S) * len(self.schedule.happenings)

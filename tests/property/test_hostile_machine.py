@@ -1,4 +1,4 @@
-"""Whatever the kernel's texts, a disk, the cloud or its metadata service say: an error of ours, or a value."""
+"""Whatever the kernel, a disk, the cloud or its metadata service return: a value, or an error of ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from elastio.core.model import HostView, VolumeId
 from elastio.errors import ElastioError, HostError, TransientError
-from elastio.host import overflow, superblock
+from elastio.host import superblock, write_through_counter
 from elastio.host.bcache import BcacheHost
 from elastio.host.sysfs import parse_size
 from elastio_aws import metadata
@@ -33,7 +33,7 @@ TEXTS = st.one_of(ODD_TEXTS, st.text(max_size=40), st.sampled_from(["1.0k", "-3.
 
 
 def unless(error: type[Exception], call: Callable[[], T]) -> T | None:
-    """Its value, or None where it was refused. Any other exception is the test's failure."""
+    """The value of the call, or None where it raised this error. Any other exception fails the test."""
     try:
         return call()
     except error:
@@ -54,7 +54,7 @@ def test_a_size_is_a_number_or_an_error(text: str) -> None:
 
 @given(st.text() | st.from_regex(r"\{ writeback: +[0-9]{1,30}, bypass: +[01] \} .* nr_sector: +[0-9]{1,30}"))
 def test_a_histogram_of_any_shape_is_a_sum(text: str) -> None:
-    assert overflow.parse(text) >= 0
+    assert write_through_counter.parse(text) >= 0
 
 
 def with_magic(block: bytes) -> bytes:
@@ -84,7 +84,7 @@ SHOWN = (
 @example([(f"{DISK}/size", "many")])
 @example([(f"{BACKING}/dirty_data", "inf")])
 @example([("sys/block/vdb/size", "1" * 5000)])
-def test_a_look_at_a_kernel_that_shows_nonsense_is_an_error_of_ours(
+def test_a_scan_of_malformed_kernel_files_is_an_error_of_ours(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
 ) -> None:
     tree = build(tmp_path_factory.mktemp("tree"))
@@ -141,7 +141,7 @@ def answers(draw: st.DrawFn) -> bytes:
 
 
 @dataclass
-class Speaker:
+class CannedServer:
     """A server on loopback that gives one answer to everything."""
 
     url: str
@@ -150,14 +150,14 @@ class Speaker:
 
 
 @pytest.fixture(scope="module")
-def speaker() -> Iterator[Speaker]:
+def canned() -> Iterator[CannedServer]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self.send_response(said.status)
-            self.send_header("Content-Length", str(len(said.body)))
+            self.send_response(canned_answer.status)
+            self.send_header("Content-Length", str(len(canned_answer.body)))
             self.end_headers()
-            self.wfile.write(said.body)
+            self.wfile.write(canned_answer.body)
 
         do_GET = do_PUT = do_POST = answer
 
@@ -165,24 +165,24 @@ def speaker() -> Iterator[Speaker]:
             """Say nothing."""
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    said = Speaker(f"http://127.0.0.1:{server.server_address[1]}")
+    canned_answer = CannedServer(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    yield said
+    yield canned_answer
     server.shutdown()
     server.server_close()
     thread.join()
 
 
 @pytest.fixture(scope="module")
-def provider(speaker: Speaker) -> Iterator[AwsProvider]:
+def provider(canned: CannedServer) -> Iterator[AwsProvider]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [key for key in os.environ if key.startswith("AWS_") or key.lower().endswith("_proxy")]:
             patch.delenv(name)
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         where = {"region": "us-east-1", "availability_zone": "us-east-1a", "account_id": "1"}
-        wanted = {"instance_id": INSTANCE, "endpoint_url": speaker.url, "max_attempts": 1, "cache_dir": "", **where}
+        wanted = {"instance_id": INSTANCE, "endpoint_url": canned.url, "max_attempts": 1, "cache_dir": "", **where}
         made = AwsProvider(parse(wanted), BACKING_UUID)
         yield made
         made.close()
@@ -193,9 +193,9 @@ def provider(speaker: Speaker) -> Iterator[AwsProvider]:
 @example(ANSWER.replace("2026-01-01T00:00:00.000Z", "yesterday").encode(), 200)
 @example(ANSWER.replace("vol-0123456789abcdef0", "vol-0000").encode(), 200)
 def test_whatever_the_cloud_answers_is_a_volume_or_an_error_of_ours(
-    speaker: Speaker, provider: AwsProvider, body: bytes, status: int
+    canned: CannedServer, provider: AwsProvider, body: bytes, status: int
 ) -> None:
-    speaker.body, speaker.status = body, status
+    canned.body, canned.status = body, status
     wanted = VolumeId("vol-0123456789abcdef0")
     seen = unless(ElastioError, lambda: provider.describe(wanted))
     assert seen is None or seen.id == wanted
@@ -207,8 +207,8 @@ def test_whatever_the_cloud_answers_is_a_volume_or_an_error_of_ours(
 @example(b"to\nken", 200)
 @example(b"\xe9", 200)
 def test_whatever_the_metadata_service_says_is_a_document_or_an_error_of_ours(
-    speaker: Speaker, body: bytes, status: int
+    canned: CannedServer, body: bytes, status: int
 ) -> None:
-    speaker.body, speaker.status = body, status
-    document = unless(ElastioError, lambda: metadata.identity_document(speaker.url, 5.0))
+    canned.body, canned.status = body, status
+    document = unless(ElastioError, lambda: metadata.identity_document(canned.url, 5.0))
     assert document is None or isinstance(document, dict)

@@ -11,7 +11,7 @@ from .storm import Storm
 
 FEW = 12
 SEEDS = range(settings.default.max_examples // 5 if settings.default else FEW)
-# Faults of calls, accidents to the machine, deaths and requests.
+# Faults of calls, scheduled faults to the machine, deaths and requests.
 WEATHER = {"calls fail": (6, 0, 0), "the agent dies": (0, 0, 7), "all at once": (5, 2, 5)}
 
 

@@ -1,1 +1,1 @@
-"""The verbs `calibrate`, `predict` and `plan` of the command `elastio`."""
+"""The commands `elastio calibrate`, `elastio predict` and `elastio plan` (entry points `elastio.commands`)."""

@@ -19,15 +19,16 @@ from elastio.units import format_duration
 from elastio_calibration.cli.options import Sizes, require_extra
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS, Fio
-from elastio_calibration.live import Labels, LiveStation, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.live import LiveTarget, Ports, ledger_cycles, quoting, require_adaptive
+from elastio_calibration.output_file import require_replaceable
 from elastio_calibration.record import Header, Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
-from elastio_calibration.station import Station, notes_of
-from elastio_calibration.station import calibrate as run
-from elastio_calibration.target import require_target
+from elastio_calibration.target import Labels, Target, notes_of
+from elastio_calibration.target import calibrate as run
 from elastio_calibration.writer import Writer
 
 STAGES = ("run", "study", "solve", "format")
+FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Asked:
     yes: bool
 
     def schedule(self) -> Schedule:
-        """The plan, with what was given instead of its sizes. Raises CalibrationError."""
+        """The schedule of the plan, with the sizes given instead of its own. Raises CalibrationError."""
         preset = PRESETS[self.plan]
         given = Preset(
             self.datasets or preset.datasets_gb,
@@ -70,63 +71,59 @@ class Asked:
 
 @click.command()
 @click.argument("directory", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.option("--plan", type=click.Choice(list(PRESETS)), default="standard", show_default=True)
-@click.option("--datasets", type=Sizes(), help="GB of data to write, instead of the plan's.")
-@click.option("--caches", type=Sizes(), help="GB of cache to buy, instead of the plan's.")
-@click.option("--repeats", type=click.IntRange(1, 100), help="How often each is measured.")
-@click.option("--scale", type=ABOVE_0, default=1.0, show_default=True, help="Of all sizes; a laboratory's scale.")
-@click.option("--static/--no-static", default=True, help="Also measure the slow volume without a cache.")
-@click.option(
-    "--writers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes of the application."
-)
+@click.option("--plan", type=click.Choice(list(PRESETS)), default="standard", show_default=True, help="Preset grid.")
+@click.option("--datasets", type=Sizes(), help="Dataset sizes in GB, instead of the plan's.")
+@click.option("--caches", type=Sizes(), help="Cache sizes in GB, instead of the plan's.")
+@click.option("--repeats", type=click.IntRange(1, 100), help="Number of measurements per point.")
+@click.option("--scale", type=ABOVE_0, default=1.0, show_default=True, help="Factor for all sizes.")
+@click.option("--static/--no-static", default=True, help="Whether the slow volume is measured without a cache, too.")
+@click.option("--writers", type=click.IntRange(1, 64), default=1, show_default=True, help="Number of parallel writers.")
 @click.option(
     "--pace",
     type=AT_LEAST_0,
     default=0.0,
     show_default=True,
-    help="MB/s at which the application makes its data; 0: faster than they are written.",
+    help="Rate in MB/s at which the application produces its data; 0: no limit.",
 )
 @click.option(
     "--pattern",
     type=click.Choice(PATTERNS),
     default=WRITE,
     show_default=True,
-    help="What is done with a dataset; all but write by fio.",
+    help="I/O pattern; all except write need fio.",
 )
-@click.option(
-    "--record", type=click.Path(path_type=Path, dir_okay=False), default="calibration.jsonl", show_default=True
-)
-@click.option("--profile", type=click.Path(path_type=Path, dir_okay=False), default="profile.json", show_default=True)
-@click.option("--stage", type=click.Choice(["all", *STAGES]), default="all", show_default=True)
-@click.option("--backing-type", default="", help="Type of the backing volume, to be recorded.")
-@click.option("--cache-type", default="", help="Type of the cache volumes, to be recorded.")
-@click.option("--prices/--no-prices", default=True, help="Ask the provider what the volumes cost.")
+@click.option("--record", type=FILE, default="calibration.jsonl", show_default=True, help="Record of the measurements.")
+@click.option("--profile", type=FILE, default="profile.json", show_default=True, help="Profile to write.")
+@click.option("--stage", type=click.Choice(["all", *STAGES]), default="all", show_default=True, help="Stage to run.")
+@click.option("--backing-type", default="", help="Type of the backing volume, for the record.")
+@click.option("--cache-type", default="", help="Type of the cache volumes, for the record.")
+@click.option("--prices/--no-prices", default=True, help="Whether the provider is asked for prices.")
 @click.option("--sim", is_flag=True, help="Measure the simulator instead of this machine.")
-@click.option("--yes", is_flag=True, help="Do not ask before the first volume is bought.")
+@click.option("--yes", is_flag=True, help="Buy volumes without asking for confirmation.")
 @click.pass_obj
 def calibrate(app: App, /, directory: Path | None, **options: Any) -> None:
-    """Measure how fast datasets are written, and how long caches are held, through the running agent.
+    """Measure how fast datasets are written and how long caches are held, with the running agent.
 
-    DIRECTORY lies on the filesystem of the adaptive device, which nothing else may use meanwhile. The stages run,
-    study, solve and format follow each other; every later one can be run again from the record, on any machine.
+    DIRECTORY is on the filesystem of the adaptive device, which nothing else may use meanwhile. The stages are run,
+    study, solve and format; all but the first need only the record and run on any machine.
     """
     asked = Asked(**options)
-    require_target(asked.profile, kept=asked.record)
+    require_replaceable(asked.profile, kept=asked.record)
     if asked.stage != "run":
         require_extra()
     if asked.stage in ("all", "run"):
-        station = _simulated(directory, asked) if asked.sim else _live(app, directory, asked)
-        _measure(app, station, asked)
+        target = _simulated(directory, asked) if asked.sim else _live(app, directory, asked)
+        _measure(app, target, asked)
     if asked.stage != "run":
         _conclude(read(asked.record), asked.stage, asked.profile)
 
 
-def _simulated(directory: Path | None, asked: Asked) -> Station:
-    """Raises CalibrationError for what the simulator has no model of."""
-    from elastio_calibration.simulated import SimulatedStation  # noqa: PLC0415  a guest starts faster without it
+def _simulated(directory: Path | None, asked: Asked) -> Target:
+    """Raises CalibrationError for options that the simulator has no model of."""
+    from elastio_calibration.simulated import SimulatedTarget  # noqa: PLC0415  a guest starts faster without it
 
     if asked.pattern != WRITE:
-        raise CalibrationError(f"the simulated application only writes: {asked.pattern} cannot be measured with --sim")
+        raise CalibrationError(f"--sim has no model of the pattern {asked.pattern}: use write")
     given = {
         "DIRECTORY": directory is not None,
         "--pace": asked.pace > 0,
@@ -137,57 +134,60 @@ def _simulated(directory: Path | None, asked: Asked) -> Station:
     }
     if any(given.values()):
         names = ", ".join(name for name, is_given in given.items() if is_given)
-        raise CalibrationError(f"the simulator has no use for {names}: leave it out with --sim")
-    return SimulatedStation(scale=asked.scale)
+        raise CalibrationError(f"--sim does not use {names}: leave them out")
+    return SimulatedTarget(scale=asked.scale)
 
 
-def _live(app: App, directory: Path | None, asked: Asked) -> LiveStation:
-    """Raises ElastioError where the directory is not the adaptive device's."""
+def _live(app: App, directory: Path | None, asked: Asked) -> LiveTarget:
+    """Raises ElastioError where the directory is not on the adaptive device."""
     if directory is None:
         raise click.UsageError("name a DIRECTORY on the filesystem of the adaptive device, or --sim")
+    if asked.pace and asked.pattern != WRITE:
+        raise click.UsageError("--pace needs the pattern write")
     config = app.config()
     require_adaptive(directory, config, app.sysfs())
     writer = Writer(directory, asked.writers, pace_mb_s=asked.pace)
-    ports = Ports(writer, Fio(directory, asked.writers), ledger_cycles(config.agent.state_dir / "ledger.sqlite"))
-    if asked.pace and asked.pattern != WRITE:
-        raise click.UsageError("--pace is of the pattern write")
-    station = LiveStation(app.client(), config, asked.labels(config.provider.name), ports)
-    if asked.prices:
-        station.quote = quoting(config)
-        station.quoted_bytes = tuple(sorted({p.cache_bytes for p in asked.schedule().points if p.cache_bytes}))
-    return station
+    sizes = tuple(sorted({p.cache_bytes for p in asked.schedule().points if p.cache_bytes}))
+    ports = Ports(
+        writer,
+        Fio(directory, asked.writers),
+        ledger_cycles(config.agent.state_dir / "ledger.sqlite"),
+        quote=quoting(config) if asked.prices else None,
+        quoted_bytes=sizes,
+    )
+    return LiveTarget(app.client(), config, asked.labels(config.provider.name), ports)
 
 
-def _measure(app: App, station: Station, asked: Asked) -> None:
+def _measure(app: App, target: Target, asked: Asked) -> None:
     plan, file = asked.schedule(), RecordFile(asked.record)
-    record = file.look(station.header())
-    left = record.left(plan)
-    if not left and record.before is None:
-        click.echo(f"{file.path} holds everything that was asked for")
+    record = file.preview(target.header())
+    left = record.remaining(plan)
+    if not left and record.saved is None:
+        click.echo(f"{file.path} is complete: nothing to measure")
         return
     if left:
-        station.check(left)
+        target.check(left)
         click.echo(_announce(record, plan, record.header), err=True)
         _require_consent(app, asked)
-    _run(station, plan, file)
+    _run(target, plan, file)
 
 
 def _require_consent(app: App, asked: Asked) -> None:
-    """Raises CalibrationError where nobody can be asked."""
+    """Raises CalibrationError where there is no terminal to ask on."""
     if asked.yes or asked.sim:
         return
     if not app.is_terminal():
-        raise CalibrationError("volumes would be bought: confirm with --yes")
-    click.confirm("Go on?", abort=True, err=True)
+        raise CalibrationError("this buys volumes: confirm with --yes")
+    click.confirm("Continue?", abort=True, err=True)
 
 
-def _run(station: Station, plan: Schedule, file: RecordFile) -> None:
-    """Raises ElastioError, for an interruption too; what else failed after it is told."""
+def _run(target: Target, plan: Schedule, file: RecordFile) -> None:
+    """Raises ElastioError, also for an interruption; prints what failed after it."""
     try:
         with interrupted_by_signals():
-            run(station, plan, file, lambda text: click.echo(text, err=True))
+            run(target, plan, file, lambda text: click.echo(text, err=True))
     except KeyboardInterrupt as stop:
-        kept = f"interrupted; {file.path} keeps what was measured, the same command goes on"
+        kept = f"interrupted; {file.path} keeps the measurements, the same command continues"
         raise ElastioError("; ".join([kept, *notes_of(stop)])) from None
     except ElastioError as error:
         for note in notes_of(error):
@@ -197,10 +197,10 @@ def _run(station: Station, plan: Schedule, file: RecordFile) -> None:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a run as Ctrl-C does: what was written goes, the agent gets back its size and its pause.
+    """SIGTERM and SIGHUP end a run as Ctrl-C does: files are removed and the agent's settings restored.
 
-    Only the first counts: a session that is dropped sends several, and the others would cut that short. A signal that
-    is ignored stays so (`nohup`).
+    Only the first signal counts: a closed session sends several, which would interrupt the clean-up. An ignored signal
+    stays ignored (`nohup`).
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {n: handler for n in numbers if (handler := signal.getsignal(n)) is not signal.SIG_IGN}
@@ -220,13 +220,13 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _announce(record: Record, plan: Schedule, header: Header) -> str:
-    left = record.left(plan)
+    left = record.remaining(plan)
     expected = estimate(left, header.conditions, header.prices)
     money = ""
     if expected.cost is not None and header.prices is not None:
         money = f" and {expected.cost:.4f} {header.prices.currency}"
     return (
-        f"{len(left)} of {len(plan.rounds())} measurements are left: about {format_duration(expected.seconds)}, "
+        f"{len(left)} of {len(plan.rounds())} measurements remain: about {format_duration(expected.seconds)}, "
         f"{expected.agbs:.0f} AGBs{money} for caches"
     )
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how values of the command line become those of the model."""
+"""Options that several commands share, and their conversion into the values of the model."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
-from elastio_calibration.application import Application, describe, read_file
+from elastio_calibration.application import Application, from_values, read_file
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS
-from elastio_calibration.plain import MOST_GB, size_bytes
-from elastio_calibration.schedule import WRITE
+from elastio_calibration.schedule import MOST_GB, WRITE, size_bytes
 
 if TYPE_CHECKING:
     from elastio_calibration.predict import Predictor
@@ -24,7 +23,7 @@ EXTRA = ("jsonschema", "matplotlib", "numpy", "scipy")
 
 
 def require_extra() -> None:
-    """Raises CalibrationError saying what to install."""
+    """Raises CalibrationError where a library of the extra is not installed."""
     for name in EXTRA:
         try:
             import_module(name)
@@ -35,7 +34,7 @@ def require_extra() -> None:
 
 
 class Sizes(click.ParamType[tuple[float, ...]]):
-    """`3,4,6` in GB."""
+    """Sizes in GB, as `3,4,6`."""
 
     name = "GB,GB,..."
 
@@ -43,26 +42,37 @@ class Sizes(click.ParamType[tuple[float, ...]]):
         try:
             sizes = tuple(float(part) for part in str(value).split(","))
         except ValueError:
-            self.fail(f"{value!r} is no list of sizes in GB, as 3,4,6", param, ctx)
+            self.fail(f"{value!r} is not a list of sizes in GB, such as 3,4,6", param, ctx)
         if not all(0 < size <= MOST_GB for size in sizes):
-            self.fail(f"{value!r} holds a size that is not above 0 and at most {MOST_GB:g}", param, ctx)
+            self.fail(f"{value!r} has a size that is not between 0 and {MOST_GB:g}", param, ctx)
         return sizes
 
 
 def application_options(command: F) -> F:
-    """--vms ... --application FILE ...; the command gets them as one dictionary `described`."""
+    """The options that describe an application; `application_of` reads their values."""
     for option in reversed(
         (
-            click.option("--application", "file", type=click.Path(path_type=Path, dir_okay=False), help="TOML file."),
-            click.option("--learn-ledger", type=click.Path(path_type=Path, dir_okay=False), help="From a benchmark."),
-            click.option("--learn-trace", type=click.Path(path_type=Path, dir_okay=False), help="CSV of throughput."),
-            click.option("--device", default="", help="UUID, where what is learned from holds several."),
-            click.option("--vms", type=click.IntRange(min=1), help="n"),
-            click.option("--iterations", type=click.IntRange(min=1), help="I"),
-            click.option("--iteration-s", type=AT_LEAST_0, help="It, seconds of computing per iteration."),
-            click.option("--checkpoints", type=click.IntRange(min=1), help="K"),
-            click.option("--checkpoint-gb", type=ABOVE_0, help="Sc, per VM."),
-            click.option("--initial-gb", type=AT_LEAST_0, help="Si, per VM."),
+            click.option(
+                "--application",
+                "file",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="TOML file with the application.",
+            ),
+            click.option(
+                "--learn-ledger", type=click.Path(path_type=Path, dir_okay=False), help="Ledger with a benchmark run."
+            ),
+            click.option(
+                "--learn-trace",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="CSV file with the throughput of a run.",
+            ),
+            click.option("--device", default="", help="UUID of the device in a ledger or trace with several."),
+            click.option("--vms", type=click.IntRange(min=1), help="Number of VMs (n)."),
+            click.option("--iterations", type=click.IntRange(min=1), help="Number of iterations (I)."),
+            click.option("--iteration-s", type=AT_LEAST_0, help="Seconds of computing per iteration (It)."),
+            click.option("--checkpoints", type=click.IntRange(min=1), help="Number of checkpoints (K)."),
+            click.option("--checkpoint-gb", type=ABOVE_0, help="Size of a checkpoint per VM (Sc)."),
+            click.option("--initial-gb", type=AT_LEAST_0, help="Size of the initial dump per VM (Si)."),
         )
     ):
         command = option(command)
@@ -70,7 +80,7 @@ def application_options(command: F) -> F:
 
 
 def profile_options(command: F) -> F:
-    """--profile FILE (several are merged, or compared), --backing-gb and --pattern."""
+    """--profile FILE (several are merged or compared), --backing-gb and --pattern."""
     for option in reversed(
         (
             click.option(
@@ -79,10 +89,12 @@ def profile_options(command: F) -> F:
                 multiple=True,
                 required=True,
                 type=click.Path(path_type=Path, dir_okay=False),
-                help="Made by `elastio calibrate`; may be given several times.",
+                help="Profile written by `elastio calibrate`; repeatable.",
             ),
-            click.option("--backing-gb", type=ABOVE_0, help="N  [default: as calibrated]"),
-            click.option("--pattern", type=click.Choice(PATTERNS), default=WRITE, show_default=True),
+            click.option("--backing-gb", type=ABOVE_0, help="Size of the backing volume (N)  [default: as calibrated]"),
+            click.option(
+                "--pattern", type=click.Choice(PATTERNS), default=WRITE, show_default=True, help="Pattern of the dumps."
+            ),
         )
     ):
         command = option(command)
@@ -93,13 +105,13 @@ APPLICATION_KEYS = ("vms", "iterations", "iteration_s", "checkpoints", "checkpoi
 
 
 def application_of(values: dict[str, Any]) -> Application:
-    """File, then what was learned, then single options: the later one wins. Raises ElastioError."""
-    from elastio_calibration.learn import from_ledger, from_trace  # noqa: PLC0415  rarely wanted
+    """Options override a ledger or trace, which override the file. Raises ElastioError."""
+    from elastio_calibration.learn import from_ledger, from_trace  # noqa: PLC0415  rarely used
 
     described: dict[str, Any] = {}
     device = values.get("device", "")
     if device and not (values.get("learn_ledger") or values.get("learn_trace")):
-        raise click.UsageError("--device is of --learn-ledger and --learn-trace")
+        raise click.UsageError("--device needs --learn-ledger or --learn-trace")
     if values.get("file"):
         described.update(read_file(values["file"]))
     if values.get("learn_ledger"):
@@ -107,21 +119,21 @@ def application_of(values: dict[str, Any]) -> Application:
     if values.get("learn_trace"):
         described.update(from_trace(values["learn_trace"], device))
     described.update({key: values[key] for key in APPLICATION_KEYS if values.get(key) is not None})
-    return describe(described)
+    return from_values(described)
 
 
 def gb(size_gb: float | None) -> int | None:
-    """In bytes. Raises CalibrationError."""
+    """Bytes from GB. Raises CalibrationError."""
     return None if size_gb is None else size_bytes(size_gb)
 
 
 def predictors(paths: tuple[Path, ...], backing_gb: float | None, pattern: str, *, one: bool) -> tuple[Predictor, ...]:
-    """One predictor per bandwidth of the cache; profiles that share every condition are merged.
+    """One predictor per bandwidth of the cache; profiles of the same conditions are merged.
 
-    `one`: profiles that differ are refused. Raises CalibrationError.
+    `one`: refuse profiles that differ in any condition. Raises CalibrationError.
     """
     from elastio_calibration.predict import Predictor  # noqa: PLC0415  needs the extra
-    from elastio_calibration.profile import load, merge, require_one_question  # noqa: PLC0415
+    from elastio_calibration.profile import load, merge, require_comparable  # noqa: PLC0415
 
     loaded, size = [load(path) for path in paths], gb(backing_gb)
     if one:
@@ -130,13 +142,13 @@ def predictors(paths: tuple[Path, ...], backing_gb: float | None, pattern: str, 
     for profile in loaded:
         groups.setdefault(profile.conditions.cache_mb_s, []).append(profile)
     merged = [merge(group, size) for group in groups.values()]
-    _require_comparable([m.conditions for m in merged])
-    require_one_question(merged, size)
+    _require_same_conditions([m.conditions for m in merged])
+    require_comparable(merged, size)
     return tuple(Predictor(profile, size, pattern) for profile in merged)
 
 
-def _require_comparable(conditions: list[Any]) -> None:
-    """Only the bandwidth of the cache may differ: everything else would compare apples with pears."""
+def _require_same_conditions(conditions: list[Any]) -> None:
+    """Raises CalibrationError where anything but the bandwidth of the cache differs."""
     for other in conditions[1:]:
         differences = [d for d in conditions[0].differences(other) if not d.startswith("cache mb s")]
         if differences:

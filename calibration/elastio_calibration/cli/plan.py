@@ -24,70 +24,74 @@ from elastio_calibration.cli.options import (
 
 if TYPE_CHECKING:
     from elastio_calibration.measurement import Conditions
-    from elastio_calibration.optimum import Choice
+    from elastio_calibration.optimum import Candidate
 
 
 @click.command()
 @profile_options
 @application_options
-@click.option("--initial-cache-gb", type=ABOVE_0, help="M(Si)  [default: the same as for checkpoints]")
-@click.option("--max-time", "max_time_s", type=ABOVE_0, metavar="SECONDS", help="The deadline for T.")
-@click.option("--max-cost", type=ABOVE_0, help="The budget, in the currency of the profile's prices, over all VMs.")
-@click.option("--max-agbs", type=ABOVE_0, help="The budget in AGBs, over all VMs.")
+@click.option(
+    "--initial-cache-gb", type=ABOVE_0, help="Cache of the initial dump, M(Si)  [default: as for checkpoints]"
+)
+@click.option("--max-time", "max_time_s", type=ABOVE_0, metavar="SECONDS", help="Deadline for the completion time T.")
+@click.option("--max-cost", type=ABOVE_0, help="Budget for all VMs, in the currency of the profile.")
+@click.option("--max-agbs", type=ABOVE_0, help="Budget for all VMs, in AGBs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one CSV table.")
-@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw time and cost over the size here.")
-@click.option("--apply", "applied", is_flag=True, help="Make it the agent's next size.")
+@click.option(
+    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Plot of time and cost over the size, to write."
+)
+@click.option("--apply", "applied", is_flag=True, help="Set the size in the configuration and the agent.")
 @click.pass_obj
 def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **values: Any) -> None:
-    """Choose the cache size for the checkpoints: the cheapest that meets the deadline, or the fastest in the budget.
+    """Choose the cache size for checkpoints: the cheapest within a deadline, or the fastest within a budget.
 
-    Every size that was calibrated is tried. Profiles that differ only in the bandwidth of the cache are compared.
+    All calibrated sizes are compared, also those of profiles that differ only in the bandwidth of the cache.
     """
     limits = [values[key] for key in ("max_time_s", "max_agbs", "max_cost")]
     if sum(limit is not None for limit in limits) > 1 or (values["as_json"] and values["as_csv"]):
-        raise click.UsageError("one of --max-time, --max-cost and --max-agbs; one of --json and --csv")
+        raise click.UsageError("use only one of --max-time, --max-cost and --max-agbs, and one of --json and --csv")
     require_extra()
     from elastio_calibration import optimum, plots, render  # noqa: PLC0415  needs the extra
     from elastio_calibration.measurement import Setup  # noqa: PLC0415
 
     known = predictors(profiles, backing_gb, values["pattern"], one=False)
     application = application_of(values)
-    offer = optimum.offer(known, application, gb(values["initial_cache_gb"]))
-    chosen = optimum.best(offer.choices, optimum.Wish(*limits))
+    found = optimum.candidates(known, application, gb(values["initial_cache_gb"]))
+    chosen = optimum.best(found.accepted, optimum.Goal(*limits))
     fast = max((p.static(Setup.STATIC_FAST, application) for p in known), key=lambda f: f.agbs.value)
     currency = next((p.prices.currency for p in known if p.prices), "")
-    rows = [render.choice_row(c, fast, currency, chosen=c is chosen) for c in offer.choices]
-    notes = render.notes_by("cache GB ", [(c.cache_bytes / GB, (fast, c.forecast)) for c in offer.choices])
+    rows = [render.candidate_row(c, fast, currency, chosen=c is chosen) for c in found.accepted]
+    notes = render.notes_by("cache GB ", [(c.cache_bytes / GB, (fast, c.forecast)) for c in found.accepted])
     if values["png"] is not None:
         title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
         plots.trade_off(rows, title, values["png"])
     if values["as_json"]:
         figures = {"recommended_gb": chosen.cache_bytes / GB, "choices": rows}
-        click.echo(render.to_json({**figures, "refused": offer.refused, "notes": notes}))
+        click.echo(render.to_json({**figures, "refused": found.refused, "notes": notes}))
     else:
-        text = f"{render.choices_text(rows)}\n{_recommendation(chosen)}\n"
+        text = f"{render.candidates_text(rows)}\n{_recommendation(chosen)}\n"
         click.echo(render.to_csv(rows) if values["as_csv"] else text, nl=False)
-        for line in (*offer.refused, *notes):
+        for line in (*found.refused, *notes):
             click.echo(line, err=True)
     if values["applied"]:
         _apply(app, chosen, [p.profile.conditions for p in known])
 
 
-def _recommendation(chosen: Choice) -> str:
+def _recommendation(chosen: Candidate) -> str:
     found = chosen.forecast
     time = f"{found.completion_s.value:.1f} s"
-    sure = "; nothing was measured twice, so the spread is unknown"
+    sure = "; nothing was repeated, so the spread is unknown"
     if found.completion_s.high is not None:
         sure = f"; at most {found.completion_s.high:.1f} s in 97 of 100 runs"
     return f"Recommended: {chosen}. Expected: {time} and {found.agbs.value:.0f} AGBs{sure}."
 
 
-def _apply(app: App, chosen: Choice, calibrated: list[Conditions]) -> None:
-    """A drop-in for an agent that has learned nothing, and the learned size of the one that runs.
+def _apply(app: App, chosen: Candidate, calibrated: list[Conditions]) -> None:
+    """Write a drop-in, for an agent that has learned nothing, and set the learned size of the running agent.
 
-    Raises ElastioError: before writing where the plan is not for this configuration, UnreachableError after it where
-    no agent could be told.
+    Raises ElastioError before anything is written where the plan is for another configuration, and UnreachableError
+    after the drop-in is written where no agent is running.
     """
     conditions = next(c for c in calibrated if c.cache_mb_s == chosen.cache_mb_s)
     path = write_drop_in(app.config_path, load(app.config_path), chosen.cache_bytes, conditions)
@@ -96,6 +100,6 @@ def _apply(app: App, chosen: Choice, calibrated: list[Conditions]) -> None:
         click.echo(app.client().ask("learn", size_bytes=chosen.cache_bytes)["text"], err=True)
     except UnreachableError as error:
         raise UnreachableError(
-            f"the agent was not told, and what it has learned counts for more than {path.name}: nothing changes before "
-            f"this is run again while it runs ({error})"
+            f"the agent does not know the planned size, and a size that it has learned overrides {path.name}: "
+            f"repeat the command while the agent is running ({error})"
         ) from error

@@ -1,4 +1,4 @@
-"""`elastio predict`: how long an application takes and what it costs, before it runs."""
+"""`elastio predict`: the completion time and the cost of an application before it runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from elastio_calibration.predict import Forecast
     from elastio_calibration.sweep import Step
 
-# The agent's own first size, where the operator names none.
+# The default of cache.initial_size_gib.
 INITIAL_BYTES = 10 * GIB
 INITIAL_GB = INITIAL_BYTES / GB
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the result is given out."""
+    """The form of the output."""
 
     as_json: bool
     as_csv: bool
@@ -41,19 +41,23 @@ class Shown:
 @click.command()
 @profile_options
 @application_options
-@click.option("--initial-cache-gb", type=ABOVE_0, help=f"M(Si)  [default: {INITIAL_GB:.4g}, as the agent's]")
-@click.option("--checkpoint-cache-gb", type=ABOVE_0, help="M(Sc)  [default: what the agent learns]")
-@click.option("--sweep", "swept", metavar="Sc=2..12", help="Vary Sc, Si, K, I, It, n or M; also Sc=2..12/0.5, M=4,6,8.")
+@click.option("--initial-cache-gb", type=ABOVE_0, help=f"Cache of the initial dump, M(Si)  [default: {INITIAL_GB:.4g}]")
+@click.option(
+    "--checkpoint-cache-gb", type=ABOVE_0, help="Cache of a checkpoint, M(Sc)  [default: as the agent learns]"
+)
+@click.option(
+    "--sweep", "swept", metavar="Sc=2..12", help="Range of Sc, Si, K, I, It, n or M; also Sc=2..12/0.5, M=4,6,8."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one CSV table.")
-@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the sweep here.")
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Plot of the sweep, to write.")
 def predict(profiles: tuple[Path, ...], backing_gb: float | None, **values: Any) -> None:
-    """Predict completion time and cost on a slow, a fast and the adaptive device, from a calibration."""
+    """Predict completion time and cost on a slow, a fast and the adaptive device from a calibration."""
     shown = Shown(values["as_json"], values["as_csv"], values["png"])
     if shown.as_json and shown.as_csv:
-        raise click.UsageError("--json or --csv, not both")
+        raise click.UsageError("use only one of --json and --csv")
     if shown.png is not None and values["swept"] is None:
-        raise click.UsageError("--png draws a --sweep: give both")
+        raise click.UsageError("--png needs --sweep")
     require_extra()
     from elastio_calibration import sweep  # noqa: PLC0415  needs the extra
     from elastio_calibration.predict import CacheSizes  # noqa: PLC0415
@@ -86,16 +90,16 @@ def _show(forecasts: Sequence[Forecast], currency: str, shown: Shown) -> None:
 def _show_sweep(symbol: str, steps: Sequence[Step], currency: str, shown: Shown) -> None:
     from elastio_calibration import plots, render  # noqa: PLC0415  needs the extra
 
-    told = [(step.value, step.forecasts) for step in steps]
-    rows = [{symbol: value, **render.row(f, currency)} for value, forecasts in told for f in forecasts]
+    by_value = [(step.value, step.forecasts) for step in steps]
+    rows = [{symbol: value, **render.row(f, currency)} for value, forecasts in by_value for f in forecasts]
     refused = [f"{symbol}={step.value:g}: {step.refusal}" for step in steps if step.refusal]
-    notes = render.notes_by(f"{symbol}=", told)
+    notes = render.notes_by(f"{symbol}=", by_value)
     if shown.png is not None:
         plots.sweep(steps, symbol, f"prediction over {symbol}", shown.png)
     if shown.as_json:
         click.echo(render.to_json({"sweep": rows, "refused": refused, "notes": notes}))
         return
-    click.echo(render.to_csv(rows) if shown.as_csv else f"{render.sweep_text(symbol, told, currency)}\n", nl=False)
+    click.echo(render.to_csv(rows) if shown.as_csv else f"{render.sweep_text(symbol, by_value, currency)}\n", nl=False)
     _aside([*refused, *notes])
 
 

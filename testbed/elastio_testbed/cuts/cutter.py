@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import Assembly, Reader
 from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
+from elastio_testbed.polling import until
 
 ACK_S, POLL_S = 120.0, 0.002
 # Between two records: long enough for a cut while the writer is idle, and too little load for a boost.
@@ -59,12 +59,10 @@ class Cutter:
         return CutCopies(planned, name, known, folder, images, taken_bytes)
 
     def _next_ack(self, name: str) -> int:
-        before, deadline = writer.acknowledged(self._records, name), time.monotonic() + ACK_S
-        while (known := writer.acknowledged(self._records, name)) == before:
-            if time.monotonic() > deadline:
-                raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
-            time.sleep(POLL_S)
-        return known
+        before = writer.acknowledged(self._records, name)
+        if not until(lambda: writer.acknowledged(self._records, name) > before, ACK_S, POLL_S):
+            raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
+        return writer.acknowledged(self._records, name)
 
 
 def read_back(reader: Reader, taken: CutCopies, assembly: Assembly, seed: int) -> CutResult:

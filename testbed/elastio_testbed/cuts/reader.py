@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from elastio_testbed.cuts.writer import RECORDS, install, run_argv, write_spec
@@ -53,9 +52,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._vm.close()
 
     def read(self, images: Mapping[str, Path], assembly: Assembly, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -12,6 +11,7 @@ from elastio_testbed.faults.fault_target import CALL_S, NOISE, NOISE_MIB
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError, GuestTimeout
 from elastio_testbed.machine import DATA, PROGRAMS
+from elastio_testbed.polling import until
 
 SPEC, SPEED, REPORT = "/var/tmp/consistency.json", "/var/tmp/consistency.speed", "/var/tmp/consistency.report"
 FIO_PASSES, FIO_FAILED = "/var/tmp/fio.passes", "/var/tmp/fio.failed"
@@ -107,8 +107,6 @@ class Checker:
 
 def wait_for_reads(checker: Checker, reads: int, seconds: float) -> None:
     """Wait for that many more reads. Raises GuestTimeout after `seconds`."""
-    wanted, end = checker.counts()["reads"] + reads, time.monotonic() + seconds
-    while checker.counts()["reads"] < wanted:
-        if time.monotonic() > end:
-            raise GuestTimeout(f"the checker made fewer than {reads} reads in {seconds:.0f} s")
-        time.sleep(1.0)
+    wanted = checker.counts()["reads"] + reads
+    if not until(lambda: checker.counts()["reads"] >= wanted, seconds, 1.0):
+        raise GuestTimeout(f"the checker made fewer than {reads} reads in {seconds:.0f} s")

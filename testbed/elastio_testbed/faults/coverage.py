@@ -12,6 +12,8 @@ from elastio_testbed.faults.kinds import KINDS
 from elastio_testbed.tables import Table
 
 Results = Sequence[Mapping[str, Any]]
+# The actions that have another name in older files.
+RENAMED = {"MarkVolume": "TagVolume"}
 
 
 def steps_met(results: Results) -> dict[str, set[str]]:
@@ -22,7 +24,8 @@ def steps_met(results: Results) -> dict[str, set[str]]:
         steps = met.setdefault(planned["kind"], set())
         calls = {each["call"] for each in planned["cloud"] if each["kind"] == planned["kind"]}
         if not result["missed"]:
-            steps |= calls or {f"{planned['moment']['kind']} {planned['moment']['what']}"}
+            trigger = planned["moment"]
+            steps |= calls or {f"{trigger['kind']} {RENAMED.get(trigger['what'], trigger['what'])}"}
     return dict(sorted(met.items()))
 
 

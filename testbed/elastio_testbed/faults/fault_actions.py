@@ -151,7 +151,7 @@ def raise_quota(lab: Lab) -> None:
 
 
 # Preparations that do not count as time of the fault.
-PRECONDITIONS: Mapping[FaultAction, Callable[[Lab], None]] = {FaultAction.PULL_DIRTY: make_dirty}
+PREPARATIONS: Mapping[FaultAction, Callable[[Lab], None]] = {FaultAction.PULL_DIRTY: make_dirty}
 
 FAULT_ACTIONS: Mapping[FaultAction, Callable[[Lab], None]] = {
     FaultAction.NOTHING: nothing,

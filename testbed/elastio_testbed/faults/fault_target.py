@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import resources
@@ -14,6 +13,7 @@ from elastio_testbed.faults import acks
 from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import GuestTimeout
 from elastio_testbed.machine import DATA, PROGRAMS, Guest
+from elastio_testbed.polling import until
 from elastio_testbed.trial import JOURNAL
 
 RECORDS_PORT, TRIGGER_PORT = "org.elastio.records", "org.elastio.triggers"
@@ -22,7 +22,7 @@ RECORDS_SPEC, TRIGGER_SPEC = "/var/tmp/records.json", "/var/tmp/trigger.json"
 NOISE, NOISE_MIB = "/var/tmp/noise", 20
 BURST_MIB = 180  # enough for a boost and a flush of some seconds each
 PAUSE_S = 0.05  # between two records, so that they are too little load to keep a boost
-CALL_S, REST_S, POLL_S = 60.0, 600.0, 0.5
+CALL_S, REST_S = 60.0, 600.0
 # The attach timeout of the agent: the default of 180 s would only prolong a run.
 DEADLINE_S = 45
 
@@ -123,12 +123,7 @@ class FaultTarget(ABC):
 
     def wait_for_trigger(self, seen: int, seconds: float) -> bool:
         """Whether the trigger came in time. Only a file of the host is polled: the guest is not disturbed."""
-        end = time.monotonic() + seconds
-        while acks.count_lines(self.triggers, "triggered") <= seen:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
+        return until(lambda: acks.count_lines(self.triggers, "triggered") > seen, seconds, 0.02)
 
     # --- the device ----------------------------------------------------------------------------------------------
 
@@ -156,11 +151,8 @@ class FaultTarget(ABC):
 
     def wait_until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Poll until the condition holds. Raises GuestTimeout."""
-        end = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > end:
-                raise GuestTimeout(f"waited {seconds:.0f} s for {what}\n{self.console_tail()}")
-            time.sleep(POLL_S)
+        if not until(condition, seconds):
+            raise GuestTimeout(f"waited {seconds:.0f} s for {what}\n{self.console_tail()}")
 
     def wait_for_agent(self, seconds: float = 240.0) -> None:
         """Wait until the agent has recovered its phase and reports no fault."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from elastio_testbed.ec2 import Ec2Endpoint
@@ -58,9 +57,7 @@ class Lab(FaultTarget):
         self._stack.enter_context(self.guest.vm)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def prepare(self) -> None:

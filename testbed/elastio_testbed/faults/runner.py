@@ -12,7 +12,7 @@ from pathlib import Path
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.evidence import folder_of, keep
-from elastio_testbed.faults.fault_actions import FAULT_ACTIONS, PRECONDITIONS, nothing, recover_cache
+from elastio_testbed.faults.fault_actions import FAULT_ACTIONS, PREPARATIONS, nothing, recover_cache
 from elastio_testbed.faults.kinds import KINDS, PULLS, TRANSPARENT, FaultAction
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.faults.plan import PlannedRun
@@ -21,12 +21,13 @@ from elastio_testbed.faults.tears import Tear, tear, torn
 from elastio_testbed.hypervisor import GuestError, HypervisorError
 from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import CONFIG
+from elastio_testbed.polling import until
 from elastio_testbed.scratch import scratch_folder
 
 # Timeout of the trigger; the fault strikes afterwards in any case.
 TRIGGER_S = 240.0
 # Timeout of the writer's error once its cache is removed: a clean device continues, a hung kernel never responds.
-WITNESS_S = 15.0
+EVIDENCE_S = 15.0
 # Attempts to boot a guest before the campaign is given up.
 BOOTS = 3
 # Errors of a guest, its cloud and its files: the run is given up, the campaign continues.
@@ -135,7 +136,7 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> RunResult:
         time.sleep(run.delay_s)
     is_left = not is_done(run, missed=missed)
     if is_left:
-        PRECONDITIONS.get(run.action, nothing)(lab)
+        PREPARATIONS.get(run.action, nothing)(lab)
     has_writer = is_left and run.action in PULLS and lab.writer_runs()
     began_s = lab.uptime_s() if has_writer else 0.0
     at = time.monotonic()
@@ -165,9 +166,7 @@ def strike(run: PlannedRun, lab: Lab, writers: Writers) -> RunResult:
 
 def observed_tear(lab: Lab, name: str, began_s: float) -> Tear:
     """Read the evidence of port and kernel log before the recovery: a reboot would delete it."""
-    end = time.monotonic() + WITNESS_S
-    while name not in acks.failures(acks.text_of(lab.records)) and time.monotonic() < end:
-        time.sleep(0.2)
+    until(lambda: name in acks.failures(acks.text_of(lab.records)), EVIDENCE_S, 0.2)
     return tear(name, began_s, acks.text_of(lab.records), lab.kernel_log())
 
 

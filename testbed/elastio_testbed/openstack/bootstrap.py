@@ -13,8 +13,8 @@ from typing import Any
 import openstack
 from openstack.connection import Connection
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION
-from elastio_testbed.openstack.errors import LabError
 
 # Two projects, so that tests and experiments do not see each other's volumes.
 PROJECT, DEMO_PROJECT, USER = "tenant", "demo", "agent"

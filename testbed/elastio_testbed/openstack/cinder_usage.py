@@ -13,10 +13,10 @@ from typing import Any
 
 from elastio.units import GIB
 from elastio_testbed.ec2 import Scale
+from elastio_testbed.errors import LabError
 from elastio_testbed.image.tools import run
 from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cloud_fixture import Tenant
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab
 
 _MYSQL_S = 60.0

@@ -20,9 +20,9 @@ from elastio_openstack.identity import Places
 from elastio_openstack.provider import OpenstackProvider
 from elastio_openstack.settings import parse
 from elastio_openstack.volumes import serial_of
+from elastio_testbed.errors import LabError
 from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import REGION
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab
 from elastio_testbed.openstack.proxy import ApiProxy, ProxyFault
 

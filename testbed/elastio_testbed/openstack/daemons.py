@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.image.tools import CLEAN_ENV
-from elastio_testbed.openstack.errors import LabError
 
 _POLL_S = 0.1
 _STOP_S = 10.0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.image.tools import ImageError, chroot, run
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION, password
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.services import NEUTRON_FILES
 
 _USERS = {

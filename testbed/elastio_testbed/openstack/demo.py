@@ -19,6 +19,7 @@ from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
 from elastio.units import GIB
+from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.image import GuestImage
@@ -28,7 +29,6 @@ from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.cinder_usage import CinderUsage
 from elastio_testbed.openstack.cloud_fixture import TYPES, Tenant, clouds_text
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.lab import Lab, open_lab
 from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.openstack.server import Server, boot

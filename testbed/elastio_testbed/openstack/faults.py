@@ -16,12 +16,12 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.errors import LabError
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, ImageError
 from elastio_testbed.openstack import bootstrap, services
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.fault_target import NovaTarget, boot_target, errors_in, open_intents
 from elastio_testbed.openstack.lab import Lab
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio.host.flock import try_lock
+from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
 from elastio_testbed.image.tools import chroot
@@ -21,7 +22,6 @@ from elastio_testbed.openstack import bootstrap, services
 from elastio_testbed.openstack.configure import configure, password
 from elastio_testbed.openstack.daemons import Daemon, Daemons
 from elastio_testbed.openstack.databases import create_databases
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.mounts import mount_all, mounts_below, unmount_all
 from elastio_testbed.openstack.packages import existing_root, packages_root
 
@@ -134,10 +134,8 @@ class Lab:
     def _locked(self) -> Iterator[None]:
         """One `up` or `down` at a time."""
         with (self.root.parent / "lab.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise LabError("another `elastio-testbed cloud openstack` is running; wait for its end") from None
+            if not try_lock(lock.fileno()):
+                raise LabError("another `elastio-testbed cloud openstack` is running; wait for its end")
             yield
 
 

@@ -12,7 +12,7 @@ from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
-from elastio.sim.workload import Stretch, Trace
+from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MIB
 
@@ -24,14 +24,14 @@ POLICY = Policy(
     initial_size_bytes=2 * GIB,
     backing_uuid=KERNEL.backing_uuid,
 )
-QUIET = Stretch(1e9, 0)
-BURST = (Stretch(2, 0), Stretch(12, 60), QUIET)
+QUIET = Segment(1e9, 0)
+BURST = (Segment(2, 0), Segment(12, 60), QUIET)
 # Above the threshold, and with instants without a request in flight: a detach needs one.
-STEADY = (Stretch(2, 0), Stretch(1e9, 15))
+STEADY = (Segment(2, 0), Segment(1e9, 15))
 
 
 def machine(
-    load: tuple[Stretch, ...] = BURST,
+    load: tuple[Segment, ...] = BURST,
     faults: str = "nothing",
     *,
     point: Point = ignore,

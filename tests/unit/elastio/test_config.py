@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import MISSING, Field, replace
 from pathlib import Path
 from typing import Any
@@ -39,10 +40,10 @@ def with_key(key: str, value: object) -> dict[str, dict[str, Any]]:
     return document
 
 
-def refusal_of(document: dict[str, Any]) -> str:
+def refused_key(document: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as caught:
         parse(document)
-    return str(caught.value)
+    return caught.value.code
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
@@ -73,7 +74,7 @@ def test_the_end_of_the_agent_and_of_the_machine_reach_the_policy() -> None:
 
 
 def test_a_flag_is_true_or_false_and_nothing_else() -> None:
-    assert "true or false" in refusal_of(with_key("shutdown.notice_flush", 1))
+    assert refused_key(with_key("shutdown.notice_flush", 1)) == "shutdown.notice_flush"
 
 
 def test_every_key_reaches_the_policy() -> None:
@@ -135,49 +136,66 @@ def test_a_uuid_is_compared_in_small_letters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "sentence"),
+    ("key", "value"),
     [
-        ("device.bandwidth_mb_s", 0, "device.bandwidth_mb_s is 0; allowed: a number above 0"),
-        ("device.bandwidth_mb_s", "60", 'device.bandwidth_mb_s is "60"; allowed: a number above 0'),
-        ("device.bandwidth_mb_s", True, "device.bandwidth_mb_s is true; allowed: a number above 0"),
-        ("device.bandwidth_mb_s", float("nan"), "device.bandwidth_mb_s is nan; allowed: a number above 0"),
-        ("device.bandwidth_mb_s", float("inf"), "device.bandwidth_mb_s is inf; allowed: a number above 0"),
-        ("policy.utilization_threshold", 1.5, "utilization_threshold is 1.5; allowed: a number above 0 and at most 1"),
-        ("policy.trigger_delay_s", -1, "policy.trigger_delay_s is -1; allowed: a number from 0 to 3600"),
-        ("agent.sample_interval_s", 0.1, "agent.sample_interval_s is 0.1; allowed: a number from 0.2 to 60"),
-        ("agent.sample_interval_s", 61, "agent.sample_interval_s is 61; allowed: a number from 0.2 to 60"),
-        ("caps.max_boosts_per_day", 2.5, "caps.max_boosts_per_day is 2.5; allowed: a whole number at least 0"),
-        ("caps.max_boosts_per_day", -1, "caps.max_boosts_per_day is -1; allowed: a whole number at least 0"),
-        ("caps.max_cost_per_day", [], "caps.max_cost_per_day is []; allowed: a number at least 0"),
-        ("agent.state_dir", "var", 'agent.state_dir is "var"; allowed: an absolute path'),
-        ("agent.log_level", "loud", 'agent.log_level is "loud"; allowed: one of debug, info, warning, error'),
-        ("agent.socket_group", "a b", 'agent.socket_group is "a b"; allowed: the name of a group, or an empty string'),
-        ("device.backing_uuid", "/dev/vdb", 'device.backing_uuid is "/dev/vdb"; allowed: a UUID such as'),
-        ("provider.name", "AWS", 'provider.name is "AWS"; allowed: a name of small letters'),
-        ("provider.name", {}, "provider.name is {}; allowed: a name of small letters"),
-        ("policy.release_threshold", 0.31, "release_threshold is 0.31; allowed: at most policy.utilization_threshold"),
-        ("cache.min_size_gib", 101, "cache.min_size_gib is 101; allowed: at most cache.max_size_gib, which is 100"),
-        ("cache.initial_size_gib", 0.5, "cache.initial_size_gib is 0.5; allowed: from cache.min_size_gib (1) to"),
-        ("cache.max_size_gib", 5, "cache.initial_size_gib is 10; allowed: from cache.min_size_gib (1) to"),
-        ("cache.max_size_gib", 0.25, "cache.max_size_gib is 0.25; allowed: a number above 0.25"),
+        ("device.bandwidth_mb_s", 0),
+        ("device.bandwidth_mb_s", "60"),
+        ("device.bandwidth_mb_s", True),
+        ("device.bandwidth_mb_s", float("nan")),
+        ("device.bandwidth_mb_s", float("inf")),
+        ("policy.utilization_threshold", 1.5),
+        ("policy.trigger_delay_s", -1),
+        ("agent.sample_interval_s", 0.1),
+        ("agent.sample_interval_s", 61),
+        ("caps.max_boosts_per_day", 2.5),
+        ("caps.max_boosts_per_day", -1),
+        ("caps.max_cost_per_day", []),
+        ("agent.state_dir", "var"),
+        ("agent.log_level", "loud"),
+        ("agent.socket_group", "a b"),
+        ("device.backing_uuid", "/dev/vdb"),
+        ("provider.name", "AWS"),
+        ("provider.name", {}),
+        ("policy.release_threshold", 0.31),
+        ("cache.min_size_gib", 101),
+        ("cache.initial_size_gib", 0.5),
+        ("cache.max_size_gib", 0.25),
     ],
 )
-def test_refuses_a_wrong_value_naming_key_value_and_what_is_allowed(key: str, value: object, sentence: str) -> None:
-    assert sentence in refusal_of(with_key(key, value))
+def test_refuses_a_wrong_value_by_its_key(key: str, value: object) -> None:
+    assert refused_key(with_key(key, value)) == key
+
+
+def test_refuses_a_first_cache_that_is_larger_than_the_largest() -> None:
+    assert refused_key(with_key("cache.max_size_gib", 5)) == "cache.initial_size_gib"
+
+
+def test_a_refusal_names_key_value_and_what_is_allowed(golden: Callable[[str, str], None]) -> None:
+    wrong = [
+        ("device.bandwidth_mb_s", 0),
+        ("agent.log_level", "loud"),
+        ("policy.utilisation_threshold", 1),
+        ("zzz.a", 1),
+    ]
+    lines = []
+    for key, value in wrong:
+        with pytest.raises(ConfigError) as caught:
+            parse(with_key(key, value))
+        lines.append(f"{caught.value}\n")
+    golden("config_refusals.txt", "".join(lines))
 
 
 @pytest.mark.parametrize(
-    ("key", "sentence"),
+    ("key", "code"),
     [
-        ("policy.utilisation_threshold", "did you mean utilization_threshold?"),
-        ("caps.max_boost_per_day", "caps.max_boost_per_day is not a setting: did you mean max_boosts_per_day?"),
-        ("device.zzz", "device.zzz is not a setting; known are backing_uuid, bandwidth_mb_s"),
-        ("provider.region", "provider.region is not a setting; known are name"),
-        ("polcy.trigger_delay_s", "[polcy] is not a section: did you mean policy?"),
+        ("policy.utilisation_threshold", "policy.utilisation_threshold"),
+        ("device.zzz", "device.zzz"),
+        ("provider.region", "provider.region"),
+        ("polcy.trigger_delay_s", "polcy"),
     ],
 )
-def test_refuses_an_unknown_key_and_says_what_was_meant(key: str, sentence: str) -> None:
-    assert sentence in refusal_of(with_key(key, 1))
+def test_refuses_an_unknown_key(key: str, code: str) -> None:
+    assert refused_key(with_key(key, 1)) == code
 
 
 @pytest.mark.parametrize(
@@ -187,17 +205,17 @@ def test_refuses_a_configuration_without_a_required_key(key: str) -> None:
     document = copy.deepcopy(LEAST)
     section, name = key.split(".")
     del document[section][name]
-    assert refusal_of(document).startswith(f"{key} is not set: ")
+    assert refused_key(document) == key
 
 
 def test_refuses_a_table_of_another_provider() -> None:
     document = copy.deepcopy(LEAST)
     document["provider"]["asw"] = {"region": "x"}
-    assert refusal_of(document) == '[provider.asw] belongs to no provider in use: provider.name is "aws"'
+    assert refused_key(document) == "provider.asw"
 
 
 def test_refuses_a_section_that_is_a_value() -> None:
-    assert refusal_of({**LEAST, "agent": 3}) == "agent is a section: write [agent] and its keys below it"
+    assert refused_key({**LEAST, "agent": 3}) == "agent"
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -229,29 +247,28 @@ def test_the_same_file_gives_the_same_configuration(tmp_path: Path) -> None:
     assert isinstance(load(path), Config)
 
 
-def test_says_how_to_write_a_configuration_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no configuration at .*: write one with `elastio init`"):
-        load(tmp_path / "elastio.toml")
+def refused_file(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    return caught.value.code
+
+
+def test_a_configuration_that_is_missing_is_refused(tmp_path: Path) -> None:
+    assert refused_file(tmp_path / "elastio.toml") == "file.missing"
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"[device\n", r"a\.toml is not valid TOML: .*line 1"),
-        (b"\xff", r"a\.toml is not UTF-8 text \(byte 0\)"),
-        (b"#" * (1024 * 1024 + 1), r"a\.toml is larger than 1 MiB"),
-    ],
+    ("content", "code"),
+    [(b"[device\n", "file.syntax"), (b"\xff", "file.encoding"), (b"#" * (1024 * 1024 + 1), "file.too_large")],
 )
-def test_names_the_file_that_cannot_be_read(content: bytes, sentence: str, tmp_path: Path) -> None:
+def test_a_drop_in_that_cannot_be_read_is_refused(content: bytes, code: str, tmp_path: Path) -> None:
     path = written(tmp_path, a="")
     (tmp_path / "elastio.toml.d" / "a.toml").write_bytes(content)
-    with pytest.raises(ConfigError, match=sentence):
-        load(path)
+    assert refused_file(path) == code
 
 
-def test_a_folder_in_the_files_place_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read: Is a directory"):
-        load(tmp_path)
+def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:
+    assert refused_file(tmp_path) == "file.unreadable"
 
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:

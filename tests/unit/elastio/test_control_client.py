@@ -41,47 +41,52 @@ def answer(reply: bytes) -> Callable[[socket.socket], object]:
     return serve
 
 
-def test_says_how_to_start_an_agent_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError, match=r"the agent is not running .*start it with `systemctl start elastiod`"):
-        ControlClient(tmp_path / "none.sock").ask("status")
+def code_of(error: type[ControlError], ask: Callable[[], object]) -> str:
+    with pytest.raises(error) as failed:
+        ask()
+    return failed.value.code
+
+
+def test_an_agent_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+    client = ControlClient(tmp_path / "none.sock")
+    assert code_of(UnreachableError, lambda: client.ask("status")) == "socket.closed"
 
 
 def test_gives_up_on_an_agent_that_hangs(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hung:
         hung.bind(str(tmp_path / "s.sock"))
         hung.listen(1)
-        with pytest.raises(UnreachableError, match=r"did not answer on .* within 0 s: see `systemctl status elastiod`"):
-            ControlClient(tmp_path / "s.sock", timeout_s=0.05).ask("status")
+        client = ControlClient(tmp_path / "s.sock", timeout_s=0.05)
+        assert code_of(UnreachableError, lambda: client.ask("status")) == "socket.timeout"
 
 
 def test_a_refusal_is_an_error_with_the_agents_own_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RefusedByAgentError, match=r"^the quota is used up$"):
+    with pytest.raises(RefusedByAgentError) as refused:
         asked_of(tmp_path / "s.sock", answer(b'{"version":1,"ok":false,"error":"the quota is used up"}\n'))
+    assert str(refused.value) == "the quota is used up"
 
 
-def test_hears_a_refusal_that_came_before_the_request_was_read(tmp_path: Path) -> None:
-    """A refused client is not read from: the reason must not drown in a broken pipe.
+def test_receives_a_refusal_that_came_before_the_request_was_read(tmp_path: Path) -> None:
+    """The server does not read from a refused client: the reason must not be lost in a broken pipe.
 
-    The request is larger than the socket takes, so that sending it cannot end before the agent has hung up.
+    The request is larger than the socket's buffer, so that sending it cannot end before the server has closed.
     """
     refusal = b'{"version":1,"ok":false,"error":"16 clients are connected already"}\n'
-    with pytest.raises(RefusedByAgentError, match="16 clients are connected already"):
+    with pytest.raises(RefusedByAgentError):
         asked_of(tmp_path / "s.sock", lambda served: served.sendall(refusal), padding="x" * 4_000_000)
 
 
 @pytest.mark.parametrize("reply", [b"", b'{"version":1'])
 def test_an_agent_that_dies_over_the_request_is_not_running(reply: bytes, tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError, match="the agent is not running"):
-        asked_of(tmp_path / "s.sock", answer(reply))
+    assert code_of(UnreachableError, lambda: asked_of(tmp_path / "s.sock", answer(reply))) == "socket.closed"
 
 
 @pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [(b"hello\n", "is not JSON"), (b'{"version":9,"ok":true}\n', "version 9 of the control protocol")],
+    ("reply", "code"),
+    [(b"hello\n", "message.syntax"), (b'{"version":9,"ok":true}\n', "message.version")],
 )
-def test_a_reply_that_makes_no_sense_is_a_control_error(reply: bytes, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(ControlError, match=sentence):
-        asked_of(tmp_path / "s.sock", answer(reply))
+def test_a_reply_that_makes_no_sense_is_a_control_error(reply: bytes, code: str, tmp_path: Path) -> None:
+    assert code_of(ControlError, lambda: asked_of(tmp_path / "s.sock", answer(reply))) == code
 
 
 def test_a_reply_without_end_is_cut_off(tmp_path: Path) -> None:
@@ -94,5 +99,4 @@ def test_a_reply_without_end_is_cut_off(tmp_path: Path) -> None:
             return  # the client has hung up, as it should
         pytest.fail("the client read it all")
 
-    with pytest.raises(ControlError, match="larger than any reply of this release"):
-        asked_of(tmp_path / "s.sock", flood)
+    assert code_of(ControlError, lambda: asked_of(tmp_path / "s.sock", flood)) == "reply.too_large"

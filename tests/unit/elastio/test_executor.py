@@ -16,6 +16,7 @@ from elastio.core.actions import (
     DescribeVolume,
     DetachCacheSet,
     DetachVolume,
+    Effect,
     EnterPhase1,
     EnterPhase2,
     InstallCache,
@@ -40,7 +41,7 @@ from elastio.core.model import (
 from elastio.errors import ConfigError
 from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
-from elastio.sim.cloud import Shelf
+from elastio.sim.cloud import DiskSlots
 from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimAccount, SimProvider
 from elastio.sim.world import SimWorld
@@ -150,6 +151,16 @@ def test_a_whole_cycle_leaves_nothing(machine: Machine) -> None:
     assert machine.world.volumes_left() == 0
 
 
+def test_an_outcome_says_whether_the_host_had_to_be_changed(machine: Machine) -> None:
+    volume, cache_set = machine.boosted()
+    machine.done(EnterPhase2())
+    release = ReleaseCacheDisk(volume.serial, volume.size_bytes, cache_set)
+    for action in (BypassCache(), DetachCacheSet(cache_set), release):
+        assert machine.done(action).value is Effect.CHANGED
+        machine.world.advance(60.0)
+        assert machine.done(action).value is Effect.ALREADY
+
+
 def test_phases_reach_the_kernel(machine: Machine) -> None:
     volume, cache_set = machine.boosted()
     seen = []
@@ -186,7 +197,7 @@ class Unpriced(SimProvider):
 def test_nothing_is_bought_without_a_price_under_a_cap_in_currency(
     machine: Machine, needs_price: bool, kind: OutcomeKind
 ) -> None:
-    provider = Unpriced(SimClock(), SimAccount("uuid"), Shelf())
+    provider = Unpriced(SimClock(), SimAccount("uuid"), DiskSlots())
     executor = Executor(machine.world.host, lambda: provider)
     assert executor.run(CreateVolume("token-1", SPEC, 4 * GIB, needs_price)).kind is kind
     assert bool(provider.existing()) is not needs_price
@@ -305,7 +316,8 @@ def test_a_lost_job_may_or_may_not_have_happened() -> None:
 
 
 def test_a_lane_waits_longer_than_the_adapters_own_limits() -> None:
-    from elastio.host.bcache import REGISTER_S, UNREGISTER_S
+    from elastio.host.blockdev import REGISTER_S
+    from elastio.host.cache_disk import UNREGISTER_S
 
     assert timeout_of(CREATE) == 60.0
     assert timeout_of(TuneBacking()) == 30.0

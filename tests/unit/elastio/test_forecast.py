@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from elastio.accounting.history import phases, samples
+from elastio.accounting.history import past_boosts, samples
 from elastio.accounting.history_store import read_loads, read_samples
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import CostRecorder
@@ -23,14 +23,14 @@ from elastio.core.policy import Caps, Policy, boost_trigger, chance_until, forec
 from elastio.core.state import LoadWatch, Phase
 from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from elastio.units import GB, GIB, MB
 
 from . import values
 from .simulated import KERNEL, POLICY, QUIET, assert_at_rest, bought, decisions, in_phase, machine, path
 
 BURST_AT_S = 60.0
-BURST = (Stretch(BURST_AT_S, 0), Stretch(12, 60), QUIET)
+BURST = (Segment(BURST_AT_S, 0), Segment(12, 60), QUIET)
 AHEAD: dict[str, Any] = {"lead_s": 30.0, "least_confidence": 0.8}
 
 
@@ -48,7 +48,7 @@ class Foretold:
         return Forecast(self.asked_at[0] + self.at_s, self.written_bytes, self.confidence)
 
 
-def foretold(load: tuple[Stretch, ...] = BURST, by: Foretold | None = None, **changes: object) -> Simulation:
+def foretold(load: tuple[Segment, ...] = BURST, by: Foretold | None = None, **changes: object) -> Simulation:
     return machine(load, forecaster=by or Foretold(), **{**AHEAD, **changes})
 
 
@@ -117,7 +117,7 @@ def test_the_caps_hold_for_a_forecast_too() -> None:
 
 def test_a_burst_that_is_late_still_finds_its_cache() -> None:
     # 4 GB at 80 MB/s: expected from 60 to 110 s, kept until 114; the inactivity delay alone would end at about 45.
-    sim = foretold((Stretch(100, 0), Stretch(12, 60), QUIET), Foretold(written_bytes=4 * GB))
+    sim = foretold((Segment(100, 0), Segment(12, 60), QUIET), Foretold(written_bytes=4 * GB))
     sim.run_for(99)
     assert sim.phase is Phase.BOOSTING
     sim.run_for(13)
@@ -181,7 +181,7 @@ def test_a_restart_keeps_the_chance_and_a_reboot_ends_it() -> None:
 
 def test_a_second_burst_soon_after_is_met_by_the_threshold() -> None:
     """A forecast that knows only the first burst does no harm to the second."""
-    sim = foretold((*BURST[:2], Stretch(120, 0), Stretch(12, 60), QUIET))
+    sim = foretold((*BURST[:2], Segment(120, 0), Segment(12, 60), QUIET))
     sim.run_for(BURST_AT_S + 12 + 120 + 13)
     assert_at_rest(sim)
     assert [c.trigger for c in sim.recorder.rows.values()] == [Trigger.FORECAST, Trigger.LOAD]  # type: ignore[attr-defined]
@@ -205,7 +205,7 @@ class Broken:
 
 
 def test_a_forecaster_that_fails_leaves_the_threshold_in_charge() -> None:
-    sim = machine((Stretch(10, 0), Stretch(12, 60), QUIET), forecaster=Broken())
+    sim = machine((Segment(10, 0), Segment(12, 60), QUIET), forecaster=Broken())
     sim.run_for(5)
     assert sim.agent is not None
     assert sim.agent.last_error == "the history cannot be read"
@@ -220,7 +220,7 @@ class FromHistory:
         self._ledger = ledger
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
-        past = phases(self._ledger.cycles(0.0, wall), read_loads(self._ledger.file))
+        past = past_boosts(self._ledger.cycles(0.0, wall), read_loads(self._ledger.file))
         last = past[-1] if past else None
         if last is None or last.period_s is None or last.written_bytes is None:
             return None
@@ -229,7 +229,7 @@ class FromHistory:
 
 def test_a_forecaster_needs_nothing_but_the_ledger(tmp_path: Path) -> None:
     """Three bursts 200 s apart: the third one is met, from what the ledger kept of the first two."""
-    load = (Stretch(20, 0), *(s for _ in range(3) for s in (Stretch(12, 60), Stretch(188, 0))))
+    load = (Segment(20, 0), *(s for _ in range(3) for s in (Segment(12, 60), Segment(188, 0))))
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         recorder = CostRecorder(ledger, KERNEL.backing_uuid)
         sim = machine((*load, QUIET), recorder=recorder, forecaster=FromHistory(ledger), **AHEAD)
@@ -237,7 +237,7 @@ def test_a_forecaster_needs_nothing_but_the_ledger(tmp_path: Path) -> None:
         assert sim.phase is Phase.BOOSTING
         sim.run_for(300)
         assert_at_rest(sim)
-        past = phases(ledger.cycles(0.0, sim.world.clock.wall()), read_loads(ledger.file))
+        past = past_boosts(ledger.cycles(0.0, sim.world.clock.wall()), read_loads(ledger.file))
         # The fourth burst, that never came, was bought for as well: that is what a wrong forecast costs.
         assert [p.trigger for p in past] == ["load", "load", "forecast", "forecast"]
         assert [p.period_s for p in past[1:3]] == [pytest.approx(200, abs=2)] * 2

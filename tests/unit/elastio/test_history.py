@@ -1,4 +1,4 @@
-"""The history: what is merged and what is not, phases with their gaps, runs in their order."""
+"""The history: which samples are merged, boosts with their gaps, runs in their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elastio.accounting.history import (
     CycleLoad,
     SampleRun,
     joined,
-    phases,
+    past_boosts,
     run_of,
     samples,
 )
@@ -101,7 +101,7 @@ def test_no_second_counts_twice_after_the_clock_was_set_back() -> None:
     assert len(samples([run(0, 10), run(0, 5)])) == 1
 
 
-# --- phases ----------------------------------------------------------------------------------------------------
+# --- boosts ----------------------------------------------------------------------------------------------------
 
 
 def cycle(token: str, started: float, device: str = "dev", **changes: object) -> CycleRow:
@@ -124,9 +124,9 @@ def load(begun: float | None, ended: float | None, written: int = 4 * GB) -> Cyc
     return CycleLoad(GB, written, *(None if t is None else WALL + t for t in (begun, ended)))
 
 
-def test_phases_have_their_begin_their_gap_and_their_bytes() -> None:
+def test_boosts_have_their_begin_their_gap_and_their_bytes() -> None:
     cycles = [cycle("b", 1001), cycle("a", 1)]
-    first, second = phases(cycles, {"a": load(0, 40), "b": load(1000, 1030, 3 * GB)})
+    first, second = past_boosts(cycles, {"a": load(0, 40), "b": load(1000, 1030, 3 * GB)})
     assert (first.token, first.begun_wall, first.load_s) == ("a", WALL, 40)
     assert (first.period_s, first.gap_s) == (None, None)
     assert (second.token, second.period_s, second.gap_s, second.load_s) == ("b", 1000, 960, 30)
@@ -134,37 +134,37 @@ def test_phases_have_their_begin_their_gap_and_their_bytes() -> None:
     assert (second.read_bytes, second.written_bytes) == (GB, 3 * GB)
 
 
-def test_phases_of_an_older_ledger_have_a_period_and_no_bytes() -> None:
-    first, second = phases([cycle("a", 0), cycle("b", 500)], {})
+def test_boosts_of_an_older_ledger_have_a_period_and_no_bytes() -> None:
+    first, second = past_boosts([cycle("a", 0), cycle("b", 500)], {})
     assert (first.begun_wall, first.written_bytes, first.load_s) == (WALL, None, None)
     assert (second.period_s, second.gap_s) == (500, None)
 
 
-def test_a_boost_that_met_no_load_is_no_burst_to_count_from() -> None:
+def test_a_boost_that_met_no_load_does_not_count_as_a_burst() -> None:
     cycles = [cycle("a", 0), cycle("wrong", 300, trigger="forecast"), cycle("b", 1000)]
-    found = phases(cycles, {"a": load(0, 40), "wrong": load(None, None, 0), "b": load(1000, 1040)})
+    found = past_boosts(cycles, {"a": load(0, 40), "wrong": load(None, None, 0), "b": load(1000, 1040)})
     assert [p.period_s for p in found] == [None, 300, 1000]
     assert found[2].gap_s == 960
     assert found[1].load_s is None
 
 
-def test_volumes_that_nobody_remembered_are_no_phases() -> None:
-    assert phases([cycle("a", 0, trigger="orphan")], {}) == ()
+def test_volumes_that_nobody_remembered_are_no_boosts() -> None:
+    assert past_boosts([cycle("a", 0, trigger="orphan")], {}) == ()
 
 
-def test_a_burst_that_was_refused_a_volume_is_a_phase_without_one() -> None:
-    (only,) = phases([cycle("a", 0, opened_wall=None, closed_wall=None, failure="quota")], {"a": load(0, 20)})
+def test_a_burst_that_was_refused_a_volume_is_a_boost_without_one() -> None:
+    (only,) = past_boosts([cycle("a", 0, opened_wall=None, closed_wall=None, failure="quota")], {"a": load(0, 20)})
     assert (only.bought_bytes, only.failure, only.load_s) == (0, "quota", 20)
 
 
 def test_a_refused_burst_counts_for_the_only_device() -> None:
     refused = cycle("b", 300, "", opened_wall=None, closed_wall=None, failure="quota")
-    found = phases([cycle("a", 0), refused, cycle("c", 1000)], {})
+    found = past_boosts([cycle("a", 0), refused, cycle("c", 1000)], {})
     assert [(p.device_uuid, p.period_s) for p in found] == [("dev", None), ("dev", 300), ("dev", 700)]
 
 
-def test_devices_have_phases_of_their_own() -> None:
-    found = phases([cycle("a", 0), cycle("x", 100, "other"), cycle("b", 500)], {})
+def test_devices_have_boosts_of_their_own() -> None:
+    found = past_boosts([cycle("a", 0), cycle("x", 100, "other"), cycle("b", 500)], {})
     assert [(p.device_uuid, p.period_s) for p in found] == [("dev", None), ("other", None), ("dev", 500)]
 
 

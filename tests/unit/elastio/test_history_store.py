@@ -1,9 +1,10 @@
-"""The history in the ledger's file: batches, what a kill costs, bounds, older files."""
+"""The history in the file of the ledger: batches, what a kill loses, limits, older files."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def feed(to: HistoryWriter, seconds: range, what: AgentState, mb_s: float = 0.0)
 
 def stored(file: LedgerFile, device: str = "dev") -> tuple[SampleRun, ...]:
     return read_samples(file, 0.0, 4e9).get(device, ())
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """A table of the history is missing for a while."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("ALTER TABLE loads RENAME TO elsewhere")
+        yield
+        other.execute("ALTER TABLE elsewhere RENAME TO loads")
 
 
 # --- batches ---------------------------------------------------------------------------------------------------
@@ -124,14 +134,10 @@ def test_a_stop_loses_nothing(file: LedgerFile) -> None:
 
 def test_a_ledger_that_fails_keeps_the_batch_waiting(file: LedgerFile, path: Path) -> None:
     history = writer(file)
-    with sqlite3.connect(path) as other:
-        other.execute("ALTER TABLE loads RENAME TO elsewhere")
-    with pytest.raises(LedgerError):
-        feed(history, range(100, 161), BUSY, 40)
-    assert stored(file) == ()
-    with sqlite3.connect(path) as other:
-        other.execute("ALTER TABLE elsewhere RENAME TO loads")
-    other.close()
+    with unwritable(path):
+        with pytest.raises(LedgerError):
+            feed(history, range(100, 161), BUSY, 40)
+        assert stored(file) == ()
     feed(history, range(161, 221), BUSY, 40)
     assert len(stored(file)) == 121
     assert read_loads(file)["token"].written_bytes == 121 * 40 * MB
@@ -139,16 +145,10 @@ def test_a_ledger_that_fails_keeps_the_batch_waiting(file: LedgerFile, path: Pat
 
 def test_what_waits_for_a_broken_ledger_is_bounded(file: LedgerFile, path: Path) -> None:
     history = writer(file)
-    with sqlite3.connect(path) as other:
-        other.execute("ALTER TABLE loads RENAME TO elsewhere")
-    for now in range(MOST_WAITING + 500):
-        try:
-            feed(history, range(now, now + 1), BUSY, 40)
-        except LedgerError:
-            continue
-    with sqlite3.connect(path) as other:
-        other.execute("ALTER TABLE elsewhere RENAME TO loads")
-    other.close()
+    with unwritable(path):
+        for now in range(MOST_WAITING + 500):
+            with suppress(LedgerError):
+                feed(history, range(now, now + 1), BUSY, 40)
     history.flush(BOOT + MOST_WAITING + 500)
     assert len(stored(file)) == MOST_WAITING
     assert stored(file)[-1].ended_wall == BOOT + MOST_WAITING + 499, "the newest are kept"

@@ -17,14 +17,14 @@ from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Policy, StopPolicy
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, in_phase, intents, machine, only_the_port, path
 from .values import HIGH, NOW, POLICY, SET, WALL, backing, busy_sample, cached, cycle, host, seen, state
 
 FLUSH = StopPolicy(flush=True, limit_s=120.0)
 SNAPSHOT = Inhibition(InhibitionReason.SNAPSHOT, NOW + 60)
-AGAIN = (Stretch(2, 0), Stretch(12, 60), Stretch(30, 0), Stretch(20, 60), QUIET)
+AGAIN = (Segment(2, 0), Segment(12, 60), Segment(30, 0), Segment(20, 60), QUIET)
 
 
 def asked(before: AgentState, request: Request, obs: Observation, policy: Policy) -> tuple[AgentState, Answer]:
@@ -343,7 +343,7 @@ def test_a_notice_flushes_within_its_time() -> None:
 
 
 def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
-    sim = machine((Stretch(2, 0), Stretch(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
+    sim = machine((Segment(2, 0), Segment(40, 80), QUIET), notice_poll_s=5.0, initial_size_bytes=2**33)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(30)
     announce(sim, 8)
@@ -357,7 +357,7 @@ def test_a_notice_that_is_too_short_leaves_the_dirty_volume_attached() -> None:
 
 def test_a_boost_that_begins_after_a_notice_is_given_up_before_it_has_a_cache() -> None:
     """An idle agent does not ask: it would keep a process of 25 MB awake for it. The first boost does."""
-    sim = machine((Stretch(20, 0), Stretch(1e9, 60)), notice_poll_s=5.0)
+    sim = machine((Segment(20, 0), Segment(1e9, 60)), notice_poll_s=5.0)
     sim.run_for(2)
     announce(sim)
     assert intents(sim, "CreateVolume") == 0

@@ -125,7 +125,7 @@ def test_one_child_serves_all_jobs(worker: TextLane) -> None:
 
 
 def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextLane, runs_programs: None) -> None:
-    program = "from elastio.host.memory import stay_in_memory; print(stay_in_memory())"
+    program = "from elastio.host.mlock import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert (int(do(worker, "locked")) > 0) == (told.strip() == "None")
 

@@ -9,7 +9,7 @@ import pytest
 from elastio.core.model import RequestKind
 from elastio.core.policy import Caps
 from elastio.core.state import Phase
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from elastio.units import GIB
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, machine, path
@@ -31,7 +31,7 @@ def test_a_burst_is_ridden_on_a_cache_that_is_gone_afterwards() -> None:
 
 
 def test_the_application_gets_the_bandwidth_of_the_cache() -> None:
-    sim = machine((Stretch(2, 0), Stretch(40, 70), QUIET), initial_size_bytes=8 * GIB)
+    sim = machine((Segment(2, 0), Segment(40, 70), QUIET), initial_size_bytes=8 * GIB)
     sim.run_for(40)
     fast = [m for m in sim.timeline if m.phase is Phase.BOOSTING and m.adaptive_mb_s > 60]
     slow = [m for m in sim.timeline if m.phase is Phase.ATTACHING]
@@ -40,7 +40,7 @@ def test_the_application_gets_the_bandwidth_of_the_cache() -> None:
 
 
 def test_load_that_returns_while_flushing_boosts_on_the_same_volume() -> None:
-    sim = machine((Stretch(2, 0), Stretch(15, 70), Stretch(7, 0), Stretch(8, 40), QUIET))
+    sim = machine((Segment(2, 0), Segment(15, 70), Segment(7, 0), Segment(8, 40), QUIET))
     sim.run_for(35)
     assert_at_rest(sim)
     assert path(sim) == ["idle", "attaching", "boosting", "flushing", "boosting", "flushing", "detaching", "idle"]
@@ -48,7 +48,7 @@ def test_load_that_returns_while_flushing_boosts_on_the_same_volume() -> None:
 
 
 def test_the_second_cache_is_as_large_as_the_first_one_taught() -> None:
-    sim = machine((*BURST[:2], Stretch(60, 0), *BURST[1:]), initial_size_bytes=8 * GIB)
+    sim = machine((*BURST[:2], Segment(60, 0), *BURST[1:]), initial_size_bytes=8 * GIB)
     sim.run_for(90)
     assert_at_rest(sim)
     first, second = bought(sim)
@@ -58,7 +58,7 @@ def test_the_second_cache_is_as_large_as_the_first_one_taught() -> None:
 
 
 def test_sizes_shrink_to_what_was_used_and_grow_by_what_was_evicted() -> None:
-    bursts = [(Stretch(5, 0), Stretch(seconds, 78), Stretch(200, 0)) for seconds in (45, 20, 60, 60)]
+    bursts = [(Segment(5, 0), Segment(seconds, 78), Segment(200, 0)) for seconds in (45, 20, 60, 60)]
     sim = machine((*itertools.chain(*bursts), QUIET), initial_size_bytes=10 * GIB)
     sim.run_for(1010)
     assert_at_rest(sim)
@@ -70,14 +70,14 @@ def test_sizes_shrink_to_what_was_used_and_grow_by_what_was_evicted() -> None:
 
 
 def test_a_load_below_the_threshold_buys_nothing() -> None:
-    sim = machine((Stretch(200, 2),))
+    sim = machine((Segment(200, 2),))
     sim.run_for(200)
     assert bought(sim) == []
     assert sim.phase is Phase.IDLE
 
 
 def test_a_load_that_is_over_before_the_cache_is_there_lets_it_go() -> None:
-    sim = machine((Stretch(2, 0), Stretch(3, 60), QUIET), "attach#1=stuck:60")
+    sim = machine((Segment(2, 0), Segment(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
     assert_at_rest(sim)
     assert "attaching" in path(sim)
@@ -165,7 +165,7 @@ def test_a_cache_above_the_cap_is_refused_with_its_reason() -> None:
 
 
 def test_the_cap_on_boosts_a_day_holds_against_any_load() -> None:
-    sim = machine((*BURST[:2], Stretch(60, 0), Stretch(100, 60), QUIET), caps=Caps(max_boosts_per_day=1))
+    sim = machine((*BURST[:2], Segment(60, 0), Segment(100, 60), QUIET), caps=Caps(max_boosts_per_day=1))
     sim.run_for(250)
     assert_at_rest(sim)
     assert len(bought(sim)) == 1
@@ -180,7 +180,7 @@ def test_the_cap_on_agbs_a_day_holds() -> None:
 
 
 def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> None:
-    sim = machine((Stretch(5, 0), *BURST[1:]))
+    sim = machine((Segment(5, 0), *BURST[1:]))
     sim.run_for(2)
     answer = sim.ask(RequestKind.LEARN, 3 * GIB)
     assert answer.accepted
@@ -193,7 +193,7 @@ def test_buys_the_size_that_it_was_told_and_goes_on_learning_from_there() -> Non
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_size_that_is_set_during_a_boost_outlasts_the_lesson_of_that_boost(*, dies: bool) -> None:
-    sim = machine((Stretch(2, 0), *BURST[1:]))
+    sim = machine((Segment(2, 0), *BURST[1:]))
     in_phase(sim, Phase.BOOSTING)
     assert sim.ask(RequestKind.LEARN, 3 * GIB).accepted
     if dies:

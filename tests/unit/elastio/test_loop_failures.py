@@ -12,7 +12,7 @@ from elastio.core.state import FaultKind, Phase
 from elastio.errors import JournalError
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from elastio.units import GIB
 
 from .simulated import QUIET, STEADY, assert_at_rest, bought, decisions, in_phase, intents, machine, path
@@ -70,7 +70,7 @@ def test_a_stuck_attach_is_given_up_at_the_deadline_and_the_volume_released() ->
 
 
 def test_a_volume_that_ends_in_error_is_deleted() -> None:
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=volume_error")
+    sim = machine((Segment(2, 0), Segment(20, 60), QUIET), "create#1=volume_error")
     sim.run_for(22)
     assert_at_rest(sim)
     assert any("is error" in d for d in decisions(sim))
@@ -91,7 +91,7 @@ def test_a_volume_that_fails_while_it_is_attached_is_let_go() -> None:
 
 @pytest.mark.parametrize("fault", ["lose_reply", "late_success:5", "late_success:30", "hang"])
 def test_a_purchase_without_an_answer_leaves_exactly_one_volume(fault: str) -> None:
-    sim = machine((Stretch(2, 0), Stretch(100, 60), QUIET), f"create#1={fault}")
+    sim = machine((Segment(2, 0), Segment(100, 60), QUIET), f"create#1={fault}")
     sim.on_step = lambda: check_one(sim)
     in_phase(sim, Phase.BOOSTING)
     assert len(bought(sim)) == 1
@@ -101,7 +101,7 @@ def test_a_purchase_without_an_answer_leaves_exactly_one_volume(fault: str) -> N
 
 @pytest.mark.parametrize("fault", ["late_success:5", "late_success:50", "lose_reply", "hang"])
 def test_a_boost_that_is_withdrawn_while_it_is_bought_leaves_nothing(fault: str) -> None:
-    sim = machine((Stretch(2, 0), Stretch(2, 60), Stretch(30, 0), Stretch(60, 60), QUIET), f"create#1={fault}")
+    sim = machine((Segment(2, 0), Segment(2, 60), Segment(30, 0), Segment(60, 60), QUIET), f"create#1={fault}")
     sim.on_step = lambda: check_one(sim)
     sim.run_for(100)
     assert_at_rest(sim)
@@ -352,7 +352,7 @@ def test_a_wall_clock_that_jumps_changes_no_phase(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [-1e9, 1e6])
 def test_a_machine_that_boots_with_a_wrong_time_waits_for_no_other_time(seconds: float) -> None:
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), "create#1=lose_reply")
+    sim = machine((Segment(2, 0), Segment(20, 60), QUIET), "create#1=lose_reply")
     in_phase(sim, Phase.ATTACHING)
     sim.run_for(0.5)
     sim.world.clock.jump_wall(seconds)

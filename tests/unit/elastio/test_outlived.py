@@ -31,7 +31,7 @@ from elastio.core.state import FaultKind, Phase
 from elastio.core.update import fold
 from elastio.errors import InvariantError
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 from elastio.units import GIB
 
 from .simulated import QUIET, assert_at_rest, decisions, in_phase, intents, machine
@@ -58,18 +58,18 @@ from .values import (
 
 OUTLIVED = backing(state=CacheState.CLEAN, superblock_set=SET)
 WAITING = backing(state=CacheState.CLEAN, running=False, superblock_set=SET)
-LATER = Stretch(3, 60), Stretch(60, 0), Stretch(12, 60), QUIET
+LATER = Segment(3, 60), Segment(60, 0), Segment(12, 60), QUIET
 
 
-def clean_and_boosting(*load: Stretch) -> Simulation:
+def clean_and_boosting(*load: Segment) -> Simulation:
     """A boost whose cache has become clean, with nothing to end it."""
-    sim = machine((Stretch(2, 0), Stretch(9, 60), Stretch(80, 0), *(load or (QUIET,))), inactivity_delay_s=1e6)
+    sim = machine((Segment(2, 0), Segment(9, 60), Segment(80, 0), *(load or (QUIET,))), inactivity_delay_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 300)
     return sim
 
 
-def torn_off_clean(*load: Stretch) -> Simulation:
+def torn_off_clean(*load: Segment) -> Simulation:
     sim = clean_and_boosting(*load)
     sim.world.vanish()
     sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
@@ -146,7 +146,7 @@ def test_without_a_journal_it_is_remembered_all_the_same() -> None:
 
 
 def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load() -> None:
-    sim = machine((Stretch(2, 0), Stretch(9, 60), Stretch(24, 0), Stretch(60, 60), QUIET), inactivity_delay_s=1e6)
+    sim = machine((Segment(2, 0), Segment(9, 60), Segment(24, 0), Segment(60, 60), QUIET), inactivity_delay_s=1e6)
     kernel = sim.world.kernel
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 34.5 and not kernel.bcache.sb_dirty, 300)

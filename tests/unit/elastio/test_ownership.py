@@ -12,7 +12,7 @@ import pytest
 from elastio.agent.journal import Journal
 from elastio.config.schema import load
 from elastio.errors import ConfigError, HostError, JournalError
-from elastio.host.lock import lock_device
+from elastio.host.instance_lock import lock_device
 
 CONFIG = """[device]
 backing_uuid = "58c00623-0529-4a44-9474-dabb02496928"
@@ -48,27 +48,30 @@ def mode(path: Path) -> int:
 
 def test_a_configuration_that_every_user_can_change_is_not_used(config: Path) -> None:
     config.chmod(0o646)
-    with pytest.raises(ConfigError, match="can be changed by every user and is not used: chmod o-w"):
+    with pytest.raises(ConfigError) as refused:
         load(config)
+    assert refused.value.code == "file.mode"
     config.chmod(0o644)
     assert load(config).provider.name == "aws"
 
 
-def test_a_drop_in_is_held_to_the_same(config: Path) -> None:
+def test_a_drop_in_is_checked_like_the_file(config: Path) -> None:
     extra = config.with_name("elastio.toml.d") / "cap.toml"
     extra.parent.mkdir()
     extra.write_text("[caps]\nmax_boosts_per_day = 1\n")
     extra.chmod(0o666)
-    with pytest.raises(ConfigError, match=r"cap\.toml can be changed by every user"):
+    with pytest.raises(ConfigError) as refused:
         load(config)
+    assert refused.value.code == "file.mode"
 
 
 def test_a_configuration_of_another_user_is_not_used(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen from a user who is neither root nor its owner, because only root can give a file away."""
     os.chown(config, os.geteuid() or 65534, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(ConfigError, match=r"belongs to user \d+ and is not used: chown root"):
+    with pytest.raises(ConfigError) as refused:
         load(config)
+    assert refused.value.code == "file.owner"
 
 
 # --- journal and lock ------------------------------------------------------------------------------------------------
@@ -94,6 +97,6 @@ def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "uuid.lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="cannot make the lock"):
+    with pytest.raises(HostError):
         lock_device(tmp_path, "uuid")
     assert not (tmp_path / "elsewhere").exists()

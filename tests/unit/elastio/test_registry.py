@@ -57,6 +57,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
             del sys.modules[name]
 
 
+def refusal(name: str = "toy") -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        registry.open_provider(name, {}, UUID)
+    return caught.value
+
+
 def test_opens_the_named_provider_with_its_settings(site: Site) -> None:
     site.install("toy-cloud", "toy", "toy_provider", TOY)
     opened = registry.open_provider("toy", {"region": "here"}, UUID)
@@ -71,41 +77,40 @@ def test_imports_no_provider_before_it_is_opened(site: Site) -> None:
 
 def test_an_unknown_name_lists_what_is_installed(site: Site) -> None:
     site.install("toy-cloud", "toy", "toy_provider", TOY)
-    with pytest.raises(ConfigError) as caught:
-        registry.open_provider("azure", {}, UUID)
-    assert "provider.name is 'azure' and no such provider is installed" in str(caught.value)
-    assert "toy" in str(caught.value).partition("(installed: ")[2].partition(")")[0].split(", ")
+    refused = refusal("azure")
+    assert refused.code == "provider.name"
+    assert "toy" in str(refused).partition("(installed: ")[2].partition(")")[0].split(", ")
 
 
 def test_two_distributions_with_one_name_are_refused_naming_both(site: Site) -> None:
     site.install("toy-cloud", "toy", "toy_provider", TOY)
     site.install("other-cloud", "toy", "other_provider", TOY)
-    with pytest.raises(ConfigError, match="two distributions offer the provider toy") as caught:
+    with pytest.raises(ConfigError) as caught:
         registry.providers()
+    assert caught.value.code == "provider.ambiguous"
     assert "toy-cloud" in str(caught.value)
     assert "other-cloud" in str(caught.value)
 
 
-@pytest.mark.parametrize(("extras", "install"), [(("toy",), r"install toy-cloud\[toy\]$"), ((), r"install toy-cloud$")])
+@pytest.mark.parametrize(("extras", "install"), [(("toy",), " toy-cloud[toy]"), ((), " toy-cloud")])
 def test_a_missing_sdk_says_what_to_install(extras: tuple[str, ...], install: str, site: Site) -> None:
     site.install("toy-cloud", "toy", "toy_provider", "import a_sdk_that_is_not_installed\n", *extras)
-    with pytest.raises(ConfigError, match=rf"the provider toy cannot be loaded \(No module named .*\); {install}"):
-        registry.open_provider("toy", {}, UUID)
+    refused = refusal()
+    assert refused.code == "provider.not_installed"
+    assert str(refused).endswith(install)
 
 
 def test_an_sdk_that_is_missing_only_when_opened_is_the_same_error(site: Site) -> None:
     site.install(
         "toy-cloud", "toy", "toy_provider", "def open_provider(settings, uuid):\n    import not_there_at_all\n"
     )
-    with pytest.raises(ConfigError, match=r"the provider toy cannot be loaded"):
-        registry.open_provider("toy", {}, UUID)
+    assert refusal().code == "provider.not_installed"
 
 
 @pytest.mark.parametrize("code", ["", "open_provider = 3\n"])
-def test_an_entry_point_that_leads_nowhere_is_one_sentence(code: str, site: Site) -> None:
+def test_an_entry_point_without_a_function_is_refused(code: str, site: Site) -> None:
     site.install("toy-cloud", "toy", "toy_provider", code)
-    with pytest.raises(ConfigError, match="the provider toy of toy-cloud is broken"):
-        registry.open_provider("toy", {}, UUID)
+    assert refusal().code == "provider.broken"
 
 
 def test_detects_the_cloud_by_the_providers_own_word(site: Site) -> None:

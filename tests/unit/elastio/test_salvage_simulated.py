@@ -15,7 +15,7 @@ from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
-from elastio.sim.workload import Stretch
+from elastio.sim.workload import Segment
 
 from .simulated import BURST, QUIET, STEADY, assert_at_rest, decisions, in_phase, intents, machine, only_the_port
 from .values import (
@@ -90,7 +90,7 @@ def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
 
 def dirty_and_quiet() -> Simulation:
     """Boosting, with dirty data on the cache, and nobody writes any more."""
-    sim = machine((Stretch(2, 0), Stretch(20, 60), QUIET), inactivity_delay_s=1e6, attach_timeout_s=1e6)
+    sim = machine((Segment(2, 0), Segment(20, 60), QUIET), inactivity_delay_s=1e6, attach_timeout_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(22.5 - sim.world.clock.elapsed())
     assert sim.world.kernel.bcache.dirty_bytes > 0
@@ -175,9 +175,9 @@ def test_another_device_in_the_configuration_does_not_end_the_cycle_of_the_first
     assert sim.world.volumes_left() == 1
 
 
-def gone_while_clean(*load: Stretch, written_s: float = 0.0) -> tuple[Simulation, VolumeId]:
+def gone_while_clean(*load: Segment, written_s: float = 0.0) -> tuple[Simulation, VolumeId]:
     """A clean cache was torn off while no agent ran, `written_s` of load followed, and the machine was booted."""
-    sim = machine((Stretch(2, 0), Stretch(9, 60), *load, QUIET), inactivity_delay_s=1e6)
+    sim = machine((Segment(2, 0), Segment(9, 60), *load, QUIET), inactivity_delay_s=1e6)
     in_phase(sim, Phase.BOOSTING)
     sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 600)
     sim.kill_agent()
@@ -203,7 +203,7 @@ def test_a_clean_cache_that_failed_unseen_before_a_boot_is_given_up_without_a_lo
 
 
 def test_a_clean_cache_that_may_be_older_than_the_device_is_not_brought_back_by_itself() -> None:
-    sim, volume_id = gone_while_clean(Stretch(20, 0), Stretch(10, 10), written_s=4)
+    sim, volume_id = gone_while_clean(Segment(20, 0), Segment(10, 10), written_s=4)
     sim.run_for(120)
     assert intents(sim, "AttachVolume") == 1
     assert sim.world.kernel.bcache.stale_links == 0

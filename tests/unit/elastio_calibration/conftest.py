@@ -1,4 +1,4 @@
-"""The command line, and a profile to give to it."""
+"""The command line, and a profile."""
 
 from __future__ import annotations
 

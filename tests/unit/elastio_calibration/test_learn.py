@@ -10,7 +10,7 @@ from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Rates, Sample
 from elastio.core.state import AgentState, LoadWatch
-from elastio_calibration.application import ApplicationError, describe
+from elastio_calibration.application import ApplicationError, from_values
 from elastio_calibration.learn import from_ledger, from_trace
 
 HEAD = "seconds,read_mb_s,write_mb_s\n"
@@ -28,32 +28,28 @@ def trace(*stretches: tuple[int, float]) -> str:
 def test_learns_dumps_and_computing_from_a_trace(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(trace((5, 0), (50, 100), (300, 0.5), (38, 100), (4, 0), (2, 100), (300, 0.5), (40, 100), (60, 0)))
-    found = describe(from_trace(path))
+    found = from_values(from_trace(path))
     assert found.initial_gb == pytest.approx(5.0)
     assert found.checkpoint_gb == pytest.approx(4.0)  # a pause of 4 s does not end a dump
     assert found.checkpoints == 2
     assert found.compute_s == pytest.approx(600)
 
 
-@pytest.mark.parametrize(("stretches", "seen"), [(((20, 50.0), (20, 0.0)), 1), (((5, 0.0), (5, 0.0)), 0)])
-def test_a_trace_without_checkpoints_is_refused(
-    stretches: tuple[tuple[int, float], ...], seen: int, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("stretches", [((20, 50.0), (20, 0.0)), ((5, 0.0), (5, 0.0))])
+def test_a_trace_without_checkpoints_is_refused(stretches: tuple[tuple[int, float], ...], tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(trace(*stretches))
-    with pytest.raises(ApplicationError, match=f"shows {seen} burst"):
+    with pytest.raises(ApplicationError) as caught:
         from_trace(path)
+    assert caught.value.code == "bursts"
 
 
-def test_a_ledger_that_knows_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ApplicationError, match="there is no ledger"):
-        from_ledger(tmp_path / "ledger.sqlite")
-    Ledger(tmp_path / "ledger.sqlite").close()
-    with pytest.raises(ApplicationError, match="holds no samples"):
-        from_ledger(tmp_path / "ledger.sqlite")
+def test_refuses_a_ledger_without_samples(tmp_path: Path) -> None:
+    Ledger(tmp_path / "new").close()
     (tmp_path / "empty").touch()
-    with pytest.raises(ApplicationError, match="is empty: no agent has written to it"):
-        from_ledger(tmp_path / "empty")
+    for name in ("missing", "new", "empty"):
+        with pytest.raises(ApplicationError):
+            from_ledger(tmp_path / name)
 
 
 def written(path: Path, device: str, rate_mb_s: float) -> None:
@@ -73,17 +69,17 @@ def test_one_of_several_devices_is_named(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     written(path, "a", 100.0)
     written(path, "b", 50.0)
-    with pytest.raises(ApplicationError, match=r"holds the samples of 2 devices: name one with --device \(a, b\)"):
-        from_ledger(path)
-    with pytest.raises(ApplicationError, match="holds no samples of c, but of a, b"):
-        from_ledger(path, "c")
-    assert describe(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
+    for device in ("", "c"):
+        with pytest.raises(ApplicationError) as caught:
+            from_ledger(path, device)
+        assert caught.value.code == "device"
+    assert from_values(from_ledger(path, "b")).checkpoint_gb == pytest.approx(2.0, rel=0.01)
 
 
 def test_learns_from_the_samples_of_a_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     written(path, "u", 100.0)
-    found = describe(from_ledger(path))
+    found = from_values(from_ledger(path))
     assert found.initial_gb == pytest.approx(5.0, rel=0.01)
     assert found.checkpoint_gb == pytest.approx(4.0, rel=0.01)
     assert found.compute_s == pytest.approx(300, abs=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,24 +17,26 @@ from elastio.control.client import ControlClient
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.model import VolumeSpec, VolumeTag
+from elastio.errors import ElastioError
 from elastio.sim.daemon import SimDaemon
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.records import MemoryRecorder
 from elastio.sim.workload import Checkpointing, Profile, Workload
 from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import Fio
-from elastio_calibration.folder import Folder
-from elastio_calibration.live import Labels, LiveStation, Ports
+from elastio_calibration.live import LiveTarget, Ports
 from elastio_calibration.record import RecordFile
-from elastio_calibration.schedule import Wanted
-from elastio_calibration.station import calibrate, measure
+from elastio_calibration.schedule import Point
+from elastio_calibration.target import Labels, calibrate, measure
+from elastio_calibration.work_dir import WorkDir
 from elastio_calibration.writer import Writer
 
-from .test_station import ADAPTIVE, LIMIT_S, endless
+from .test_target import ADAPTIVE, LIMIT_S, endless
 
 
 class Machine:
-    """`elastiod --sim` in a thread; its time moves only when the station sleeps or writes."""
+    """`elastiod --sim` in a thread; its time moves only when the target sleeps or writes."""
 
     def __init__(self, socket: Path) -> None:
         config = parse(
@@ -82,7 +83,7 @@ class Machine:
 
         def run() -> None:
             self.daemon.simulation.world.workload = load
-            # Small steps: the daemon replaces a workload that is done by its own.
+            # In one job: the daemon replaces a finished workload by its own.
             self.daemon.simulation.run_until(lambda: load.done, LIMIT_S)
             self.daemon.simulation.world.workload = Workload()
 
@@ -93,14 +94,16 @@ class Machine:
         return self.daemon.simulation.world.clock.wall()
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
+        recorder = self.daemon.simulation.recorder
+        assert isinstance(recorder, MemoryRecorder)
         return tuple(
             CycleRow(
-                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.sold.size_bytes, c.sold.bandwidth_mb_s,
-                c.started_wall, c.opened_wall, c.closed_wall,
+                c.token, "", c.trigger, c.volume_id, c.spec.size_bytes, c.provisioned.size_bytes,
+                c.provisioned.bandwidth_mb_s, c.started_wall, c.opened_wall, c.closed_wall,
                 steps=StepDurations(boost_s=(c.times.boosted or 0) - c.started_at, attached_s=1.0),
                 peak_in_use_percent=c.peak_in_use_percent,
             )
-            for c in self.daemon.simulation.books.rows.values()  # type: ignore[attr-defined]
+            for c in recorder.rows.values()
         )  # fmt: skip
 
     def close(self) -> None:
@@ -110,7 +113,7 @@ class Machine:
 
 
 class SimulatedWriter(Writer):
-    """Writes to the simulated device instead of a folder; what is checked is the real folder."""
+    """Writes to the simulated device; the working directory is real."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         super().__init__(directory, 1)
@@ -124,7 +127,7 @@ class SimulatedWriter(Writer):
 
 
 class SimulatedFio(Fio):
-    """Writes to the simulated device, whatever is asked; what it printed is what fio prints."""
+    """Runs every pattern as writes to the simulated device, and prints as fio does."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         super().__init__(directory, 1, self._moved)
@@ -148,7 +151,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def live(machine: Machine, tmp_path: Path) -> LiveStation:
+def live(machine: Machine, tmp_path: Path) -> LiveTarget:
     ports = Ports(
         SimulatedWriter(tmp_path, machine),
         SimulatedFio(tmp_path, machine),
@@ -158,53 +161,51 @@ def live(machine: Machine, tmp_path: Path) -> LiveStation:
         machine.sleep,
     )
     client = ControlClient(machine.config.agent.socket)
-    return LiveStation(client, machine.config, Labels("gp3", "gp3"), ports)
+    return LiveTarget(client, machine.config, Labels("gp3", "gp3"), ports)
 
 
-def test_a_live_station_measures_through_the_control_socket(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB), LIMIT_S)
+def test_a_live_target_measures_through_the_control_socket(live: LiveTarget) -> None:
+    made = measure(live, Point(GB, 2 * GIB), LIMIT_S)
     assert made.cache_bytes == 2 * GIB
     assert 20 < made.throughput_mb_s < 80
     assert made.held_s > GB / 1e6 / 80
-    slow = measure(live, Wanted(GB), LIMIT_S)
+    slow = measure(live, Point(GB), LIMIT_S)
     assert slow.throughput_mb_s == pytest.approx(20, rel=0.02)
 
 
-def test_two_runs_do_not_use_one_directory(live: LiveStation, tmp_path: Path) -> None:
-    with Folder(tmp_path).claimed(), pytest.raises(CalibrationError, match="another calibration uses"):
+def test_two_runs_do_not_use_one_directory(live: LiveTarget, tmp_path: Path) -> None:
+    with WorkDir(tmp_path).locked(), pytest.raises(CalibrationError) as caught:
         calibrate(live, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
+    assert caught.value.code == "locked"
     assert (tmp_path / "r").read_bytes() == b""
 
 
 @pytest.mark.parametrize("set_by_s", [-1000.0, 30.0])
-def test_a_clock_that_is_set_meanwhile_makes_a_measurement_worthless(
-    set_by_s: float, live: LiveStation, machine: Machine
-) -> None:
-    live.rest(LIMIT_S)
-    mark = live.mark()
-    live._ports = replace(live._ports, wall=lambda: machine.wall() + set_by_s)
-    with pytest.raises(CalibrationError, match=re.escape(f"the clock was set by {set_by_s:+.1f} s")):
-        live.boosts_since(mark)
+def test_refuses_boosts_while_the_clock_was_set(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
+    live.wait_idle(LIMIT_S)
+    position = live.position()
+    moved = replace(live, ports=replace(live.ports, wall=lambda: machine.wall() + set_by_s))
+    with pytest.raises(CalibrationError) as caught:
+        moved.boosts_since(position)
+    assert caught.value.code == "clock.set"
 
 
 @pytest.mark.parametrize("set_by_s", [-0.4, 0.4])
-def test_a_clock_that_is_corrected_a_little_loses_no_boost(
-    set_by_s: float, live: LiveStation, machine: Machine
-) -> None:
-    live.rest(LIMIT_S)
-    live._client.ask("learn", size_bytes=2 * GIB)
-    mark = live.mark()
-    live._client.ask("boost")
+def test_finds_a_boost_after_a_small_clock_correction(set_by_s: float, live: LiveTarget, machine: Machine) -> None:
+    live.wait_idle(LIMIT_S)
+    live.client.ask("learn", size_bytes=2 * GIB)
+    position = live.position()
+    live.client.ask("boost")
     machine.sleep(0.1)
     (row,) = machine.cycles(0, 0)
     moved = replace(row, started_wall=row.started_wall + set_by_s, opened_wall=row.started_wall + set_by_s)
-    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=mark.at - 5.0), moved)
-    live._ports = replace(live._ports, wall=lambda: wall, cycles=lambda since, until: cycles)
-    assert len(live.boosts_since(mark)) == 1
+    wall, cycles = machine.wall() + set_by_s, (replace(row, token="before", started_wall=position.wall_s - 5.0), moved)
+    later = replace(live, ports=replace(live.ports, wall=lambda: wall, cycles=lambda since, until: cycles))
+    assert len(later.boosts_since(position)) == 1
 
 
-def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
+def test_a_live_target_knows_its_conditions(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
     header = live.header()
     assert (header.conditions.backing_mb_s, header.conditions.cache_mb_s) == (20.0, 80.0)
     assert (header.conditions.cloud, header.conditions.backing_type) == ("sim", "gp3")
@@ -212,12 +213,11 @@ def test_a_live_station_knows_its_conditions(live: LiveStation) -> None:
     assert header.prices is None
 
 
-def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: Machine) -> None:
-    live.rest(LIMIT_S)
+def test_a_live_target_asks_for_prices(live: LiveTarget, machine: Machine) -> None:
+    live.wait_idle(LIMIT_S)
     quotes = machine.daemon.simulation.world.provider
-    live.quote = quotes.quote
-    live.quoted_bytes = (2 * GIB, 4 * GIB)
-    prices = live.header().prices
+    asking = replace(live.ports, quote=quotes.quote, quoted_bytes=(2 * GIB, 4 * GIB))
+    prices = replace(live, ports=asking).header().prices
     assert prices is not None
     assert [p.size_bytes for p in prices.caches] == [2 * GIB, 4 * GIB]
     assert prices.caches[0].per_hour == quotes.quote(VolumeSpec(2 * GIB, 100.0)).price_per_hour  # with what drains
@@ -226,55 +226,58 @@ def test_a_live_station_asks_what_the_volumes_cost(live: LiveStation, machine: M
     assert prices.fast_per_hour > prices.slow_per_hour
 
 
-def test_a_live_station_counts_the_boosts_that_are_left_today(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    point = Wanted(10**6, 2 * GB)
-    live.check([point, point, point, Wanted(10**6)])
-    with pytest.raises(CalibrationError, match="4 boosts are needed and the cap leaves 3 today"):
+def test_a_live_target_counts_the_remaining_boosts_of_the_day(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
+    point = Point(10**6, 2 * GB)
+    live.check([point, point, point, Point(10**6)])
+    with pytest.raises(CalibrationError) as caught:
         live.check([point, point, point, point])
+    assert caught.value.code == "caps.max_boosts_per_day"
 
 
-def test_an_unknown_pattern_cannot_be_measured(live: LiveStation) -> None:
-    with pytest.raises(CalibrationError, match="rewind is no pattern that can be measured: write, read"):
-        live.write(Wanted(GB, GIB, "rewind"))
+def test_an_unknown_pattern_cannot_be_measured(live: LiveTarget) -> None:
+    with pytest.raises(CalibrationError) as caught:
+        measure(live, Point(GB, GIB, "rewind"), LIMIT_S)
+    assert caught.value.code == "pattern"
 
 
-def test_what_is_read_is_laid_out_without_a_boost_before_anything_is_measured(live: LiveStation) -> None:
-    made = measure(live, Wanted(GB, 2 * GIB, "mixed"), LIMIT_S)
-    fio = live._ports.fio
+def test_files_to_read_are_laid_out_without_a_boost(live: LiveTarget) -> None:
+    made = measure(live, Point(GB, 2 * GIB, "mixed"), LIMIT_S)
+    fio = live.ports.fio
     assert isinstance(fio, SimulatedFio)
-    assert not fio.folder.path.exists()
+    assert not fio.work_dir.path.exists()
     assert fio.asked == ["write", "readwrite"]
     assert (made.pattern, made.cache_bytes) == ("mixed", 2 * GIB)
     assert 20 < made.throughput_mb_s < 80
-    assert not live.is_paused()
+    assert not live.agent().paused
 
 
-def test_a_device_that_somebody_else_uses_never_comes_to_rest(live: LiveStation, machine: Machine) -> None:
+def test_a_device_in_use_does_not_become_idle(live: LiveTarget, machine: Machine) -> None:
     machine.do(lambda: setattr(machine.daemon.simulation.world, "workload", endless()))
     machine.sleep(5.0)
-    with pytest.raises(Exception, match="nothing else may use it during a calibration"):
-        live.rest(20.0)
+    with pytest.raises(ElastioError) as caught:
+        live.wait_idle(20.0)
+    assert caught.value.code == "not_idle"
 
 
-def test_a_volume_that_is_kept_for_an_operator_keeps_nothing_from_resting(live: LiveStation, machine: Machine) -> None:
+def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: LiveTarget, machine: Machine) -> None:
     def forget_a_dirty_one() -> None:
         cloud = machine.daemon.simulation.world.provider
         cloud.tag(cloud.create("forgotten", VolumeSpec(GIB, 80), {}).id, VolumeTag.DIRTY)
 
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
     machine.do(forget_a_dirty_one)
     machine.sleep(10.0)
-    live._client.ask("gc")
+    live.client.ask("gc")
     machine.sleep(10.0)
-    status = live._client.status()
+    status = live.client.status()
     assert status.owned is not None
     assert [v.kept for v in status.owned] == [True]
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
 
 
 class Late(ControlClient):
-    """An agent whose first answers come too late."""
+    """An agent whose first replies time out."""
 
     late = 0
 
@@ -285,19 +288,21 @@ class Late(ControlClient):
         return super().status()
 
 
-def test_an_answer_that_comes_late_ends_no_measurement(live: LiveStation, machine: Machine) -> None:
-    live._client = client = Late(machine.config.agent.socket)
+def test_a_late_reply_does_not_end_a_measurement(live: LiveTarget, machine: Machine) -> None:
+    client = Late(machine.config.agent.socket)
+    live = replace(live, client=client)
     client.late = 3
-    live.rest(LIMIT_S)
+    live.wait_idle(LIMIT_S)
     assert client.late == 0
     client.late = 1000
     with pytest.raises(UnreachableError):
-        live.rest(LIMIT_S)
+        live.wait_idle(LIMIT_S)
     assert client.late > 900
 
 
-def test_a_calibration_is_refused_at_once_while_no_boost_may_begin(live: LiveStation) -> None:
-    live.rest(LIMIT_S)
-    live._client.ask("quiesce", seconds=6000)
-    with pytest.raises(CalibrationError, match=r"the agent is held \(snapshot\) .* begins no boost"):
-        live.rest(LIMIT_S)
+def test_fails_at_once_while_an_inhibition_holds_back_boosts(live: LiveTarget) -> None:
+    live.wait_idle(LIMIT_S)
+    live.client.ask("quiesce", seconds=6000)
+    with pytest.raises(CalibrationError) as caught:
+        live.wait_idle(LIMIT_S)
+    assert caught.value.code == "inhibited"

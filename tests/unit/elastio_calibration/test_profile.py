@@ -1,4 +1,4 @@
-"""The profile file: written, validated, read, merged; and everything that is refused."""
+"""The profile file: written, validated, read, merged and refused."""
 
 from __future__ import annotations
 
@@ -21,106 +21,111 @@ from .values import CONDITIONS, PRICES, measured, profile
 DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12 * GB, 0.12), Price(20 * GB, 0.2)))
 
 
-def test_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     made = profile(0.99, 1.01)
     save(made, tmp_path / "deep" / "p.json")
     assert load(tmp_path / "deep" / "p.json") == made
     assert not list((tmp_path / "deep").glob(".*"))
 
 
-def test_what_is_written_obeys_the_published_schema() -> None:
+def test_a_profile_follows_the_published_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
     jsonschema.validate(json.loads(json.dumps(to_document(profile(prices=None)))), schema())
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"format": "x"}, 'is no profile: it lacks "format"'),
-        ({"version": 2}, "is a profile of version 2, this elastio reads version 1"),
-        ({"measurements": []}, r"at \$.measurements"),
-        ({"backing_bytes": -1}, r"at \$.backing_bytes"),
-        ({"extra": 1}, "no valid profile"),
-        ({"conditions": {}}, r"at \$.conditions"),
-    ],
+    "change",
+    [{"format": "x"}, {"version": 2}, {"measurements": []}, {"backing_bytes": -1}, {"extra": 1}, {"conditions": {}}],
 )
-def test_refuses_what_is_no_profile(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(CalibrationError, match=sentence):
+def test_refuses_what_is_not_a_profile(change: dict[str, Any]) -> None:
+    with pytest.raises(CalibrationError) as caught:
         from_document({**to_document(profile()), **change}, "p.json")
+    assert (caught.value.code == "version") == ("version" in change)
 
 
 def test_refuses_a_cache_that_was_held_for_no_time() -> None:
     document = to_document(profile())
     document["measurements"][0]["held_s"] = 0.0
-    with pytest.raises(CalibrationError, match="makes no sense"):
+    with pytest.raises(CalibrationError):
         from_document(document, "p.json")
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("{", "is not JSON"),
-        ("[]", "is no profile"),
-        (None, "cannot be read"),
-        ('{"seconds": NaN}', "is not JSON: NaN is no number"),
-        ("[" * 100_000, "is not JSON: it is nested too deeply"),
-        ("9" * 400, "is not JSON: a number of 400 digits is too large"),
-    ],
-)
-def test_a_file_that_is_none_is_one_sentence(text: str | None, sentence: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"seconds": NaN}', "[" * 100_000, "9" * 400])
+def test_a_file_that_is_not_a_profile_is_refused(text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / "p.json").write_text(text)
-    with pytest.raises(CalibrationError, match=sentence):
+    with pytest.raises(CalibrationError):
         load(tmp_path / "p.json")
+
+
+def with_number(key: str, value: str) -> str:
+    """A profile's text in which this number stands for `key`."""
+    document = to_document(profile())
+    (document["conditions"] if key in document["conditions"] else document["measurements"][0])[key] = "HERE"
+    return json.dumps(document).replace('"HERE"', value)
 
 
 @pytest.mark.parametrize("value", ["1e999", "1e19", "-1", "1e-300"])
 @pytest.mark.parametrize("key", ["cache_mb_s", "seconds"])
 def test_refuses_numbers_that_cannot_be_computed_with(key: str, value: str, tmp_path: Path) -> None:
-    document = to_document(profile())
-    (document["conditions"] if key == "cache_mb_s" else document["measurements"][0])[key] = "HERE"
-    (tmp_path / "p.json").write_text(json.dumps(document).replace('"HERE"', value))
-    with pytest.raises(CalibrationError, match=rf"is no valid profile: at \$\..*{key}"):
+    (tmp_path / "p.json").write_text(with_number(key, value))
+    with pytest.raises(CalibrationError):
         load(tmp_path / "p.json")
 
 
-def test_a_mark_of_byte_order_is_no_harm(tmp_path: Path) -> None:
+def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    (tmp_path / "p.json").write_text(with_number("dataset_bytes", "3e9"))
+    assert load(tmp_path / "p.json") == profile()
+
+
+def test_reads_a_profile_that_release_0_1_0_wrote(tmp_path: Path) -> None:
+    written = json.loads((Path(__file__).parents[3] / "docs/results/predict/cm1-0.25.json").read_text())["profile"]
+    (tmp_path / "p.json").write_text(json.dumps(written))
+    read = load(tmp_path / "p.json").measurements
+    assert [m.written_through_bytes for m in read] == [m["evicted_bytes"] for m in written["measurements"]]
+    assert any(m.written_through_bytes for m in read)
+
+
+def test_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
     save(profile(), tmp_path / "p.json")
     (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "p.json").read_text())
     assert load(tmp_path / "p.json") == profile()
 
 
-def test_does_not_write_what_it_would_not_read(tmp_path: Path) -> None:
+def test_does_not_write_a_profile_that_it_would_not_read(tmp_path: Path) -> None:
     odd = profile(measurements=(measured(4, 6, peak_in_use_percent=150),))
-    with pytest.raises(CalibrationError, match="peak_in_use_percent: 150 is greater"):
+    with pytest.raises(CalibrationError):
         save(odd, tmp_path / "p.json")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_merges_what_was_measured_under_the_same_conditions() -> None:
+def test_merges_measurements_of_the_same_conditions() -> None:
     other = profile(measurements=(measured(9, 12),), prices=None)
     merged = merge([profile(), other])
     assert measured(9, 12) in merged.measurements
     assert merged.prices is not None
 
 
-def test_refuses_to_merge_other_conditions_and_names_them() -> None:
+def test_refuses_to_merge_other_conditions() -> None:
     other = profile(conditions=replace(CONDITIONS, kernel="6.12", scale=0.5))
-    with pytest.raises(CalibrationError, match=r"kernel \(6.1.0-32-amd64 and 6.12\), scale \(1.0 and 0.5\)"):
+    assert len(CONDITIONS.differences(other.conditions)) == 2
+    with pytest.raises(CalibrationError) as caught:
         merge([profile(), other])
+    assert caught.value.code == "conditions"
 
 
-def test_profiles_of_other_backing_volumes_are_merged_only_for_a_size_that_is_said() -> None:
+def test_profiles_of_other_backing_volumes_are_merged_only_for_a_given_size() -> None:
     small, large = profile(), profile(backing_bytes=500 * GB, prices=DEARER)
     for both in ([small, large], [large, small]):
-        with pytest.raises(CalibrationError, match=r"backing volumes of .* GB: say with --backing-gb"):
+        with pytest.raises(CalibrationError) as caught:
             merge(both)
+        assert caught.value.code == "backing_bytes"
         merged = merge(both, 500 * GB)
         assert (merged.backing_bytes, merged.prices) == (500 * GB, DEARER)
         assert merge(both, 50 * GB).prices == PRICES
 
 
-def test_the_latest_prices_count_and_earlier_ones_add_what_those_do_not_tell() -> None:
+def test_merges_the_latest_prices_and_the_missing_ones_of_earlier_profiles() -> None:
     later = profile(made="2026-11-21T08:00:00+00:00", prices=DEARER)
     for both in ([profile(), later], [later, profile()]):
         prices = merge(both).prices
@@ -131,11 +136,12 @@ def test_the_latest_prices_count_and_earlier_ones_add_what_those_do_not_tell() -
 
 def test_prices_in_two_currencies_are_refused() -> None:
     euros = profile(prices=replace(PRICES, currency="EUR"))
-    with pytest.raises(CalibrationError, match="prices in EUR and USD, which cannot be compared"):
+    with pytest.raises(CalibrationError) as caught:
         merge([profile(), euros])
+    assert caught.value.code == "currency"
 
 
-def test_a_measurement_in_two_profiles_is_no_repeat_but_two_equal_ones_in_one_are() -> None:
+def test_a_measurement_in_two_profiles_counts_once_and_two_equal_ones_in_one_twice() -> None:
     twice = profile(measurements=(measured(4, 6), measured(4, 6)))
     assert len(merge([twice]).measurements) == 2
     merged = merge([twice, profile(measurements=(measured(4, 6),))])

@@ -1,4 +1,4 @@
-"""The record: resumable, cut where it was torn, refused where it is damaged or of other conditions."""
+"""The record: resumed, cut at an incomplete line, refused where damaged or of other conditions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from elastio.units import GB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Price
-from elastio_calibration.record import Before, Entry, Header, RecordFile, read
-from elastio_calibration.schedule import PRESETS, Preset, Wanted, estimate, schedule
+from elastio_calibration.record import Entry, Header, RecordFile, SavedState, read
+from elastio_calibration.schedule import PRESETS, Point, Preset, estimate, schedule
 
 from .values import CONDITIONS, PRICES, measured
 
 HEADER = Header(CONDITIONS, 50 * GB, "2026-11-20T08:00:00+00:00", "elastio 0.1.0", PRICES)
-POINT = Wanted(4 * GB, 6 * GB)
+POINT = Point(4 * GB, 6 * GB)
 CACHES = f'"caches":{json.dumps([asdict(p) for p in PRICES.caches], separators=(",", ":"))}'
 PLAN = schedule(Preset((4,), (6,), 2), static=False)
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> RecordFile:
     return RecordFile(tmp_path / "deep" / "record.jsonl")
 
 
-def test_comes_back_as_it_was_written(file: RecordFile) -> None:
+def test_is_read_as_it_was_written(file: RecordFile) -> None:
     assert file.begin(HEADER).entries == ()
     made, failed = Entry(POINT, measured(4, 6), 200.0), Entry(POINT, None, 3.0, "no cache came about")
     file.append(made)
@@ -38,17 +38,17 @@ def test_comes_back_as_it_was_written(file: RecordFile) -> None:
     assert found.measurements() == (measured(4, 6),)
 
 
-def test_asks_again_for_what_failed_or_is_missing(file: RecordFile) -> None:
+def test_failed_and_missing_points_remain(file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, None, 3.0, "no cache came about"))
-    assert read(file.path).left(PLAN) == (POINT, POINT)
+    assert read(file.path).remaining(PLAN) == (POINT, POINT)
     file.append(Entry(POINT, measured(4, 6), 200.0))
-    assert read(file.path).left(PLAN) == (POINT,)
+    assert read(file.path).remaining(PLAN) == (POINT,)
     file.append(Entry(POINT, measured(4, 6, 1.01), 200.0))
-    assert read(file.path).left(PLAN) == ()
+    assert read(file.path).remaining(PLAN) == ()
 
 
-def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
+def test_continues_after_an_incomplete_line(file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, measured(4, 6), 200.0))
     whole = file.path.read_bytes()
@@ -59,89 +59,81 @@ def test_goes_on_behind_a_torn_line(file: RecordFile) -> None:
     assert len(read(file.path).entries) == 2
 
 
-def test_keeps_what_the_agent_gets_back_until_it_was_given_back(file: RecordFile) -> None:
+def test_keeps_the_agents_state_until_it_is_restored(file: RecordFile) -> None:
     file.begin(HEADER)
-    assert read(file.path).before is None
-    file.keep(Before(None, True))
+    assert read(file.path).saved is None
+    file.keep(SavedState(None, True))
     file.append(Entry(POINT, measured(4, 6), 200.0))
-    assert file.begin(HEADER).before == Before(None, True)
+    assert file.begin(HEADER).saved == SavedState(None, True)
     file.keep(None)
     found = read(file.path)
-    assert (found.before, len(found.entries)) == (None, 1)
+    assert (found.saved, len(found.entries)) == (None, 1)
 
 
-@pytest.mark.parametrize(
-    ("before", "sentence"),
-    [
-        ('{"learned_bytes":1,"paused":"no"}', "paused is neither true nor false"),
-        ('{"learned_bytes":"1","paused":true}', "learned_bytes is no number"),
-        ("[]", "what should be before is no object"),
-    ],
-)
-def test_what_the_agent_would_get_back_is_checked(before: str, sentence: str, file: RecordFile) -> None:
+@pytest.mark.parametrize("before", ['{"learned_bytes":1,"paused":"no"}', '{"learned_bytes":"1","paused":true}', "[]"])
+def test_refuses_a_damaged_state_of_the_agent(before: str, file: RecordFile) -> None:
     file.begin(HEADER)
     with file.path.open("a") as lines:
         lines.write(f'{{"kind":"agent","before":{before}}}\n')
-    with pytest.raises(CalibrationError, match=f"is damaged in line 2: {sentence}"):
+    with pytest.raises(CalibrationError) as caught:
         read(file.path)
+    assert caught.value.code == "line.2"
 
 
 def test_is_not_continued_under_other_conditions(file: RecordFile) -> None:
     file.begin(HEADER)
     other = replace(HEADER, conditions=replace(CONDITIONS, kernel="6.12"))
-    with pytest.raises(CalibrationError, match=r"begun under other conditions: kernel .*; name another --record"):
+    with pytest.raises(CalibrationError) as caught:
         file.begin(other)
+    assert caught.value.code == "conditions"
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        ("", "its first line is no header"),
-        ("{}\n", "its first line is no header"),
-        ("nonsense\n", "is damaged in line 1"),
-        ("[]\n", "is damaged in line 1: it is no JSON object"),
-        ('{"format":"elastio-calibration-record","version":9}\n', "is of version 9"),
-        ('{"format":"elastio-calibration-record","version":1}\n', "is damaged in line 1: backing_bytes is missing"),
+        None,
+        "",
+        "{}\n",
+        "nonsense\n",
+        "[]\n",
+        '{"format":"elastio-calibration-record","version":9}\n',
+        '{"format":"elastio-calibration-record","version":1}\n',
     ],
 )
-def test_a_file_that_is_none_is_one_sentence(text: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "r").write_text(text)
-    with pytest.raises(CalibrationError, match=sentence):
+def test_a_file_that_is_not_a_record_is_refused(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "r").write_text(text)
+    with pytest.raises(CalibrationError) as caught:
         read(tmp_path / "r")
+    assert (caught.value.code == "version") == (text is not None and text.endswith('"version":9}\n'))
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "sentence"),
+    ("before", "after", "line"),
     [
-        ('"cache_mb_s":128.0', '"cache_mb_s":"abc"', "in line 1: cache_mb_s is no number"),
-        ('"cache_mb_s":128.0', '"cache_mb_s":-1', "in line 1: cache_mb_s does not lie between 0 and"),
-        ('"cache_mb_s":128.0', '"cache_mb_s":0', "in line 1: cache_mb_s must be above 0"),
-        ('"cache_mb_s":128.0,', "", "in line 1: cache_mb_s is missing"),
-        ('"kernel":', '"colonel":1,"kernel":', "in line 1: colonel is not known"),
-        (CACHES, '"caches":3', "in line 1: caches is no list"),
-        (CACHES, '"caches":[3]', "in line 1: what should be price is no object"),
-        ('"minimum_s":60.0', '"minimum_s":null', "in line 1: minimum_s is no number"),
-        ('"kind":"measurement"', '"kind":"other"', "in line 2: its kind is 'other'"),
-        ('{"dataset_bytes":4000000000,"cache', '{"dataset_bytes":[4],"cache', "in line 2: dataset_bytes is no number"),
-        ('"pattern":"write","cache', '"pattern":["write"],"cache', "in line 2: a measurement cannot be read: pattern"),
-        ('"seconds":40.0', '"seconds":Infinity', "in line 2: Infinity is no number of JSON"),
-        ('"seconds":40.0', '"seconds":1e999', "in line 2: a measurement cannot be read: seconds does not lie"),
-        ('"written_through_bytes":0', '"written_through_bytes":null', "written_through_bytes is no number"),
-        ('"written_through_bytes":0', '"written_through_bytes":0.5', "written_through_bytes is no whole number"),
-        ('"boost_s":5.0', '"boost_s":true', "in line 2: a measurement cannot be read: boost_s is no number"),
-        ('"setup":"adaptive"', '"setup":"fast"', "'fast' is not a valid Setup"),
-        ('"took_s":200.0,', "", "in line 2: took_s is missing"),
-        ('"failure":""', '"failure":[]', "in line 2: failure is no text"),
+        ('"cache_mb_s":128.0', '"cache_mb_s":"abc"', 1),
+        ('"cache_mb_s":128.0', '"cache_mb_s":-1', 1),
+        ('"cache_mb_s":128.0', '"cache_mb_s":0', 1),
+        ('"cache_mb_s":128.0,', "", 1),
+        (CACHES, '"caches":[3]', 1),
+        ('"kind":"measurement"', '"kind":"other"', 2),
+        ('"seconds":40.0', '"seconds":Infinity', 2),
+        ('"seconds":40.0', '"seconds":1e999', 2),
+        ('"seconds":40.0', '"seconds":0', 2),
+        ('"written_through_bytes":0', '"written_through_bytes":0.5', 2),
+        ('"setup":"adaptive"', '"setup":"fast"', 2),
+        ('"took_s":200.0,', "", 2),
     ],
 )
-def test_a_line_that_cannot_be_right_is_named(before: str, after: str, sentence: str, file: RecordFile) -> None:
+def test_a_damaged_line_is_named(before: str, after: str, line: int, file: RecordFile) -> None:
     file.begin(HEADER)
     file.append(Entry(POINT, measured(4, 6, seconds=40.0), 200.0))
     text = file.path.read_text()
     assert before in text
     file.path.write_text(text.replace(before, after, 1))
-    with pytest.raises(CalibrationError, match=sentence):
+    with pytest.raises(CalibrationError) as caught:
         read(file.path)
+    assert caught.value.code == f"line.{line}"
 
 
 def test_a_failure_may_hold_any_character(file: RecordFile) -> None:
@@ -161,7 +153,7 @@ def test_prices_that_become_known_are_added(file: RecordFile) -> None:
     assert (read(file.path).header.prices, len(read(file.path).entries)) == (found, 1)
 
 
-def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: RecordFile) -> None:
+def test_known_prices_are_kept_and_not_written_again(file: RecordFile) -> None:
     file.begin(HEADER)
     before = file.path.read_bytes()
     for prices in (PRICES, replace(PRICES, caches=PRICES.caches[:1]), None):
@@ -171,13 +163,9 @@ def test_prices_that_are_known_are_not_written_again_and_not_forgotten(file: Rec
 
 def test_prices_in_another_currency_are_refused(file: RecordFile) -> None:
     file.begin(HEADER)
-    with pytest.raises(CalibrationError, match=r"other conditions: currency \(USD and EUR\); name another"):
+    with pytest.raises(CalibrationError) as caught:
         file.begin(replace(HEADER, prices=replace(PRICES, currency="EUR")))
-
-
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="cannot be read"):
-        read(tmp_path / "r")
+    assert caught.value.code == "conditions"
 
 
 # --- the schedule ------------------------------------------------------------------------------------------
@@ -200,36 +188,35 @@ def test_the_extended_plan_is_the_published_one() -> None:
 def test_the_minimal_plan_pairs_each_dataset_with_one_cache() -> None:
     points = schedule(PRESETS["minimal"], static=False).points
     assert [(p.dataset_bytes // GB, p.cache_bytes // GB) for p in points] == [(4, 6), (5, 10)]
-    with pytest.raises(CalibrationError, match="2 datasets and 1 caches were given"):
+    with pytest.raises(CalibrationError) as caught:
         schedule(Preset((3, 4), (6,), 1, paired=True))
+    assert caught.value.code == "pairs"
 
 
 def test_scale_shrinks_every_size() -> None:
-    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Wanted(GB * 4 // 10, GB * 6 // 10),)
+    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Point(GB * 4 // 10, GB * 6 // 10),)
 
 
-@pytest.mark.parametrize("preset", [Preset((), (6,), 1), Preset((4,), (), 1), Preset((4,), (6,), 0)])
-def test_refuses_a_plan_without_points(preset: Preset) -> None:
-    with pytest.raises(CalibrationError, match="needs a dataset, a cache size and at least one repeat"):
-        schedule(preset)
+@pytest.mark.parametrize(
+    ("preset", "scale"),
+    [
+        (Preset((), (6,), 1), 1.0),
+        (Preset((4,), (), 1), 1.0),
+        (Preset((4,), (6,), 0), 1.0),
+        (Preset((4, 0), (6,), 1), 1.0),
+        (Preset((4,), (6,), 1), 1e9),
+    ],
+)
+def test_refuses_a_plan_that_measures_nothing_or_too_much(preset: Preset, scale: float) -> None:
+    with pytest.raises(CalibrationError):
+        schedule(preset, scale=scale)
 
 
-def test_refuses_sizes_that_are_not_above_0() -> None:
-    with pytest.raises(CalibrationError, match="must be above 0"):
-        schedule(Preset((4, 0), (6,), 1))
-
-
-@pytest.mark.parametrize("scale", [1e300, 1e9])
-def test_refuses_sizes_that_no_volume_has(scale: float) -> None:
-    with pytest.raises(CalibrationError, match="must be at most"):
-        schedule(Preset((4,), (6,), 1), scale=scale)
-
-
-def test_says_time_agbs_and_money_beforehand() -> None:
-    found = estimate([POINT, Wanted(4 * GB)], CONDITIONS, PRICES)
+def test_estimates_time_agbs_and_cost() -> None:
+    found = estimate([POINT, Point(4 * GB)], CONDITIONS, PRICES)
     cached_s = 4000 / 128 + 4000 / 33 + 30
     assert found.seconds == pytest.approx(cached_s + 4000 / 33 + 15)
     assert found.agbs == pytest.approx(128 * 6 * cached_s)
     assert found.cost == pytest.approx(0.012 * cached_s / 3600)  # the next larger size that was quoted
     assert estimate([POINT], CONDITIONS, None).cost is None
-    assert estimate([Wanted(4 * GB, 20 * GB)], CONDITIONS, PRICES).cost is None
+    assert estimate([Point(4 * GB, 20 * GB)], CONDITIONS, PRICES).cost is None

@@ -1,58 +1,230 @@
-"""Where results are written: whole, through links, and never over what must be kept."""
+"""Measuring on the simulator: results, and the state of agent and record after a failed or interrupted run."""
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from elastio.sim.workload import Checkpointing, Profile, Workload
+from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
-from elastio_calibration.target import require_target, write_whole
+from elastio_calibration.measurement import Setup
+from elastio_calibration.record import RecordFile, SavedState, read
+from elastio_calibration.schedule import Point, Preset, Schedule, schedule
+from elastio_calibration.simulated import SimulatedTarget, machine
+from elastio_calibration.target import Boost, LedgerPosition, calibrate, measure, notes_of
+
+LIMIT_S = 3600.0
 
 
-def test_replaces_a_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    for text in ("first", "second"):
-        write_whole(tmp_path / "deep" / "p.json", text)
-        assert (tmp_path / "deep" / "p.json").read_text() == text
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["p.json"]
+MACHINE = machine(20.0, 80.0, 10 * GB, 4 * GIB, 4.0)
 
 
-def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    write_whole(tmp_path / "link", "text")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_text() == "text"
+@pytest.fixture
+def target() -> SimulatedTarget:
+    return SimulatedTarget(MACHINE)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe"])
-def test_what_is_no_regular_file_is_not_replaced(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "p"
-    if kind == "folder":
-        path.mkdir()
-    else:
-        os.mkfifo(tmp_path / "pipe")
-        path = tmp_path / "pipe" if kind == "pipe" else path
-        if kind != "pipe":
-            path.symlink_to(tmp_path / "pipe")
-    before = path.stat()
-    with pytest.raises(CalibrationError, match="is no regular file and is not replaced"):
-        write_whole(path, "text")
-    assert path.stat() == before
+def test_measures_a_dataset_with_the_cache_that_was_asked_for(target: SimulatedTarget) -> None:
+    made = measure(target, Point(GB, 2 * GIB), LIMIT_S)
+    assert made.cache_bytes == 2 * GIB
+    assert 20 < made.throughput_mb_s < 80
+    assert made.held_s > made.attached_s > GB / 1e6 / 80
+    assert 0 < made.boost_s < made.seconds
+    assert made.learned_bytes == target.agent().learned_bytes
 
 
-def test_a_file_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CalibrationError, match="cannot be written: "):
-        write_whole(tmp_path / "file" / "p.json", "text")
+def test_measures_the_slow_volume_with_the_agent_paused(target: SimulatedTarget) -> None:
+    made = measure(target, Point(GB), LIMIT_S)
+    assert made.setup is Setup.STATIC_SLOW
+    assert made.throughput_mb_s == pytest.approx(20, rel=0.02)
+    assert not target.agent().paused
+    assert target.recorder.rows == {}
 
 
-@pytest.mark.parametrize("name", ["r", "../deep/r", "link"])
-def test_what_must_be_kept_is_not_replaced_under_any_name(name: str, tmp_path: Path) -> None:
-    folder = tmp_path / "deep"
-    folder.mkdir()
-    (folder / "r").write_text("record")
-    (folder / "link").symlink_to("r")
-    with pytest.raises(CalibrationError, match=r"would replace .*: name another file"):
-        require_target(folder / name, kept=folder / "r")
-    require_target(folder / "p", kept=folder / "r")
+def test_a_cache_that_is_too_small_is_slower(target: SimulatedTarget) -> None:
+    small, large = (measure(target, Point(2 * GB, size), LIMIT_S) for size in (GIB, 4 * GIB))
+    assert small.throughput_mb_s < 0.8 * large.throughput_mb_s
+    assert small.written_through_bytes > 0 == large.written_through_bytes
+
+
+def test_refuses_a_dataset_that_is_written_before_its_cache_is_attached(target: SimulatedTarget) -> None:
+    with pytest.raises(CalibrationError) as caught:
+        measure(target, Point(20 * 10**6, GIB), LIMIT_S)
+    assert caught.value.code == "dataset.too_small"
+
+
+@pytest.mark.parametrize("learned_bytes", [3 * GIB, None])
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_restores_the_learned_size_and_the_pause(
+    learned_bytes: int | None, is_paused: bool, target: SimulatedTarget, tmp_path: Path
+) -> None:
+    if learned_bytes is not None:
+        target.learn(learned_bytes)
+    if is_paused:
+        target.set_paused(True)
+    file = RecordFile(tmp_path / "r")
+    calibrate(target, schedule(Preset((1,), (2 * GIB / GB,), 1)), file, lambda _: None)
+    # An agent that had learned nothing buys its initial size again.
+    assert target.agent() == SavedState(learned_bytes or 4 * GIB, is_paused)
+    assert [m.setup for m in read(file.path).measurements()] == [Setup.ADAPTIVE, Setup.STATIC_SLOW]
+
+
+def test_removes_the_files_of_a_write_that_failed_without_a_cache() -> None:
+    broken = Unwritable(MACHINE)
+    with pytest.raises(CalibrationError):
+        measure(broken, Point(GB), LIMIT_S)
+    assert broken.cleaned >= 1
+    assert not broken.agent().paused
+
+
+def test_refuses_sizes_that_the_agent_would_not_buy(target: SimulatedTarget) -> None:
+    with pytest.raises(CalibrationError):
+        target.check([Point(GB, GB // 2)])
+    target.check([Point(GB, 2 * GB)])
+
+
+class Unwritable(SimulatedTarget):
+    """A target whose filesystem is full."""
+
+    cleaned = 0
+
+    def write(self, point: Point) -> float:
+        raise CalibrationError("no space left")
+
+    def clean(self) -> None:
+        self.cleaned += 1
+
+
+class Failed(SimulatedTarget):
+    """A target whose boosts fail."""
+
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        return tuple(replace(boost, failure="no capacity") for boost in super().boosts_since(position))
+
+
+def test_refuses_the_time_of_a_failed_boost() -> None:
+    with pytest.raises(CalibrationError) as caught:
+        measure(Failed(MACHINE), Point(GB, 2 * GIB), LIMIT_S)
+    assert caught.value.code == "boost.failed"
+
+
+class Broken(SimulatedTarget):
+    """A target without a boost from the call `fail_at` on."""
+
+    asked, fail_at = 0, 2
+
+    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+        self.asked += 1
+        return () if self.asked >= self.fail_at else super().boosts_since(position)
+
+
+def test_a_point_that_fails_twice_ends_the_run_and_keeps_the_others(tmp_path: Path) -> None:
+    target = Broken(MACHINE)
+    target.learn(3 * GIB)
+    plan, file = schedule(Preset((1,), (2 * GIB / GB, 4 * GIB / GB), 1), static=False), RecordFile(tmp_path / "r")
+    with pytest.raises(CalibrationError):
+        calibrate(target, plan, file, lambda _: None)
+    record = read(file.path)
+    assert [e.measurement is not None for e in record.entries] == [True, False, False]
+    assert target.agent().learned_bytes == 3 * GIB
+    target.fail_at = 1000
+    calibrate(target, plan, file, lambda _: None)
+    assert len(read(file.path).measurements()) == 2
+
+
+class Stopped(SimulatedTarget):
+    """A target that is interrupted while it writes; afterwards the methods in `fails` raise."""
+
+    fails: tuple[str, ...] = ()
+    writes = 0
+
+    def _fail(self, name: str) -> None:
+        if self.writes and name in self.fails:
+            raise CalibrationError("that does not work")
+
+    def learn(self, size_bytes: int | None) -> None:
+        self._fail("learn")
+        super().learn(size_bytes)
+
+    def wait_idle(self, limit_s: float) -> None:
+        self._fail("rest")
+        super().wait_idle(limit_s)
+
+    def clean(self) -> None:
+        self._fail("clean")
+        super().clean()
+
+    def write(self, point: Point) -> float:
+        self.writes += 1
+        self.world.workload = endless()
+        self.simulation.run_for(20)
+        raise KeyboardInterrupt
+
+
+ADAPTIVE = schedule(Preset((1,), (2 * GIB / GB,), 1), static=False)
+STATIC = Schedule((Point(GB),), 1)
+
+
+def test_an_interrupted_run_restores_the_learned_size(tmp_path: Path) -> None:
+    target = Stopped(MACHINE)
+    target.learn(3 * GIB)
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(target, ADAPTIVE, RecordFile(tmp_path / "r"), lambda _: None)
+    assert target.simulation.state.cycle is not None
+    target.wait_idle(LIMIT_S)
+    assert [c.provisioned.size_bytes for c in target.recorder.rows.values()] == [2 * GIB]
+    assert target.agent().learned_bytes == 3 * GIB
+
+
+@pytest.mark.parametrize("plan", [ADAPTIVE, STATIC])
+@pytest.mark.parametrize("fails", [(), ("clean",), ("rest", "clean")])
+def test_nothing_is_tried_again_after_an_interruption(plan: Schedule, fails: tuple[str, ...], tmp_path: Path) -> None:
+    target, file = Stopped(MACHINE), RecordFile(tmp_path / "r")
+    target.learn(3 * GIB)
+    target.fails = fails
+    with pytest.raises(KeyboardInterrupt) as caught:
+        calibrate(target, plan, file, lambda _: None)
+    assert target.writes == 1
+    assert target.agent() == SavedState(3 * GIB, False)
+    assert read(file.path).saved is None
+    assert bool(notes_of(caught.value)) == bool(fails)
+
+
+def test_a_state_that_was_not_restored_is_reported_and_kept_in_the_record(tmp_path: Path) -> None:
+    target, file = Stopped(MACHINE), RecordFile(tmp_path / "r")
+    target.learn(3 * GIB)
+    target.set_paused(True)
+    target.fails = ("learn",)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        calibrate(target, ADAPTIVE, file, lambda _: None)
+    assert len(notes_of(caught.value)) == 1
+    assert target.agent() == SavedState(2 * GIB, True)
+    assert read(file.path).saved == SavedState(3 * GIB, True)
+
+
+def test_two_runs_do_not_measure_at_once(target: SimulatedTarget, tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "deep" / "r")
+    with file.locked(), pytest.raises(CalibrationError) as caught:
+        calibrate(target, ADAPTIVE, RecordFile(file.path), lambda _: None)
+    assert caught.value.code == "locked"
+    assert file.path.read_bytes() == b""
+    calibrate(target, ADAPTIVE, file, lambda _: None)
+    assert len(read(file.path).measurements()) == 1
+
+
+def test_the_next_run_restores_the_state_of_a_killed_one(target: SimulatedTarget, tmp_path: Path) -> None:
+    file = RecordFile(tmp_path / "r")
+    file.begin(target.header())
+    file.keep(SavedState(3 * GIB, False))
+    target.learn(2 * GIB)
+    target.set_paused(True)
+    calibrate(target, ADAPTIVE, file, lambda _: None)
+    assert (target.agent().learned_bytes, target.agent().paused) == (3 * GIB, False)
+    assert read(file.path).saved is None
+
+
+def endless() -> Workload:
+    return Checkpointing(Profile(0.0, 100 * GB, 1), 10 * GB)

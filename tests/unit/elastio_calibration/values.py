@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from click.testing import Result
@@ -25,7 +26,19 @@ CONDITIONS = Conditions(
     sample_interval_s=1.0,
 )
 PRICES = Prices("USD", "a list", 60.0, 0.01, 0.02, (Price(2 * GB, 0.002), Price(12 * GB, 0.012)))
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+CONFIG = f"""[device]
+backing_uuid = "{UUID}"
+bandwidth_mb_s = 33
+[cache]
+bandwidth_mb_s = 128
+drain_bandwidth_mb_s = 0
+[provider]
+name = "sim"
+"""
+GOLDEN = Path(__file__).parents[2] / "golden" / "calibration"
 APP = ("--iteration-s", "400", "--iterations", "3", "--checkpoints", "3", "--checkpoint-gb", "4", "--initial-gb", "6")
+PLAN = (*APP[:-2], "--checkpoint-gb", "6")
 Shell = Callable[..., Result]
 DATASETS, CACHES = (3, 4, 6), (4, 6, 8, 10)
 

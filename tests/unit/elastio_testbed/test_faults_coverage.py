@@ -28,6 +28,10 @@ def document(*kinds: str, missed: bool = False, **changes: Any) -> dict[str, Any
     return loaded
 
 
+def planned(kind: str, what: str) -> dict[str, Any]:
+    return {"kind": "power-cut", "cloud": [], "moment": {"kind": kind, "what": what}}
+
+
 def row(documents: list[dict[str, Any]], kind: str) -> tuple[str, ...]:
     return next(row for row in steps(documents).rows if row[0] == kind)
 
@@ -35,6 +39,11 @@ def row(documents: list[dict[str, Any]], kind: str) -> tuple[str, ...]:
 def test_a_step_that_is_covered_twice_counts_once() -> None:
     twice = [document("daemon-kill", "daemon-kill"), document("daemon-kill", "daemon-kill")]
     assert row(twice, "daemon-kill") == ("daemon-kill", "4", "2", str(2 * len(ACTIONS)), "0")
+
+
+def test_a_step_counts_once_under_its_old_and_its_new_name() -> None:
+    results = [{"missed": False, "planned": planned("intent", what)} for what in ("MarkVolume", "TagVolume")]
+    assert steps_met(results) == {"power-cut": {"intent TagVolume"}}
 
 
 def test_a_missed_step_is_not_covered() -> None:

@@ -62,11 +62,6 @@ def test_a_run_is_within_the_limits_of_its_kind(seed: int) -> None:
         assert len(run.cloud) == len(own) or run.action not in WITHOUT_SIDE_FAULT
 
 
-def test_some_crashes_have_an_additional_fault_of_the_cloud_and_most_do_not() -> None:
-    crashes = plan(400, 1, ["power-cut"])
-    assert 60 < sum(bool(run.cloud) for run in crashes) < 140
-
-
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(PlanError) as raised:
         plan(1, 1, ["meteor"])

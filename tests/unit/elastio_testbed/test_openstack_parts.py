@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
 from elastio_testbed.openstack import bootstrap, configure, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.openstack.proxy import ApiProxy
 
 RECORDED = Path(__file__).parents[2] / "contract/recorded"

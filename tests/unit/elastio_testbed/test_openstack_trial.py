@@ -13,10 +13,10 @@ from elastio.core.model import VolumeSpec
 from elastio.units import GIB
 from elastio_openstack import settings, speeds
 from elastio_testbed.cli import main
+from elastio_testbed.errors import LabError
 from elastio_testbed.experiment import PUBLISHED, Setup
 from elastio_testbed.openstack import demo
 from elastio_testbed.openstack.cinder_usage import CinderUsage, attach_spans, usage_of
-from elastio_testbed.openstack.errors import LabError
 from elastio_testbed.run import trials_of
 from elastio_testbed.trial import OPENSTACK, Plan, Trial, cloud_s, volume_agbs
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from elastio_testbed.parallel import CancelledError, Job, run_in_parallel
+from elastio_testbed.polling import until
 
 LONG_S = 60.0
 
@@ -62,3 +63,10 @@ def test_a_timeout_is_an_error_and_cancels() -> None:
     with pytest.raises(TimeoutError):
         run_in_parallel([until_cancelled(ended)], 0.01, LONG_S)
     assert ended == ["cancelled"]
+
+
+def test_a_poll_ends_with_its_condition_or_after_its_timeout() -> None:
+    answers = iter([False, False, True])
+    assert until(lambda: next(answers), LONG_S, 0.001)
+    assert list(answers) == []
+    assert not until(lambda: False, 0.0, 0.001)

@@ -17,14 +17,14 @@ from elastio.sim.cloud import CloudTimes
 from elastio.units import GB, GIB
 from elastio_calibration.measurement import Measurement
 from elastio_calibration.measurement import Setup as Measured
-from elastio_calibration.optimum import Choice, Wish, best, choices
+from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Predictor
 from elastio_calibration.profile import merge
 from elastio_calibration.record import RecordFile, read
 from elastio_calibration.schedule import Preset, schedule
-from elastio_calibration.simulated import Machine, SimulatedStation
-from elastio_calibration.station import calibrate
+from elastio_calibration.simulated import Machine, SimulatedTarget
 from elastio_calibration.study import make_profile
+from elastio_calibration.target import calibrate
 from elastio_testbed.calibrating import grids
 from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
 from elastio_testbed.predict import application_of, fixed
@@ -62,11 +62,11 @@ def around(seconds: tuple[float, float]) -> tuple[float, float]:
 @cache
 def predictor(experiment: str) -> Predictor:
     scaled = plan_of(experiment).scaled()
-    station = SimulatedStation(guest(scaled, 1))
+    target = SimulatedTarget(guest(scaled, 1))
     with TemporaryDirectory() as folder:
         file = RecordFile(Path(folder) / "record")
         for dataset_bytes, caches_gb in grids(scaled).items():
-            calibrate(station, schedule(Preset((dataset_bytes / GB,), caches_gb, 2)), file, lambda _: None)
+            calibrate(target, schedule(Preset((dataset_bytes / GB,), caches_gb, 2)), file, lambda _: None)
         made = make_profile(read(file.path))
     seconds = {size: size / scaled.cache_bytes_s for size in set(scaled.dumps_bytes)}
     fast = tuple(Measurement(Measured.STATIC_FAST, size, s) for size, s in seconds.items())
@@ -105,7 +105,7 @@ def test_time_is_predicted_within_half_a_percent_and_cost_within_two(experiment:
     assert [r.agbs for r in found] == pytest.approx([1.0] * len(found), abs=0.02)
 
 
-def deadlines(offered: tuple[Choice, ...]) -> list[float]:
+def deadlines(offered: tuple[Candidate, ...]) -> list[float]:
     """Deadlines between predicted times that differ by more than the tolerance, and one that all sizes meet."""
     times = sorted(c.forecast.completion_s.value for c in offered)
     return [(a + b) / 2 for a, b in pairwise(times) if b - a > 0.01 * a] + [times[-1] * 1.02]
@@ -119,12 +119,12 @@ def test_the_recommended_size_is_the_cheapest_that_meets_its_deadline(
     """Time on a large volume is so expensive that the fastest size is also the cheapest; on a small one it is not."""
     plan = plan_of(experiment)
     known = Predictor(predictor(experiment).profile, with_backing(plan.scaled(), backing_gb).backing_bytes)
-    offered = choices([known], application_of(plan.scaled()))
+    offered = candidates([known], application_of(plan.scaled())).accepted
     sizes = [c.cache_bytes for c in offered]
     run = {size: real(with_backing(fixed(plan, size).scaled(), backing_gb), SEEDS[0]) for size in sizes}
     recommended = set()
     for max_time_s in deadlines(offered):
-        size = best(offered, Wish(max_time_s=max_time_s)).cache_bytes
+        size = best(offered, Goal(max_time_s=max_time_s)).cache_bytes
         recommended.add(size)
         assert run[size].completion_s <= max_time_s
         least = min(r.agbs for r in run.values() if r.completion_s <= max_time_s)

@@ -54,12 +54,6 @@ def test_an_application_whose_dumps_differ_has_no_model() -> None:
     assert simulate(uneven, SETUPS) == {}
 
 
-def test_the_profile_has_the_bytes_of_the_guest() -> None:
-    profile = profile_of(SCALED)
-    assert profile is not None
-    assert (profile.initial_bytes, profile.dump_bytes, profile.iterations) == (*SCALED.dumps_bytes[:2], 3)
-
-
 def test_the_policy_is_the_guests_configuration() -> None:
     policy = policy_of(SCALED, "uuid")
     assert policy.backing_bandwidth_mb_s == pytest.approx(16.5)

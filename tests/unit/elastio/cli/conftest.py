@@ -1,11 +1,11 @@
-"""A real control server in a thread, with answers that a test prepares, and the command line in front of it."""
+"""A real control server in a thread, with replies that a test prepares, and the command line that talks to it."""
 
 from __future__ import annotations
 
 import selectors
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.app import App
 from elastio.cli.main import main
-from elastio.control.protocol import Message, accepted, refused
+from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
@@ -26,6 +26,7 @@ from elastio.core.state import AgentState, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 
+Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed
 POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
 
 
@@ -63,7 +64,7 @@ def standing(phase: Phase, **changes: Any) -> AgentState:
 
 @dataclass
 class FakeAgent:
-    """Answers as prepared: `statuses` in turn (the last one stays), `replies` by command."""
+    """Replies as prepared: `statuses` in turn (the last one stays), `replies` by command."""
 
     path: Path
     statuses: list[Status] = field(default_factory=lambda: [published(standing(Phase.IDLE))])
@@ -72,12 +73,13 @@ class FakeAgent:
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
-    def handle(self, request: Message) -> Message:
+    def handle(self, request: Message, reply: Reply) -> None:
         self.asked.append(request)
         if request["command"] == "status":
             seen = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-            return accepted(status=seen.to_json())
-        return self.replies.get(request["command"], refused("the test prepared no answer"))
+            reply(accepted(status=seen.to_json()))
+        else:
+            reply(self.replies.get(request["command"], refused("the test prepared no reply")))
 
     def start(self) -> None:
         server = ControlServer(self.path, None, self.handle)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
+LEAST = (
+    f'[device]\nbacking_uuid = "{UUID}"\nbandwidth_mb_s = 60\n[cache]\nbandwidth_mb_s = 128\n[provider]\nname = "toy"\n'
+)
 GIVEN = ("--bandwidth", "60", "--cache-bandwidth", "128.5", "--provider", "toy")
 
 

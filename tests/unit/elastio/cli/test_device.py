@@ -1,4 +1,4 @@
-"""`elastio device create`: what the operator sees; the checks themselves are tested with `setup.blank`."""
+"""`elastio device create`: its output. The checks themselves are tested with `setup.format_backing`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Shell
+from elastio.control.exit_codes import Exit
+
+from .conftest import Golden, Shell
 from .machine import UUID, lay
 
 
@@ -21,7 +23,7 @@ def ran() -> list[str]:
 
 @pytest.fixture
 def with_disk(elastio: Shell, tmp_path: Path, ran: list[str]) -> Shell:
-    """A blank vdz and programs that answer as the real ones do."""
+    """A blank vdz and programs that print what the real ones print."""
     lay(
         tmp_path / "root",
         sys__class__block__vdz__size="2097152",
@@ -42,28 +44,20 @@ def with_disk(elastio: Shell, tmp_path: Path, ran: list[str]) -> Shell:
     return Shell(replace(elastio.app, run=run))
 
 
-def test_prints_uuid_device_and_next_steps(with_disk: Shell, tmp_path: Path) -> None:
+def test_prints_uuid_device_and_next_steps(with_disk: Shell, tmp_path: Path, golden: Golden) -> None:
     result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
-    assert result.exit_code == 0, result.output
-    assert result.stdout.startswith(
-        f"{tmp_path}/vdz is a backing device: UUID {UUID}\n"
-        f"use /dev/bcache0 from now on, never {tmp_path}/vdz itself\n"
-        "next steps:\n  mkfs.ext4 /dev/bcache0\n"
-    )
-    assert "nofail" in result.stdout
-    assert f"  elastio init --device {UUID}\n" in result.stdout
+    assert result.exit_code == Exit.OK, result.output
+    golden("device_create.txt", result.stdout)
 
 
-def test_asks_first_and_changes_nothing_on_no(with_disk: Shell, tmp_path: Path, ran: list[str]) -> None:
+def test_asks_first_and_changes_nothing_on_no(with_disk: Shell, tmp_path: Path, ran: list[str], golden: Golden) -> None:
     result = with_disk("device", "create", f"{tmp_path}/vdz", stdin="n\n")
-    assert result.exit_code == 1
-    assert "(1.0 GiB, blank) becomes a backing device; go on?" in result.stdout
-    assert ran == ["wipefs"]
+    assert (result.exit_code, ran) == (Exit.FAILED, ["wipefs"])
+    golden("device_create_declined.txt", result.stdout)
 
 
-def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[str]) -> None:
+def test_a_refusal_is_one_sentence(with_disk: Shell, tmp_path: Path, ran: list[str], golden: Golden) -> None:
     lay(tmp_path / "root", sys__class__block__vdz__holders__dm0="")
     result = with_disk("device", "create", f"{tmp_path}/vdz", "--yes")
-    assert result.exit_code == 1
-    assert result.stderr == f"elastio: {tmp_path}/vdz is in use by dm0; nothing was changed\n"
-    assert ran == []
+    assert (result.exit_code, ran) == (Exit.FAILED, [])
+    golden("device_create_refused.txt", result.stderr)

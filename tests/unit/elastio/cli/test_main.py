@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from elastio import errors
-from elastio.cli.main import COMMANDS
+from elastio.cli import extensions
+from elastio.cli.main import main
 from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
 from elastio.control.protocol import RefusedByAgentError, UnreachableError
 
 from .conftest import Shell
 
 PAGE = Path(__file__).parents[4] / "docs" / "reference" / "cli.md"
+CONTEXT = click.Context(main)
+NAMES = main.list_commands(CONTEXT)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_loads_and_explains_itself(name: str, elastio: Shell) -> None:
     result = elastio(name, "--help")
     assert result.exit_code == 0
@@ -27,7 +30,41 @@ def test_every_command_loads_and_explains_itself(name: str, elastio: Shell) -> N
 
 def test_help_lists_every_command(elastio: Shell) -> None:
     listed = elastio("--help").stdout
-    assert all(f"\n  {name} " in listed for name in COMMANDS)
+    assert all(f"\n  {name} " in listed for name in NAMES)
+    assert {"status", "calibrate", "predict", "plan"} <= set(NAMES)
+
+
+@pytest.fixture
+def hello(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed distribution with a command of its own, and one that has the name of the agent's."""
+    info = tmp_path / "site" / "hello-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[elastio.commands]\nhello = hello:hello\nwhy = hello:hello\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "hello", raising=False)  # that of another test
+    return tmp_path / "site" / "hello.py"
+
+
+def test_an_installed_distribution_adds_a_command_and_replaces_none(hello: Path, elastio: Shell) -> None:
+    hello.write_text("import click\n@click.command()\ndef hello():\n    click.echo('hello')\n")
+    assert elastio("hello").stdout == "hello\n"
+    assert elastio("why", "--help").stdout.startswith("Usage: main why")
+
+
+def test_a_command_that_cannot_be_loaded_is_one_line(hello: Path, elastio: Shell) -> None:
+    hello.write_text("import no_such_library\n")
+    result = elastio("hello")
+    assert (result.exit_code, result.stderr.count("\n")) == (Exit.FAILED, 1)
+    assert elastio("status").exit_code == Exit.UNREACHABLE
+
+
+def test_the_agents_own_commands_look_for_no_others(elastio: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked(group: str) -> None:
+        raise AssertionError(group)
+
+    monkeypatch.setattr(extensions, "installed", looked)
+    assert elastio("status").exit_code == Exit.UNREACHABLE
 
 
 def test_an_unknown_command_is_wrong_usage(elastio: Shell) -> None:
@@ -56,9 +93,9 @@ def test_an_error_of_several_lines_is_still_one() -> None:
 
 def test_the_reference_page_has_every_option_of_every_command() -> None:
     page = PAGE.read_text()
-    for name, path in COMMANDS.items():
-        module, _, attribute = path.partition(":")
-        command = getattr(import_module(module), attribute)
+    for name in NAMES:
+        command = main.get_command(CONTEXT, name)
+        assert command is not None
         found = command.commands.values() if isinstance(command, click.Group) else [command]
         for each in found:
             shown = name if each is command else f"{name} {each.name}"

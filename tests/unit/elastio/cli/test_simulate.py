@@ -1,4 +1,4 @@
-"""`elastio simulate`: the three-way comparison as text and as JSON."""
+"""`elastio simulate`: experiments and traces, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from elastio.cli.main import main
+from elastio.control.exit_codes import Exit
 
 QUICK = ["simulate", "--experiment", "demo", "--initial-gib", "4"]
 
@@ -30,28 +31,22 @@ def test_prints_one_json_document_with_the_timeline() -> None:
     assert found["lost_blocks"] == 0
 
 
-def test_a_story_that_is_none_is_wrong_usage() -> None:
-    result = CliRunner().invoke(main, [*QUICK, "--faults", "create#1=nonsense"])
-    assert result.exit_code == 2
-    assert "nonsense cannot happen here" in result.output
+def test_an_unknown_fault_is_wrong_usage() -> None:
+    assert CliRunner().invoke(main, [*QUICK, "--faults", "create#1=nonsense"]).exit_code == Exit.USAGE
 
 
 @pytest.mark.parametrize("option", ["--backing-mb-s", "--size-gib", "--cache-mb-s"])
-def test_a_volume_of_no_size_is_wrong_usage(option: str) -> None:
-    assert CliRunner().invoke(main, ["simulate", option, "0"]).exit_code == 2
+def test_a_volume_without_size_or_bandwidth_is_wrong_usage(option: str) -> None:
+    assert CliRunner().invoke(main, ["simulate", option, "0"]).exit_code == Exit.USAGE
 
 
 def test_a_cache_that_no_cloud_sells_is_wrong_usage() -> None:
-    result = CliRunner().invoke(main, [*QUICK, "--cache-mb-s", "2000"])
-    assert result.exit_code == 2
-    assert "a cache of 2033 MB/s, to write and to flush together, is not sold; allowed: 1 to 1000 MB/s" in result.output
+    assert CliRunner().invoke(main, [*QUICK, "--cache-mb-s", "2000"]).exit_code == Exit.USAGE
 
 
 def test_a_run_that_does_not_end_is_one_sentence() -> None:
     result = CliRunner().invoke(main, [*QUICK, "--faults", "detach#1+=refuse"])
-    assert result.exit_code == 1
-    assert result.output.count("\n") == 1
-    assert "did not end" in result.output
+    assert (result.exit_code, result.output.count("\n")) == (Exit.FAILED, 1)
 
 
 # --- traces ----------------------------------------------------------------------------------------------------
@@ -65,13 +60,12 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "t.csv"
 
 
-def test_replays_a_trace_under_several_policies_and_says_whether_it_is_worth_it(trace: Path) -> None:
+def test_replays_a_trace_under_several_policies(trace: Path) -> None:
     policies = ("--policy", "quick:inactivity_delay_s=5", "--policy", "small:initial_size_gib=2")
     result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *policies])
     assert result.exit_code == 0, result.output
     names = [line.split()[0] for line in result.output.splitlines()[1:6]]
     assert names == ["static-slow", "static-fast", "modify-volume", "quick", "small"]
-    assert result.output.splitlines()[-1].startswith("The agent is ")
 
 
 @pytest.mark.runs_programs  # matplotlib lists the fonts of a machine the first time that it draws there
@@ -84,34 +78,32 @@ def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "sentence"),
+    ("options", "code", "named"),
     [
-        (["--policy", "x:colour=1"], 2, "colour is no setting of a policy"),
-        (["--policy", "x:trigger_delay_s"], 2, "write NAME:key=number"),
-        (["--policy", "x:trigger_delay_s=1,trigger_delay_s=2"], 2, "names a setting twice"),
-        (["--policy", "x:trigger_delay_s=1", "--policy", "x:"], 2, "x is given twice"),
-        (["--policy", "x:utilization_threshold=50"], 2, "policy.utilization_threshold is 50.0; allowed"),
-        (["--policy", "x:initial_size_gib=1e300"], 2, "cache.initial_size_gib is 1e+300; allowed"),
-        (["--faults", "create#1=throttle"], 2, "--faults is for experiments, not for a trace"),
-        (["--experiment", "cm1"], 2, "--experiment is for experiments, not for a trace"),
-        (["--device", "sda"], 1, "names no devices: leave --device out"),
-        (["--interval", "5"], 1, "has times of its own: leave --interval out"),
+        (["--policy", "x:colour=1"], 2, "--policy"),
+        (["--policy", "x:trigger_delay_s"], 2, "--policy"),
+        (["--policy", "x:trigger_delay_s=1,trigger_delay_s=2"], 2, "--policy"),
+        (["--policy", "x:trigger_delay_s=1", "--policy", "x:"], 2, "--policy"),
+        (["--policy", "x:utilization_threshold=50"], 2, "policy.utilization_threshold"),
+        (["--policy", "x:initial_size_gib=1e300"], 2, "cache.initial_size_gib"),
+        (["--faults", "create#1=throttle"], 2, "--faults"),
+        (["--experiment", "cm1"], 2, "--experiment"),
+        (["--device", "sda"], 1, "--device"),
+        (["--interval", "5"], 1, "--interval"),
         (["--modify-gap-h", "1e308"], 2, "--modify-gap-h"),
         (["--per-gb-hour", "1e308"], 2, "--per-gb-hour"),
         (["--backing-mb-s", "1e-300"], 2, "--backing-mb-s"),
         (["--size-gib", "1e300"], 2, "--size-gib"),
         (["--initial-gib", "1e300"], 2, "--initial-gib"),
         (["--interval", "1e300"], 2, "--interval"),
-        (["--format", "fio"], 1, "is no line of a fio bandwidth log"),
-        (["--format", "iostat"], 1, "name the device with --device"),
+        (["--format", "fio"], 1, "fio"),
+        (["--format", "iostat"], 1, "--device"),
     ],
 )
-def test_a_wrong_question_about_a_trace_is_one_sentence(
-    options: list[str], code: int, sentence: str, trace: Path
-) -> None:
+def test_an_invalid_option_for_a_trace_is_named(options: list[str], code: int, named: str, trace: Path) -> None:
     result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *options])
     assert result.exit_code == code
-    assert sentence in result.output
+    assert named in result.output.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -129,15 +121,13 @@ def test_a_wrong_question_about_a_trace_is_one_sentence(
         ("--saturated", "33"),
     ],
 )
-def test_what_only_a_trace_needs_is_refused_without_one(given: tuple[str, str]) -> None:
+def test_an_option_for_traces_is_refused_without_one(given: tuple[str, str]) -> None:
     result = CliRunner().invoke(main, [*QUICK, *given])
-    assert result.exit_code == 2
-    assert f"{given[0]} is for --trace" in result.output
+    assert result.exit_code == Exit.USAGE
+    assert given[0] in result.output.splitlines()[-1]
 
 
-def test_a_trace_that_would_run_for_ever_is_one_sentence(tmp_path: Path) -> None:
+def test_a_trace_that_is_too_long_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("seconds,read_mb_s,write_mb_s\n0,0,1\n1e11,0,1\n")
     result = CliRunner().invoke(main, ["simulate", "--trace", str(tmp_path / "t.csv")])
-    assert result.exit_code == 1
-    assert result.output.count("\n") == 1
-    assert "at most 31 days are replayed" in result.output
+    assert (result.exit_code, result.output.count("\n")) == (Exit.FAILED, 1)

@@ -19,7 +19,7 @@ def tree(tmp_path: Path) -> Tree:
 
 @pytest.fixture
 def host(tree: Tree) -> BcacheHost:
-    """What it waits for is there at once, or never comes."""
+    """What it waits for is there at once, or never."""
 
     def wait(condition: Callable[[], bool], seconds: float) -> bool:
         return condition()

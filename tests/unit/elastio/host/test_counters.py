@@ -1,4 +1,4 @@
-"""Which devices are counted follows the newest look."""
+"""The devices that are counted are those of the newest scan."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from elastio.host.counters import DiskCounters
 from tests.fixtures.sysfs_tree import Tree
 
 
-def test_nothing_is_read_before_the_first_look() -> None:
+def test_nothing_is_read_before_the_first_scan() -> None:
     assert DiskCounters().read() == {}
 
 
-def test_reads_the_disks_of_this_machine_that_the_look_names() -> None:
+def test_reads_the_disks_that_the_scan_names() -> None:
     disk = min(psutil.disk_io_counters(perdisk=True))
     view = BackingView(
         True, CacheState.NO_CACHE, CacheMode.NONE, None, 0, True, True, 0, disk_name=disk, adaptive_name="-"

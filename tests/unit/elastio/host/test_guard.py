@@ -1,4 +1,4 @@
-"""Whoever holds applications back may die, hang or be stopped at any moment: they are let go all the same."""
+"""The process that holds back applications may die, hang or be stopped at any moment: its limits are removed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.fixtures.sysfs_tree import Tree
 
 LONG_S = 30.0
 USERS = "sys/fs/cgroup/user.slice/io.max"
-HELD = f"251:0 {throttle.NOTHING} riops=max wiops=max"
+HELD = f"251:0 {throttle.STOP} riops=max wiops=max"
 PR_SET_CHILD_SUBREAPER = 36  # include/uapi/linux/prctl.h
 
 
 @pytest.fixture
 def machine(tree: Tree) -> Iterator[Tree]:
-    """Applications are held back; guards whose holder died become children of the test."""
+    """A machine with a limit set; guards whose holder died become children of the test."""
     tree.kernel.lay(USERS, HELD)
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -59,11 +59,11 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def test_applications_are_let_go_when_the_holder_is_killed(machine: Tree) -> None:
+def test_limits_are_removed_when_the_holder_is_killed(machine: Tree) -> None:
     said, say = os.pipe()
 
     def hold() -> None:
-        with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+        with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
             os.write(say, b"-")
             signal.pause()
 
@@ -76,7 +76,7 @@ def test_applications_are_let_go_when_the_holder_is_killed(machine: Tree) -> Non
 
 
 @pytest.mark.parametrize("hang", [signal.pause, stop])
-def test_a_holder_that_takes_too_long_is_killed_before_applications_are_let_go(
+def test_a_holder_that_takes_too_long_is_killed_before_limits_are_removed(
     machine: Tree, hang: Callable[[], object]
 ) -> None:
     def hold() -> None:
@@ -88,24 +88,24 @@ def test_a_holder_that_takes_too_long_is_killed_before_applications_are_let_go(
     assert machine.kernel.read(USERS) == ""
 
 
-def test_a_holder_whose_guard_was_killed_lets_go_by_itself(machine: Tree) -> None:
-    with throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
+def test_a_holder_whose_guard_was_killed_removes_its_limits(machine: Tree) -> None:
+    with throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
         (watcher,) = psutil.Process().children()
         watcher.kill()
     assert machine.kernel.read(USERS) == ""
 
 
-def test_nobody_is_held_back_whom_nobody_watches_over(machine: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_limited_without_a_guard(machine: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "fork", refuse)
-    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.NOTHING):
-        pytest.fail("nobody may go on")
+    with pytest.raises(HostError), throttle.limited(machine.kernel, ("bcache0",), throttle.STOP):
+        pytest.fail("it was entered")
     assert machine.kernel.writes == []
 
 
-def test_a_guard_keeps_nothing_open_that_others_wait_for(machine: Tree) -> None:
+def test_a_guard_keeps_no_inherited_descriptor_open(machine: Tree) -> None:
     reader, writer = os.pipe()
     with guard.watched(partial(throttle.release, machine.kernel)):
         os.close(writer)
@@ -114,7 +114,7 @@ def test_a_guard_keeps_nothing_open_that_others_wait_for(machine: Tree) -> None:
 
 
 @pytest.mark.parametrize(("term_s", "beat_at"), [(guard.TERM_S, 0.0), (0.0, None)])
-def test_a_lasting_limit_ends_without_signs_of_life_and_at_its_term(
+def test_a_lasting_limit_ends_without_a_heartbeat_and_at_its_term(
     machine: Tree, monkeypatch: pytest.MonkeyPatch, term_s: float, beat_at: float | None
 ) -> None:
     monkeypatch.setattr(guard, "TERM_S", term_s)
@@ -130,7 +130,7 @@ def test_a_lasting_limit_ends_without_signs_of_life_and_at_its_term(
     assert machine.kernel.read(USERS) == ""
 
 
-def test_a_lasting_limit_lasts_while_the_agent_comes_round(machine: Tree) -> None:
+def test_a_lasting_limit_lasts_while_the_heart_beats(machine: Tree) -> None:
     lease = guard.Lease(partial(throttle.release, machine.kernel))
     lease.begin()
     assert machine.kernel.read(USERS) == HELD

@@ -28,6 +28,6 @@ def test_a_machine_is_named_by_its_firmware(tree: Tree, tag: str, product_uuid: 
     assert machine_id(tree.kernel) == expected
 
 
-def test_a_machine_id_that_every_copy_of_an_image_has_is_no_identity(tree: Tree) -> None:
+def test_a_machine_id_that_every_copy_of_an_image_has_is_not_an_identity(tree: Tree) -> None:
     tree.kernel.lay("etc/machine-id", "0123456789abcdef0123456789abcdef")
     assert machine_id(tree.kernel) == ""

@@ -1,4 +1,4 @@
-"""What systemd is told, on a real datagram socket."""
+"""What is sent to the service manager, on a real datagram socket."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def test_an_abstract_address_begins_with_a_nul() -> None:
         assert received(sock) == ["STOPPING=1"]
 
 
-def test_without_a_manager_it_is_silent(manager: socket.socket) -> None:
-    alone = Notifier({})
-    alone.send("READY=1")
-    alone.beat(1.0)
+def test_nothing_is_sent_without_a_manager(manager: socket.socket) -> None:
+    silent = Notifier({})
+    silent.send("READY=1")
+    silent.beat(1.0)
     assert received(manager) == []
 
 
 def test_a_manager_that_is_gone_stops_nothing(tmp_path: Path, manager: socket.socket) -> None:
-    told = notifier(manager)
+    orphaned = notifier(manager)
     (tmp_path / "notify").unlink()
-    told.send("READY=1")
+    orphaned.send("READY=1")
     assert received(manager) == []
 
 

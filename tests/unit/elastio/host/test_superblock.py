@@ -1,13 +1,18 @@
-"""bcache's superblock, from bytes laid down by hand."""
+"""bcache's superblock: read from bytes laid down by hand, and written as bcache-tools writes it."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from elastio.host.superblock import OFFSET, Role, Superblock, parse, read
+from elastio.errors import HostError
+from elastio.host.superblock import OFFSET, Role, Superblock, crc64, parse, read, render, write_cache
+from elastio.units import KIB, MIB
+from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, superblock_bytes
 
 
@@ -27,15 +32,15 @@ def test_reads_role_uuids_and_block_size(version: int, role: Role) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 7, 2**63])
-def test_a_version_that_is_not_known_is_no_superblock(version: int) -> None:
+def test_an_unknown_version_is_not_a_superblock(version: int) -> None:
     assert parse(superblock_bytes(version)) is None
 
 
-def test_another_magic_is_no_superblock() -> None:
+def test_another_magic_is_not_a_superblock() -> None:
     assert parse(superblock_bytes(3, magic=bytes(16))) is None
 
 
-def test_a_copy_that_lies_elsewhere_is_no_superblock() -> None:
+def test_a_copy_elsewhere_is_not_a_superblock() -> None:
     """It names its own sector: an image inside a file on the disk does not count."""
     block = bytearray(superblock_bytes(3))
     block[8:16] = (4096).to_bytes(8, "little")
@@ -43,35 +48,11 @@ def test_a_copy_that_lies_elsewhere_is_no_superblock() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 72, 193])
-def test_a_short_read_is_no_superblock(length: int) -> None:
+def test_a_short_read_is_not_a_superblock(length: int) -> None:
     assert parse(superblock_bytes(3)[:length]) is None
 
 
-def test_reads_it_4_kib_into_the_device(tmp_path: Path) -> None:
-    device = tmp_path / "vdc"
-    device.write_bytes(bytes(OFFSET) + superblock_bytes(3))
-    found = read(device)
-    assert found is not None
-    assert (found.role, found.set_uuid) == (Role.CACHE, SET_UUID)
-
-
-def test_sees_what_was_written_since_the_last_read(tmp_path: Path) -> None:
-    device = tmp_path / "vdc"
-    device.write_bytes(bytes(OFFSET) + superblock_bytes(3))
-    assert read(device) is not None
-    with device.open("r+b") as file:
-        file.seek(OFFSET)
-        file.write(bytes(OFFSET))
-    assert read(device) is None
-
-
-def test_a_device_smaller_than_its_place_has_none(tmp_path: Path) -> None:
-    device = tmp_path / "vdc"
-    device.write_bytes(superblock_bytes(3)[:100])
-    assert read(device) is None
-
-
-def test_a_device_that_is_not_there_or_cannot_be_read_has_none(tmp_path: Path) -> None:
+def test_a_device_that_cannot_be_read_has_no_superblock(tmp_path: Path) -> None:
     assert read(tmp_path / "gone") is None
     assert read(tmp_path) is None  # reading a directory is refused
 
@@ -82,3 +63,62 @@ def test_reading_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / "vdc").write_bytes(b"")
     read(tmp_path / "vdc")
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+# --- writing ---------------------------------------------------------------------------------------------
+
+
+def anything(descriptor: int) -> None:
+    """Whatever is open is what was meant."""
+
+
+def test_the_checksum_is_the_published_one() -> None:
+    """CRC-64/WE, whose check value is that of the digits 1 to 9."""
+    assert crc64(b"123456789") == 0x62EC59E3F1A4F00A
+
+
+@pytest.mark.parametrize(
+    ("size_mib", "block_bytes", "bucket_kib"), [(600, 512, 128), (10 * 1024, 4096, 512), (100, 512, 64), (64, 512, 4)]
+)
+def test_writes_what_make_bcache_writes(
+    runs_programs: None, tmp_path: Path, size_mib: int, block_bytes: int, bucket_kib: int
+) -> None:
+    theirs, size_bytes = tmp_path / "theirs", size_mib * MIB
+    theirs.touch()
+    os.truncate(theirs, size_bytes)
+    options = ["-w", str(block_bytes), "-b", str(bucket_kib * KIB)]
+    subprocess.run(["make-bcache", "-C", *options, str(theirs)], check=True, capture_output=True, timeout=60)
+    with theirs.open("rb") as file:
+        written = file.read(4 * OFFSET)
+    known = parse(written[OFFSET:])
+    assert known is not None
+    sizes = {"size_bytes": size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_kib * KIB}
+    ours = render(UUID(known.uuid), UUID(known.set_uuid), **sizes)
+    assert (bytes(OFFSET) + ours).ljust(len(written), b"\0") == written
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"old" * 10_000)
+    write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=4096)
+    found = read(disk)
+    assert found is not None
+    assert found.role is Role.CACHE
+    assert (found.set_uuid, found.block_size_bytes) == (str(UUID(int=7)), 4096)
+    assert disk.read_bytes()[:OFFSET] == bytes(OFFSET)
+
+
+def test_every_device_has_a_name_of_its_own(tmp_path: Path) -> None:
+    names = set()
+    for number in range(3):
+        disk = tmp_path / str(number)
+        disk.touch()
+        write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512)
+        found = read(disk)
+        names.add(found.uuid if found else "")
+    assert len(names - {""}) == 3
+
+
+def test_a_disk_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    with refused(HostError, "superblock.write"):
+        write_cache(tmp_path / "none", UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=512)

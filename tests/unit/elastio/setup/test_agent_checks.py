@@ -1,4 +1,4 @@
-"""What `doctor` says about the clock, and where a folder will be made."""
+"""Checks of the clock and the metadata service, and where a folder will be created."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from elastio.config.schema import parse
 from elastio.errors import HostError
 from elastio.host.sysfs import Sysfs
 from elastio.setup.agent_checks import NOT_BEFORE_WALL, clock, metadata, nearest
-from elastio.setup.findings import Machine, Verdict
+from elastio.setup.check_result import Machine, Verdict
 
 
 @pytest.mark.parametrize(
-    ("wall", "answer", "verdict", "words"),
+    ("wall", "answer", "verdict", "code"),
     [
-        (NOT_BEFORE_WALL + 1, "yes\n", Verdict.OK, "it is synchronized"),
-        (NOT_BEFORE_WALL + 1, "no\n", Verdict.WARN, "it is not synchronized"),
-        (NOT_BEFORE_WALL + 1, None, Verdict.WARN, "is unknown (timedatectl is not installed)"),
-        (NOT_BEFORE_WALL - 1, "yes\n", Verdict.FAIL, "years behind"),
+        (NOT_BEFORE_WALL + 1, "yes\n", Verdict.OK, ""),
+        (NOT_BEFORE_WALL + 1, "no\n", Verdict.WARN, "unsynchronized"),
+        (NOT_BEFORE_WALL + 1, None, Verdict.WARN, "unknown"),
+        (NOT_BEFORE_WALL - 1, "yes\n", Verdict.FAIL, "past"),
     ],
 )
-def test_judges_the_clock(wall: float, answer: str | None, verdict: Verdict, words: str, tmp_path: Path) -> None:
+def test_judges_the_clock(wall: float, answer: str | None, verdict: Verdict, code: str, tmp_path: Path) -> None:
     def run(argv: Sequence[str], *, timeout_s: float) -> str:
         if answer is None:
             raise HostError("timedatectl is not installed")
         return answer
 
     found = clock(Machine(Sysfs(tmp_path), run), wall)
-    assert (found.verdict, words in found.sentence) == (verdict, True)
+    assert (found.verdict, found.code) == (verdict, code)
 
 
 def rule(*expressions: object) -> dict[str, object]:
@@ -75,6 +75,6 @@ def test_warns_where_any_process_reaches_the_role_of_the_instance(
     assert metadata(machine, parse({**given, "provider": {"name": "sim"}})) == []
 
 
-def test_a_folder_that_is_not_there_will_be_made_in_the_nearest_one(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_is_created_in_the_nearest_one(tmp_path: Path) -> None:
     assert nearest(tmp_path / "a" / "b") == tmp_path
     assert nearest(Path("/no-such-folder-at-all")) == Path("/")

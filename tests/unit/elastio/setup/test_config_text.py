@@ -1,4 +1,4 @@
-"""The file that `init` writes: whole or not at all, and never over another one unasked."""
+"""The file that `init` writes: complete or not at all, and never over another one without --force."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from elastio.config.text import toml, write
 from elastio.errors import ConfigError
 
 
-def test_replaces_a_file_only_when_told_to(tmp_path: Path) -> None:
+def test_replaces_a_file_only_if_asked_to(tmp_path: Path) -> None:
     path = tmp_path / "made" / "elastio.toml"
     write(path, "first", replace=False)
-    with pytest.raises(ConfigError, match="is there already and was not changed"):
+    with pytest.raises(ConfigError) as refused:
         write(path, "second", replace=False)
+    assert refused.value.code == "file.exists"
     assert path.read_text() == "first"
     write(path, "third", replace=True)
     assert path.read_text() == "third"

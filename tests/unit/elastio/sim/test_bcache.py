@@ -1,4 +1,4 @@
-"""The rules of bcache that can be asked without moving a byte."""
+"""The rules of bcache, without moving a byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState
 from elastio.sim.bcache import Bcache, Route, WritebackMode
-from elastio.sim.content import CacheContent
+from elastio.sim.block_versions import CacheContent
 from elastio.units import MIB
 
 SET = CacheSetUuid("set-1")

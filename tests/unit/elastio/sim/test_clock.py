@@ -7,7 +7,7 @@ import pytest
 from elastio.sim.clock import SimClock
 
 
-def test_time_moves_only_when_told() -> None:
+def test_time_moves_only_when_advanced() -> None:
     clock = SimClock(now=5.0, wall=100.0)
     clock.advance(2.5)
     assert (clock.now(), clock.wall(), clock.elapsed()) == (7.5, 102.5, 2.5)
@@ -31,7 +31,7 @@ def test_a_reboot_starts_now_again_and_leaves_elapsed_alone() -> None:
 def test_time_never_goes_back() -> None:
     clock = SimClock()
     clock.advance(2.0)
-    with pytest.raises(ValueError, match="go back"):
+    with pytest.raises(ValueError, match=r"1\.0"):
         clock.advance(-1.0)
-    with pytest.raises(ValueError, match="go back"):
+    with pytest.raises(ValueError, match=r"1\.0"):
         clock.advance_to(1.0)

@@ -11,6 +11,7 @@ import pytest
 from elastio.core.model import CacheMode, CacheSetUuid, CacheState, Serial
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.sim.disk import SimDisk
+from elastio.sim.faults import Kind
 from elastio.units import MIB
 from tests.fixtures.caches import make_cache
 
@@ -52,8 +53,9 @@ def test_a_disk_that_may_be_somebody_elses_is_not_touched(machine: Any, disk: Si
 
 
 def test_a_missing_disk_is_a_host_error(machine: Any) -> None:
-    with pytest.raises(HostError, match="no disk with serial"):
+    with pytest.raises(HostError) as caught:
         machine.host.format_cache(CACHE, SIZE)
+    assert caught.value.code == "disk.missing"
 
 
 def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> None:
@@ -94,24 +96,19 @@ def test_writes_are_never_led_back_into_a_cache_that_they_bypassed(machine: Any)
     machine.boost()
     machine.host.enter_phase2()
     machine.host.bypass_cache()
-    with pytest.raises(DeviceBusyError, match="bypass the cache"):
+    with pytest.raises(DeviceBusyError):
         machine.host.enter_phase1(flush_mb_s=None)
     backing = machine.host.scan(()).backing
     assert (backing.cache_mode, backing.flush_full_speed) == (CacheMode.NONE, True)
 
 
-def test_a_dirty_cache_is_not_detached(machine: Any) -> None:
+@pytest.mark.parametrize("blocks", [10, 0], ids=["dirty", "clean and in writeback mode"])
+def test_a_cache_that_is_not_drained_is_not_detached(machine: Any, blocks: int) -> None:
     cache_set = machine.boost()
-    machine.write(range(10), 1.0)
-    with pytest.raises(DeviceBusyError, match="dirty"):
+    machine.write(range(blocks), 1.0)
+    with pytest.raises(DeviceBusyError):
         machine.host.detach_cache_set(cache_set)
     assert not machine.kernel.bcache.detaching
-
-
-def test_a_cache_that_takes_writes_is_not_detached(machine: Any) -> None:
-    cache_set = machine.boost()
-    with pytest.raises(DeviceBusyError, match="writeback"):
-        machine.host.detach_cache_set(cache_set)
 
 
 def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
@@ -121,8 +118,9 @@ def test_phases_ask_for_an_attached_cache(machine: Any) -> None:
         lambda: machine.host.enter_phase1(flush_mb_s=None),
         lambda: machine.host.set_flush(None),
     ):
-        with pytest.raises(HostError, match="no cache set is attached"):
+        with pytest.raises(HostError) as caught:
             change()
+        assert caught.value.code == "cache.missing"
 
 
 def test_after_a_cycle_the_device_asks_to_be_tuned_for_the_next_one(machine: Any) -> None:
@@ -136,7 +134,7 @@ def test_after_a_cycle_the_device_asks_to_be_tuned_for_the_next_one(machine: Any
 def test_a_serving_cache_is_not_formatted(machine: Any) -> None:
     machine.boost()
     machine.write(range(10), 1.0)
-    with pytest.raises(DeviceBusyError, match="serves"):
+    with pytest.raises(DeviceBusyError):
         machine.host.format_cache(CACHE, SIZE)
     assert machine.dirty > 0
 
@@ -146,7 +144,7 @@ def test_nothing_is_formatted_while_the_backing_device_waits_for_its_cache(machi
     machine.write(range(10), 1.0)
     machine.kernel.pull(CACHE)
     other = machine.plug(Serial("vol00000000000000002"))
-    with pytest.raises(NotOursError, match="may be its cache"):
+    with pytest.raises(NotOursError):
         machine.host.format_cache(other.serial, SIZE)
     assert other.superblock is None
 
@@ -158,22 +156,17 @@ def test_another_cache_set_is_not_detached(machine: Any) -> None:
         machine.host.detach_cache_set(CacheSetUuid("another"))
 
 
-def test_an_attached_cache_is_not_released(machine: Any) -> None:
-    cache_set = machine.boost()
-    machine.drain()
-    with pytest.raises(DeviceBusyError):
-        machine.host.release_cache_disk(CACHE, SIZE, cache_set)
-    assert machine.kernel.disk(CACHE).superblock == cache_set
-
-
-def test_a_cache_that_is_still_detaching_is_not_released(machine: Any) -> None:
+@pytest.mark.parametrize("detaching", [False, True])
+def test_a_cache_that_is_attached_or_still_detaching_is_not_released(machine: Any, *, detaching: bool) -> None:
     cache_set = machine.boost()
     machine.drain()
     machine.kernel.always_busy = True
-    machine.host.detach_cache_set(cache_set)
-    machine.run(2.0)
+    if detaching:
+        machine.host.detach_cache_set(cache_set)
+        machine.run(2.0)
     with pytest.raises(DeviceBusyError):
         machine.host.release_cache_disk(CACHE, SIZE, cache_set)
+    assert machine.kernel.disk(CACHE).superblock == cache_set
 
 
 def test_a_disk_that_an_attachment_waits_for_is_not_released(machine: Any) -> None:
@@ -198,8 +191,9 @@ def test_the_whole_cycle_leaves_a_blank_disk_and_durable_data(machine: Any) -> N
 def test_a_backing_device_that_is_not_registered_shows_as_none(machine: Any) -> None:
     machine.kernel.registered = False
     assert machine.host.scan(()).backing is None
-    with pytest.raises(HostError, match="not registered"):
+    with pytest.raises(HostError) as caught:
         machine.host.tune_backing()
+    assert caught.value.code == "backing.missing"
 
 
 def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -> None:
@@ -210,29 +204,19 @@ def test_looking_lists_only_asked_for_disks_and_the_cache_in_use(machine: Any) -
     assert machine.host.scan(()).cache_sets == (cache_set,)
 
 
-def test_a_refused_sysfs_write_changes_nothing(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("bypass_cache#1=refuse")
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [(Kind.REFUSE, CacheMode.WRITEBACK), (Kind.HANG, CacheMode.WRITEBACK), (Kind.LOSE_REPLY, CacheMode.NONE)],
+)
+def test_only_a_call_whose_answer_is_lost_has_an_effect(
+    make_machine: Callable[..., Any], kind: Kind, mode: CacheMode
+) -> None:
+    machine = make_machine(f"bypass_cache#1={kind}")
     machine.boost()
-    with pytest.raises(HostError, match="refused"):
+    with pytest.raises(HostError) as caught:
         machine.host.bypass_cache()
-    assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
-
-
-def test_a_lost_answer_comes_from_something_that_happened(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("bypass_cache#1=lose_reply")
-    machine.boost()
-    with pytest.raises(HostError, match="lost"):
-        machine.host.bypass_cache()
-    assert machine.host.scan(()).backing.cache_mode is CacheMode.NONE
-
-
-def test_a_hanging_call_takes_for_ever_and_does_nothing(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine("bypass_cache#1=hang")
-    machine.boost()
-    with pytest.raises(HostError, match="no answer"):
-        machine.host.bypass_cache()
-    assert machine.host.calls.seconds == math.inf
-    assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
+    assert caught.value.code == kind
+    assert machine.host.scan(()).backing.cache_mode is mode
 
 
 def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machine: Callable[..., Any]) -> None:
@@ -240,6 +224,7 @@ def test_a_late_success_happens_seconds_after_the_answer_was_given_up(make_machi
     machine.boost()
     with pytest.raises(HostError):
         machine.host.bypass_cache()
+    assert machine.host.calls.seconds == math.inf
     machine.run(2.9)
     assert machine.host.scan(()).backing.cache_mode is CacheMode.WRITEBACK
     machine.run(0.2)
@@ -276,7 +261,7 @@ def test_a_late_call_that_fails_is_remembered_and_harms_nobody(make_machine: Cal
         machine.host.format_cache(CACHE, SIZE)
     machine.kernel.unplug(CACHE)
     machine.run(4.0)
-    assert [str(e) for e in machine.host.calls.late_errors] == [f"no disk with serial {CACHE}"]
+    assert [e.code for e in machine.host.calls.late_errors] == ["disk.missing"]
 
 
 def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_keeps(
@@ -284,7 +269,7 @@ def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_kee
 ) -> None:
     machine = make_machine("format_cache#1=lose_reply")
     machine.plug()
-    with pytest.raises(HostError, match="lost"):
+    with pytest.raises(HostError):
         machine.host.format_cache(CACHE, SIZE)
     disk = machine.host.scan((CACHE,)).disk(CACHE)
     assert disk.superblock is not None
@@ -297,8 +282,9 @@ def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_kee
 def test_a_disk_is_registered_only_as_the_set_it_carries(machine: Any) -> None:
     machine.plug()
     machine.host.format_cache(CACHE, SIZE)
-    with pytest.raises(HostError, match="does not carry"):
+    with pytest.raises(HostError) as caught:
         machine.host.register_cache(CACHE, CacheSetUuid("another"))
+    assert caught.value.code == "disk.other_set"
     assert machine.host.scan((CACHE,)).disk(CACHE).cache_set is None
 
 
@@ -307,8 +293,9 @@ def test_a_release_killed_half_way_leaves_a_superblock_that_the_next_one_wipes(
 ) -> None:
     machine = make_machine("release_cache_disk#1=half")
     cache_set = machine.boost()
-    with pytest.raises(HostError, match="half way"):
+    with pytest.raises(HostError) as caught:
         machine.leave(cache_set)
+    assert caught.value.code == Kind.HALF
     assert machine.host.scan((CACHE,)).disk(CACHE).superblock == cache_set
     machine.host.release_cache_disk(CACHE, SIZE, cache_set)
     assert machine.host.scan((CACHE,)).disk(CACHE).superblock is None
@@ -319,7 +306,7 @@ def test_the_disk_of_a_cache_the_backing_device_waits_for_is_not_released(machin
     machine.write(range(10), 1.0)
     machine.kernel.bcache.unlink()
     assert machine.host.scan(()).backing.state is CacheState.DIRTY
-    with pytest.raises(NotOursError, match="may be its cache"):
+    with pytest.raises(NotOursError):
         machine.host.release_cache_disk(CACHE, SIZE, cache_set)
 
 

@@ -1,4 +1,4 @@
-"""The simulated cloud: states take time, effects show late, everything is paid for."""
+"""The simulated cloud: states take time, effects show late, everything is billed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
-from elastio.core.model import Volume, VolumeId, VolumeSpec, VolumeState
-from elastio.errors import AuthError, ConfigError, NotOursError, QuotaError, RefusedError, TransientError
+from elastio.core.model import Volume, VolumeSpec, VolumeState
+from elastio.errors import ConfigError, QuotaError, RefusedError, TransientError
 from elastio.ports import VolumeProvider
 from elastio.sim.cloud import CloudTimes
 from elastio.sim.faults import FaultPlan
 from elastio.sim.provider import SimProvider, open_provider
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GB, GIB
+from elastio.units import GB, GIB, MIB
 from tests.fixtures.caches import make_cache
 
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
 
-def world_with(story: str = "nothing") -> SimWorld:
-    return SimWorld(WorldSettings(seed=3), faults=FaultPlan.parse(story))
+def world_with(spec: str = "nothing") -> SimWorld:
+    return SimWorld(WorldSettings(seed=3), faults=FaultPlan.parse(spec))
 
 
 def wait_for(world: SimWorld, volume: Volume, state: VolumeState, limit_s: float = 60.0) -> None:
@@ -50,15 +50,6 @@ def test_a_volume_lives_from_creating_to_gone() -> None:
     world.provider.delete(volume.id)
     wait_for(world, volume, VolumeState.GONE)
     assert world.volumes_left() == 0
-
-
-def test_one_token_buys_one_volume() -> None:
-    world = world_with()
-    first = world.provider.create("t1", SPEC, {})
-    assert world.provider.create("t1", SPEC, {}).id == first.id
-    assert len(world.provider.existing()) == 1
-    assert world.provider.create("t1", VolumeSpec(20 * GIB, 128.0), {}).size_bytes == first.size_bytes
-    assert len(world.provider.existing()) == 1
 
 
 def test_a_new_volume_shows_late() -> None:
@@ -99,7 +90,7 @@ def test_a_disk_that_shows_only_when_the_attachment_ends_does_show() -> None:
     assert attached(world).serial in world.kernel.disks
 
 
-def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None:
+def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_releases_it() -> None:
     world = world_with()
     volume = attached(world)
     cache_set = make_cache(world.host, volume.serial, volume.size_bytes)
@@ -112,72 +103,33 @@ def test_a_volume_whose_disk_is_in_use_is_busy_until_the_guest_lets_go() -> None
     assert volume.serial not in world.kernel.disks
 
 
-def test_repeated_calls_are_no_errors() -> None:
-    world = world_with()
-    volume = attached(world)
-    world.provider.attach(volume.id)
-    world.provider.detach(volume.id)
-    world.provider.detach(volume.id)
-    wait_for(world, volume, VolumeState.AVAILABLE)
-    world.provider.detach(volume.id)
-    world.provider.delete(volume.id)
-    world.provider.delete(volume.id)
-    world.provider.delete(VolumeId("vol-never"))
-    wait_for(world, volume, VolumeState.GONE)
-    assert world.volumes_left() == 0
-
-
-def test_calls_in_the_wrong_state_are_refused() -> None:
+def test_a_volume_that_does_not_show_yet_counts_as_gone() -> None:
     world = world_with()
     volume = world.provider.create("t1", SPEC, {})
-    with pytest.raises(TransientError):
-        world.provider.attach(volume.id)
-    world.provider.delete(volume.id)  # not shown yet, so it counts as gone
+    world.provider.delete(volume.id)
     assert world.provider.volumes[volume.id].deleted_at is None
     while world.provider.describe(volume.id) is None:
         world.advance(0.05)
-    with pytest.raises(TransientError, match="still being created"):
-        world.provider.delete(volume.id)
-    with pytest.raises(TransientError):
-        world.provider.attach(VolumeId("vol-never"))
-    world.provider.detach(VolumeId("vol-never"))
-    wait_for(world, volume, VolumeState.AVAILABLE)
-    world.provider.attach(volume.id)
-    with pytest.raises(RefusedError, match="detach it first"):
+    with pytest.raises(TransientError):  # it is still being created
         world.provider.delete(volume.id)
 
 
-def test_a_volume_of_others_is_neither_listed_nor_deleted() -> None:
+def test_an_account_has_a_limit_of_volumes() -> None:
     world = world_with()
-    foreign = world.provider.add_foreign_volume()
-    assert world.provider.list_owned() == ()
-    with pytest.raises(NotOursError):
-        world.provider.delete(foreign)
-    assert world.provider.volumes[foreign].deleted_at is None
-
-
-def test_limits_are_refused_and_quota_is_told_apart() -> None:
-    world = world_with()
-    for spec in (VolumeSpec(0, 128.0), VolumeSpec(20_000 * GIB, 128.0), VolumeSpec(10 * GIB, 5000.0)):
-        with pytest.raises(RefusedError):
-            world.provider.quote(spec)
     for number in range(world.provider.account.volume_limit):
         world.provider.create(f"t{number}", SPEC, {})
     with pytest.raises(QuotaError):
         world.provider.create("one too many", SPEC, {})
 
 
-def test_sizes_are_sold_in_gib_and_the_quote_says_so() -> None:
-    world = world_with()
-    quote = world.provider.quote(VolumeSpec(10 * GB, 128.0))
-    assert quote.spec.size_bytes == 10 * GIB
-    assert quote.price_per_hour > 0
-    assert world.provider.create("t1", VolumeSpec(10 * GB, 128.0), {}).size_bytes == 10 * GIB
-
-
-def test_an_account_may_sell_sizes_in_other_steps() -> None:
-    world = SimWorld(WorldSettings(size_step_bytes=9 * 2**20))
-    assert world.provider.quote(VolumeSpec(10 * 2**20, 100.0)).spec.size_bytes == 18 * 2**20
+@pytest.mark.parametrize(
+    ("step_bytes", "wanted_bytes", "size_bytes"), [(GIB, 10 * GB, 10 * GIB), (9 * MIB, 10 * MIB, 18 * MIB)]
+)
+def test_sizes_are_sold_in_steps_of_the_account(step_bytes: int, wanted_bytes: int, size_bytes: int) -> None:
+    world = SimWorld(WorldSettings(size_step_bytes=step_bytes))
+    spec = VolumeSpec(wanted_bytes, 128.0)
+    assert world.provider.quote(spec).spec.size_bytes == size_bytes
+    assert world.provider.create("t1", spec, {}).size_bytes == size_bytes
 
 
 def test_the_bill_runs_from_purchase_to_deletion() -> None:
@@ -205,43 +157,15 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     assert world.lost() == frozenset({7})
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"),
-    [("refuse", RefusedError), ("throttle", TransientError), ("quota", QuotaError), ("expired", AuthError)],
-)
-def test_a_refused_purchase_buys_nothing(kind: str, error: type[Exception]) -> None:
-    world = world_with(f"create#1={kind}")
-    with pytest.raises(error):
-        world.provider.create("t1", SPEC, {})
-    assert world.volumes_left() == 0
-
-
-def test_a_lost_answer_leaves_a_paid_volume_that_the_token_finds_again() -> None:
-    world = world_with("create#1=lose_reply")
-    with pytest.raises(TransientError, match="lost"):
-        world.provider.create("t1", SPEC, {})
-    assert world.volumes_left() == 1
-    world.provider.create("t1", SPEC, {})
-    assert world.volumes_left() == 1
-
-
 def test_a_late_success_buys_after_the_answer_was_given_up() -> None:
     world = world_with("create#1=late_success:8")
-    with pytest.raises(TransientError, match="no answer"):
+    with pytest.raises(TransientError):
         world.provider.create("t1", SPEC, {})
     assert world.provider.calls.seconds == math.inf
     world.advance(7.9)
     assert world.volumes_left() == 0
     world.advance(0.2)
     assert world.volumes_left() == 1
-
-
-def test_a_hanging_call_does_nothing() -> None:
-    world = world_with("create#1=hang")
-    with pytest.raises(TransientError):
-        world.provider.create("t1", SPEC, {})
-    world.advance(100.0)
-    assert world.volumes_left() == 0
 
 
 def test_a_stuck_attachment_ends_late_and_can_be_given_up() -> None:
@@ -282,7 +206,7 @@ def test_the_disk_that_appears_may_have_another_size() -> None:
     assert world.kernel.disk(volume.serial).size_bytes == volume.size_bytes // 2
 
 
-def test_a_guest_that_does_not_let_go_shows_as_busy() -> None:
+def test_a_disk_that_the_guest_keeps_in_use_makes_the_volume_busy() -> None:
     world = world_with("detach#1=stuck_busy:20")
     volume = attached(world)
     world.provider.detach(volume.id)
@@ -292,13 +216,13 @@ def test_a_guest_that_does_not_let_go_shows_as_busy() -> None:
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:
-    def story(seed: int) -> list[float]:
+    def delays(seed: int) -> list[float]:
         world = SimWorld(WorldSettings(seed=seed))
         volume = attached(world)
         return [world.clock.elapsed(), world.provider.volumes[volume.id].settled_at]
 
-    assert story(1) == story(1)
-    assert story(1) != story(2)
+    assert delays(1) == delays(1)
+    assert delays(1) != delays(2)
 
 
 def test_a_provider_of_its_own_moves_on_while_it_is_asked() -> None:

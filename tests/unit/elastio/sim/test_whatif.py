@@ -33,13 +33,13 @@ def replay(mb_s: float, *wanted: Demand) -> Replay:
 # --- replaying -----------------------------------------------------------------------------------------------
 
 
-def test_a_stretch_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
+def test_a_segment_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
     load = replay(20, Demand(30, 300 * MB, 0), Demand(10, 0, 0))
     assert load.stats.finished_s == pytest.approx(40, abs=0.2)
     assert load.stats.written_bytes == pytest.approx(300 * MB, abs=2 * MB)
 
 
-def test_a_stretch_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
+def test_a_segment_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
     load = replay(20, Demand(10, 800 * MB, 0), Demand(10, 0, 0))
     assert load.stats.finished_s == pytest.approx(40 + 10, abs=1)
     assert load.stats.written_bytes == pytest.approx(800 * MB, abs=2 * MB)
@@ -80,7 +80,6 @@ def test_short_bursts_are_worth_it(bursty: Answer) -> None:
     assert never.completion_s == pytest.approx(slow.completion_s, abs=1)
     assert never.phases == ()
     assert bursty.worth_it
-    assert bursty.verdict.startswith("The agent is worth it (adaptive)")
 
 
 def test_static_costs_are_bandwidth_times_size_times_time(bursty: Answer) -> None:
@@ -92,24 +91,17 @@ def test_static_costs_are_bandwidth_times_size_times_time(bursty: Answer) -> Non
 def test_a_quiet_trace_is_not_worth_it() -> None:
     found = answer(question(Demand(120, 120 * MB, 0)))
     assert not found.worth_it
-    assert "the slow volume is as fast" in found.verdict
 
 
 def test_a_load_that_never_pauses_is_not_worth_it() -> None:
     found = answer(question(Demand(0, 12 * GB, 0), tariff=Tariff("EUR")))
     assert not found.worth_it
-    assert "take a faster volume all day; that way is 75% faster than the slow volume at -35.9% EUR" in found.verdict
 
 
 def test_a_price_list_of_ones_own_counts() -> None:
     dear = Tariff("EUR", per_gb_hour=1.0, per_mb_s_hour=0.0)
     found = answer(question(Demand(60, 60 * MB, 0), tariff=dear))
     assert found.static[0].cost == pytest.approx(10 * found.static[0].completion_s / 3600)
-
-
-def test_refuses_a_setting_that_is_none() -> None:
-    with pytest.raises(ConfigError, match="colour is no setting of a policy"):
-        answer(question(Demand(5, 5 * MB, 0), policies={"x": {"colour": 1.0}}))
 
 
 def test_modifying_a_volume_waits_between_two_changes() -> None:
@@ -121,27 +113,26 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "code"),
     [
-        ({"headroom": 0.0}, "cache.headroom is 0.0; allowed: a number from 1 to 4"),
-        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s is -1.0; allowed: a number from 0 to 3600"),
-        (
-            {"utilization_threshold": 50.0},
-            "policy.utilization_threshold is 50.0; allowed: a number above 0 and at most 1",
-        ),
-        ({"release_threshold": 0.5}, "release_threshold is 0.5; allowed: at most policy.utilization_threshold"),
-        ({"min_size_gib": 101.0}, "min_size_gib is 101; allowed: at most cache.max_size_gib, which is 100"),
-        ({"initial_size_gib": 0.5}, r"initial_size_gib is 0.5; allowed: from cache.min_size_gib \(1\)"),
-        ({"initial_size_gib": 1e18}, r"allowed: from cache.min_size_gib \(1\) to cache.max_size_gib \(16384\)"),
-        ({"initial_size_gib": 1e300}, "initial_size_gib is 1e\\+300; allowed: a number above 0"),
-        ({"bandwidth_mb_s": 1e9}, r"a cache of 1e\+09 MB/s, .* is not sold; allowed: 1 to 1000"),
-        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, "a cache of 0.5 MB/s, .* is not sold"),
-        ({"speed": 1.0}, "speed is no setting of a policy"),
+        ({"headroom": 0.0}, "cache.headroom"),
+        ({"trigger_delay_s": -1.0}, "policy.trigger_delay_s"),
+        ({"utilization_threshold": 50.0}, "policy.utilization_threshold"),
+        ({"release_threshold": 0.5}, "policy.release_threshold"),
+        ({"min_size_gib": 101.0}, "cache.min_size_gib"),
+        ({"initial_size_gib": 0.5}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e18}, "cache.initial_size_gib"),
+        ({"initial_size_gib": 1e300}, "cache.initial_size_gib"),
+        ({"bandwidth_mb_s": 1e9}, "cache.bandwidth_mb_s"),
+        ({"drain_bandwidth_mb_s": 0.0, "bandwidth_mb_s": 0.5}, "cache.bandwidth_mb_s"),
+        ({"speed": 1.0}, "speed"),
     ],
+    ids=str,
 )
-def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
+def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], code: str) -> None:
+    with pytest.raises(ConfigError) as refused:
         question(*BURSTS).policy(changes, UUID)
+    assert refused.value.code == code
 
 
 def test_a_policy_may_begin_with_a_cache_above_the_cap_of_the_others() -> None:
@@ -160,19 +151,20 @@ def test_a_policy_differs_from_the_agents_settings_by_what_it_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "changes", "sentence"),
+    ("wanted", "changes", "code"),
     [
-        (Demand(40 * 86400.0, 0, 0), {}, "would take 40 days on a volume of 20 MB/s: at most 31 days are replayed"),
-        (Demand(1.0, GB, 0), {"backing_mb_s": 1e-300}, "would take 1.16e\\+298 days on a volume of 1e-300 MB/s"),
-        (Demand(1.0, 9e17, 0), {"backing_mb_s": 1e12}, "the trace moves 9e\\+05 TB: at most 100 TB are replayed"),
+        (Demand(40 * 86400.0, 0, 0), {}, "duration"),
+        (Demand(1.0, GB, 0), {"backing_mb_s": 1e-300}, "duration"),
+        (Demand(1.0, 9e17, 0), {"backing_mb_s": 1e12}, "size"),
     ],
 )
-def test_a_trace_that_would_run_for_ever_is_refused(wanted: Demand, changes: dict[str, float], sentence: str) -> None:
-    with pytest.raises(TraceError, match=sentence):
+def test_a_trace_that_would_run_for_ever_is_rejected(wanted: Demand, changes: dict[str, float], code: str) -> None:
+    with pytest.raises(TraceError) as caught:
         answer(question(wanted, **changes))
+    assert caught.value.code == code
 
 
-def test_a_stretch_counts_with_the_longer_of_its_time_and_its_bytes() -> None:
+def test_a_segment_counts_with_the_longer_of_its_time_and_its_bytes() -> None:
     assert question(Demand(10, 100 * MB, 0), Demand(10, 300 * MB, 100 * MB)).slow_s == pytest.approx(10 + 20)
 
 

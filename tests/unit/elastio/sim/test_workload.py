@@ -1,11 +1,11 @@
-"""Applications: how much they want, when, and what they remember of it."""
+"""Simulated applications: how much they write and read, when, and their statistics."""
 
 from __future__ import annotations
 
 import pytest
 
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.workload import CM1, Checkpointing, Profile, Stretch, Trace, Workload, constant
+from elastio.sim.workload import CM1, Checkpointing, Profile, Segment, Trace, Workload, constant
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import MB, MIB
 
@@ -45,8 +45,8 @@ def test_a_constant_load_keeps_its_rate() -> None:
     assert read / MB / 20 == pytest.approx(3.0, rel=0.02)
 
 
-def test_a_trace_follows_its_stretches_and_ends() -> None:
-    world = SimWorld(SLOW, Trace((Stretch(10.0, 0.0), Stretch(10.0, 8.0), Stretch(5.0, 0.0))))
+def test_a_trace_follows_its_segments_and_ends() -> None:
+    world = SimWorld(SLOW, Trace((Segment(10.0, 0.0), Segment(10.0, 8.0), Segment(5.0, 0.0))))
     world.advance(10.0)
     assert world.counters.read()["adaptive"] == (0, 0)
     world.advance(10.0)
@@ -57,12 +57,12 @@ def test_a_trace_follows_its_stretches_and_ends() -> None:
 
 
 def test_what_a_slow_device_cannot_take_is_not_made_up_for() -> None:
-    world = SimWorld(SLOW, Trace((Stretch(10.0, 100.0), Stretch(30.0, 0.0))))
+    world = SimWorld(SLOW, Trace((Segment(10.0, 100.0), Segment(30.0, 0.0))))
     world.advance(40.0)
     assert world.workload.stats.written_bytes / MB == pytest.approx(200.0, rel=0.02)
 
 
-def test_an_application_without_wishes_never_ends() -> None:
+def test_an_idle_application_never_ends() -> None:
     world = SimWorld(SLOW, Workload())
     with pytest.raises(TimeoutError):
         world.run_until_done(limit_s=5.0)

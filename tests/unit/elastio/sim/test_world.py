@@ -1,4 +1,4 @@
-"""The whole simulated machine, held against published and measured figures."""
+"""The whole simulated machine, compared with published and measured figures."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import pytest
 
 from elastio.core.model import VolumeSpec
 from elastio.core.policy import Policy
-from elastio.ports import CacheHost, Clock, Counters, VolumeProvider
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Stretch, Trace, constant
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace, constant
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
@@ -48,17 +47,6 @@ def test_results_do_not_depend_on_the_step(step: float) -> None:
         world.advance(step)
     reference = run_static(Profile(5.0, 200 * 10**6, 2), 33.0, 50 * GB)
     assert world.workload.stats.completion_s == reference.completion_s
-
-
-def test_the_ports_are_those_of_the_agent() -> None:
-    world = SimWorld()
-    ports: tuple[Clock, CacheHost, Counters, VolumeProvider] = (
-        world.clock,
-        world.host,
-        world.counters,
-        world.provider,
-    )
-    assert ports[0].now() == world.clock.now()
 
 
 def test_a_power_cut_by_the_plan_reboots_the_machine_and_keeps_the_data() -> None:
@@ -115,12 +103,12 @@ def test_a_world_of_settings_follows_them() -> None:
     world = open_world({"seed": 4, "backing_mb_s": 60, "faults": "create#1=quota"}, "uuid")
     assert world.settings.kernel.backing_mb_s == 60.0
     assert world.provider.account.backing_uuid == "uuid"
-    assert world.faults.story() == "create#1=quota:10"
+    assert world.faults.spec() == "create#1=quota:10"
 
 
 def test_the_same_seed_runs_the_same_way_with_faults() -> None:
     def run() -> tuple[object, ...]:
-        plan = FaultPlan.random(5, count=0, accidents=3, horizon_s=60.0)
+        plan = FaultPlan.random(5, count=0, scheduled=3, horizon_s=60.0)
         world = SimWorld(WorldSettings(seed=9), constant(write_mb_s=25.0), plan)
         boosted(world)
         world.advance(60.0)
@@ -136,16 +124,14 @@ class Plodding(SimWorld):
         return False
 
 
-@pytest.mark.parametrize(
-    "story", ["nothing", "create#1=stuck:7 detach#1=stuck_busy:9 @21.3=wall_jump:60 @clean=vanish"]
-)
-def test_jumping_over_quiet_time_changes_nothing(story: str) -> None:
+@pytest.mark.parametrize("spec", ["nothing", "create#1=stuck:7 detach#1=stuck_busy:9 @21.3=wall_jump:60 @clean=vanish"])
+def test_jumping_over_quiet_time_changes_nothing(spec: str) -> None:
     settings = WorldSettings(KernelSettings(backing_mb_s=20, block_bytes=4 * MIB), seed=5)
     policy = Policy(20, 80, inactivity_delay_s=4, backing_uuid=settings.kernel.backing_uuid)
-    load = (Stretch(2.3, 0), Stretch(9, 60, 7), Stretch(30, 0), Stretch(4.1, 30), Stretch(1e9, 0))
+    load = (Segment(2.3, 0), Segment(9, 60, 7), Segment(30, 0), Segment(4.1, 30), Segment(1e9, 0))
     ends = []
     for kind in (SimWorld, Plodding):
-        world = kind(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(story))
+        world = kind(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(spec))
         run = Simulation(world, policy)
         run.run_for(120)
         bcache, kernel = world.kernel.bcache, world.kernel

@@ -1,0 +1,68 @@
+"""Reads the configuration file and its drop-ins, and merges them. What the keys mean is in `schema`."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from elastio.errors import ConfigError
+
+# A configuration has a few kilobytes; a larger file was given by mistake.
+MAX_FILE_BYTES = 1024 * 1024
+
+
+def read_merged(path: Path) -> dict[str, Any]:
+    """The TOML document of the file and its drop-ins. Raises ConfigError with a code `file.*`."""
+    merged = _read(path)
+    for extra in drop_ins(path):
+        merged = _overlay(merged, _read(extra))
+    return merged
+
+
+def drop_ins(path: Path) -> list[Path]:
+    """The drop-in files of a configuration file, in the order in which they are merged."""
+    return sorted(path.with_name(f"{path.name}.d").glob("*.toml"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            raw = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no configuration at {path}: write one with `elastio init`", code="file.missing"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}", code="file.unreadable") from error
+    _require_trusted(path, status)
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than 1 MiB and cannot be a configuration", code="file.too_large")
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})", code="file.encoding") from error
+    except (ValueError, RecursionError) as error:  # also numbers with thousands of digits, and deep nesting
+        raise ConfigError(f"{path} is not valid TOML: {error}", code="file.syntax") from error
+
+
+def _require_trusted(path: Path, status: os.stat_result) -> None:
+    """Raises ConfigError if others can write the file: it decides what is bought and who gets credentials."""
+    if status.st_mode & stat.S_IWOTH:
+        raise ConfigError(f"{path} is writable by every user and is not used: chmod o-w {path}", code="file.mode")
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(
+            f"{path} belongs to user {status.st_uid} and is not used: chown root {path}", code="file.owner"
+        )
+
+
+def _overlay(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` merged into `below`: tables key by key, other values replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _overlay(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged

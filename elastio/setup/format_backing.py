@@ -1,0 +1,145 @@
+"""Format a blank volume as a bcache backing device. Nothing is written before every check has passed."""
+
+from __future__ import annotations
+
+import re
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elastio.errors import DeviceBusyError, HostError, NotOursError
+from elastio.host import commands
+from elastio.host.blockdev import is_mounted_or_swap, run_wipefs
+from elastio.host.commands import Run
+from elastio.host.sysfs import Sysfs
+from elastio.units import SECTOR
+
+# The superblock takes 8 KiB; a whole MiB keeps the filesystem behind it aligned as it would be in a partition.
+DATA_OFFSET_SECTORS = 2048
+MIN_SIZE_BYTES = 64 * 1024 * 1024
+UDEV_S = 3.0
+APPEAR_S = 15.0
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedDevice:
+    """A blank device that passed every check."""
+
+    path: Path  # as the operator named it
+    name: str
+    size_bytes: int
+    block_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedDevice:
+    """The new backing device. `adaptive` is its bcacheN."""
+
+    uuid: str
+    adaptive: str
+
+
+def verify(path: Path, sysfs: Sysfs, run: Run = commands.run) -> VerifiedDevice:
+    """Check that the device is blank and unused. Writes nothing.
+
+    Raises HostError, DeviceBusyError or NotOursError; the code names the check that failed.
+    """
+    name = _name_of(path)
+    directory = f"sys/class/block/{name}"
+    if not sysfs.exists(directory):
+        raise HostError(f"{path} is not known to the kernel as a block device", code="device.unknown")
+    if sysfs.exists(f"{directory}/partition"):
+        raise NotOursError(f"{path} is a partition: give the whole volume", code="device.partition")
+    if sysfs.read_or(f"{directory}/ro", "0") != "0":
+        raise HostError(f"{path} is read-only", code="device.read_only")
+    _require_unused(path, name, directory, sysfs)
+    found = run_wipefs(path, run)
+    if found:
+        raise NotOursError(
+            f"{path} is not blank: it has signatures ({', '.join(found)}); nothing was changed", code="device.signature"
+        )
+    size = int(sysfs.read(f"{directory}/size")) * SECTOR
+    if size < MIN_SIZE_BYTES:
+        raise HostError(
+            f"{path} has {size} bytes; a backing device needs at least {MIN_SIZE_BYTES}", code="device.too_small"
+        )
+    return VerifiedDevice(path, name, size, int(sysfs.read(f"{directory}/queue/logical_block_size")))
+
+
+def _name_of(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise HostError(f"{path} cannot be opened: {error.strerror}", code="device.missing") from error
+    if not stat.S_ISBLK(mode):
+        raise HostError(f"{path} is not a block device", code="device.type")
+    return path.resolve().name
+
+
+def _require_unused(path: Path, name: str, directory: str, sysfs: Sysfs) -> None:
+    if is_mounted_or_swap(sysfs, name):
+        raise DeviceBusyError(f"{path} is mounted or used as swap; nothing was changed", code="device.mounted")
+    parts = [n for n in sysfs.names(directory) if sysfs.exists(f"{directory}/{n}/partition")]
+    if parts:
+        raise DeviceBusyError(
+            f"{path} has partitions ({', '.join(parts)}); nothing was changed", code="device.partitioned"
+        )
+    holders = sysfs.names(f"{directory}/holders")
+    if holders or sysfs.exists(f"{directory}/bcache"):
+        raise DeviceBusyError(
+            f"{path} is in use by {', '.join(holders) or 'bcache'}; nothing was changed", code="device.held"
+        )
+
+
+def format_backing(
+    device: VerifiedDevice,
+    sysfs: Sysfs,
+    run: Run = commands.run,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> CreatedDevice:
+    """Write the superblock and wait for bcacheN. Raises HostError; the message says what was already written.
+
+    The block size is the device's own: a larger one rules out a filesystem with smaller sectors, and a smaller one is
+    not allowed below the block size of a cache set, which is created with this one.
+    """
+    run(["modprobe", "bcache"], timeout_s=30)
+    argv = ["make-bcache", "-B", "-w", str(device.block_size_bytes), "--data-offset", str(DATA_OFFSET_SECTORS)]
+    text = run([*argv, str(device.path)], timeout_s=60)
+    printed = re.search(r"^UUID:\s+([0-9a-f-]{36})$", text, re.MULTILINE)
+    if printed is None:
+        raise HostError(
+            f"make-bcache wrote to {device.path} and printed no UUID: see `bcache-super-show {device.path}`",
+            code="make_bcache.output",
+        )
+    uuid = printed[1]
+    directory = f"sys/class/block/{device.name}/bcache"
+    if not _wait(lambda: sysfs.exists(f"{directory}/backing_dev_uuid"), UDEV_S, sleep, monotonic):
+        sysfs.write("sys/fs/bcache/register_quiet", str(device.path))
+    if not _wait(lambda: sysfs.link(f"{directory}/dev") is not None, APPEAR_S, sleep, monotonic):
+        raise HostError(
+            f"{device.path} is now a backing device (UUID {uuid}), but the kernel shows no /dev/bcacheN for it "
+            f"after {APPEAR_S:.0f} s: see `dmesg`",
+            code="bcache.not_running",
+        )
+    shown = sysfs.read(f"{directory}/backing_dev_uuid")
+    if shown != uuid:
+        raise HostError(
+            f"the kernel shows UUID {shown} for {device.path}, but make-bcache wrote {uuid}", code="bcache.other_uuid"
+        )
+    return CreatedDevice(uuid, sysfs.link(f"{directory}/dev") or "")
+
+
+def _wait(
+    condition: Callable[[], bool], seconds: float, sleep: Callable[[float], None], monotonic: Callable[[], float]
+) -> bool:
+    deadline = monotonic() + seconds
+    while not condition():
+        if monotonic() >= deadline:
+            return False
+        sleep(POLL_S)
+    return True

@@ -1,5 +1,0 @@
-"""The error of the laboratory's OpenStack."""
-
-
-class LabError(Exception):
-    """The laboratory's OpenStack cannot be installed, started, used or stopped."""

@@ -1,0 +1,54 @@
+"""What was written through, from the kernel's histogram."""
+
+from __future__ import annotations
+
+import pytest
+
+from elastio.host.write_through_counter import EVENT, TRIGGER, read, start
+from tests.fixtures.sysfs_tree import Tree
+
+ACTIVE = "hist:keys=writeback,bypass:vals=hitcount,nr_sector:sort=hitcount:size=2048 [active]"
+
+
+def test_an_empty_histogram_is_zero(tree: Tree) -> None:
+    tree.counting(f"# event histogram\n#\n# trigger info: {ACTIVE}\n#\n\nTotals:\n    Hits: 0\n")
+    assert read(tree.kernel) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "# trigger info: hist:keys=dev:vals=hitcount,nr_sector:sort=hitcount:size=2048 [active]\n",
+        "# trigger info: hist:keys=writeback,bypass:vals=hitcount:sort=hitcount:size=2048 [active]\n",
+    ],
+)
+def test_without_the_right_trigger_nothing_is_known(tree: Tree, text: str) -> None:
+    tree.counting(text)
+    assert read(tree.kernel) is None
+
+
+def test_a_kernel_without_the_tracepoint_counts_nothing(tree: Tree) -> None:
+    start(tree.kernel)
+    assert read(tree.kernel) is None
+    assert tree.kernel.writes == []
+
+
+def test_counting_starts(tree: Tree) -> None:
+    tree.counting()
+    start(tree.kernel)
+    assert tree.kernel.writes == [(f"{EVENT}/trigger", TRIGGER)]
+
+
+def test_a_counter_that_runs_is_left_alone(tree: Tree) -> None:
+    tree.counting()
+    tree.kernel.lay(f"{EVENT}/trigger", ACTIVE)
+    start(tree.kernel)
+    assert tree.kernel.writes == []
+
+
+def test_a_refused_trigger_is_not_an_error(tree: Tree) -> None:
+    tree.counting()
+    tree.kernel.refuses.add("trigger")
+    start(tree.kernel)
+    assert tree.kernel.writes == []

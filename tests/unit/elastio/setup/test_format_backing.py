@@ -1,0 +1,217 @@
+"""A blank volume is formatted as a backing device; anything else is refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from elastio.errors import DeviceBusyError, ElastioError, HostError, NotOursError
+from elastio.host import commands
+from elastio.host.sysfs import Sysfs
+from elastio.setup.format_backing import APPEAR_S, UDEV_S, VerifiedDevice, format_backing, verify
+
+UUID = "58c00623-0529-4a44-9474-dabb02496928"
+MADE = f"UUID:\t\t\t{UUID}\nSet UUID:\t\tcf27dac6-c1bd-4c85-a068-6a68530f3690\nversion:\t\t4\nblock_size:\t\t1\n"
+CLEAN = '{\n   "signatures": [\n\n   ]\n}\n'
+EXT4 = '{"signatures": [{"device": "vdz", "offset": "0x438", "type": "ext4", "uuid": "u", "label": null}]}'
+
+
+class Host:
+    """A /sys with one blank disk vdz, a device node for it, and the programs' recorded answers."""
+
+    def __init__(self, root: Path) -> None:
+        self.sysfs = Sysfs(root)
+        self.node = root / "dev" / "vdz"
+        self.node.parent.mkdir(parents=True)
+        os.mknod(self.node, stat.S_IFBLK | 0o600, os.makedev(240, 77))
+        self.lay("sys/class/block/vdz/dev", "240:77")
+        self.lay("sys/class/block/vdz/ro", "0")
+        self.lay("sys/class/block/vdz/size", str(2 * 1024 * 1024))
+        self.lay("sys/class/block/vdz/queue/logical_block_size", "512")
+        self.lay("sys/block/vdz/dev", "240:77")
+        self.lay("sys/fs/bcache/register_quiet", "")
+        self.answers = {"wipefs": CLEAN, "make-bcache": MADE, "modprobe": ""}
+        self.ran: list[list[str]] = []
+        self.after_make: Callable[[], None] = self.appear
+        self.now = 0.0
+        self.at_sleep: Callable[[], None] = lambda: None
+
+    def lay(self, name: str, text: str) -> None:
+        path = self.sysfs.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def appear(self, uuid: str = UUID) -> None:
+        """What the kernel shows once the device is registered."""
+        self.lay("sys/class/block/vdz/bcache/backing_dev_uuid", uuid)
+        self.sysfs.path("sys/class/block/vdz/bcache/dev").symlink_to("../../bcache3")
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> str:
+        self.ran.append(list(argv))
+        if argv[0] == "make-bcache":
+            self.after_make()
+        return self.answers[argv[0]]
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.at_sleep()
+
+    def verify(self) -> VerifiedDevice:
+        return verify(self.node, self.sysfs, self.run)
+
+    def create(self) -> object:
+        return format_backing(self.verify(), self.sysfs, self.run, sleep=self.sleep, monotonic=lambda: self.now)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_blank_disk_passes(host: Host) -> None:
+    assert host.verify() == VerifiedDevice(host.node, "vdz", 1024**3, 512)
+
+
+def mounted(host: Host) -> None:
+    host.lay("proc/self/mountinfo", "36 35 240:77 / /mnt rw - ext4 /dev/vdz rw\n")
+
+
+def swap(host: Host) -> None:
+    host.lay("proc/swaps", "Filename Type Size Used Priority\n/dev/vdz partition 1 0 -2\n")
+
+
+def partitioned(host: Host) -> None:
+    host.lay("sys/class/block/vdz/vdz1/partition", "1")
+
+
+def held(host: Host) -> None:
+    host.lay("sys/class/block/vdz/holders/dm-0", "")
+
+
+def registered(host: Host) -> None:
+    host.lay("sys/class/block/vdz/bcache/state", "no cache")
+
+
+def signed(host: Host) -> None:
+    host.answers["wipefs"] = EXT4
+
+
+def read_only(host: Host) -> None:
+    host.lay("sys/class/block/vdz/ro", "1")
+
+
+def a_partition(host: Host) -> None:
+    host.lay("sys/class/block/vdz/partition", "1")
+
+
+def tiny(host: Host) -> None:
+    host.lay("sys/class/block/vdz/size", "2048")
+
+
+def garbled(host: Host) -> None:
+    host.answers["wipefs"] = "what?"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "code"),
+    [
+        (mounted, DeviceBusyError, "device.mounted"),
+        (swap, DeviceBusyError, "device.mounted"),
+        (partitioned, DeviceBusyError, "device.partitioned"),
+        (held, DeviceBusyError, "device.held"),
+        (registered, DeviceBusyError, "device.held"),
+        (signed, NotOursError, "device.signature"),
+        (read_only, HostError, "device.read_only"),
+        (a_partition, NotOursError, "device.partition"),
+        (tiny, HostError, "device.too_small"),
+        (garbled, HostError, "wipefs.output"),
+    ],
+)
+def test_refuses_a_device_that_may_hold_or_serve_something(
+    change: Callable[[Host], None], error: type[ElastioError], code: str, host: Host
+) -> None:
+    change(host)
+    with pytest.raises(error) as refused:
+        host.create()
+    assert refused.value.code == code
+    assert [argv[0] for argv in host.ran if argv[0] != "wipefs"] == []
+
+
+@pytest.mark.parametrize(("name", "code"), [("file", "device.type"), ("none", "device.missing")])
+def test_refuses_what_is_not_a_block_device(name: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(HostError) as refused:
+        verify(tmp_path / name, Sysfs(tmp_path))
+    assert refused.value.code == code
+
+
+def failure_of(host: Host) -> str:
+    with pytest.raises(HostError) as failed:
+        host.create()
+    return failed.value.code
+
+
+@pytest.mark.runs_programs
+def test_finds_signatures_with_the_real_wipefs(host: Host, tmp_path: Path) -> None:
+    """Only its target is another one: a file with a swap signature, since no test may write to a disk."""
+    image = tmp_path / "image"
+    header = struct.pack("<II", 1, 256)  # version, last page: union swap_header of the kernel
+    image.write_bytes(bytes(1024) + header + bytes(4086 - 1032) + b"SWAPSPACE2" + bytes(1024 * 1024))
+
+    def on_image(argv: Sequence[str], *, timeout_s: float) -> str:
+        return commands.run([*argv[:-1], str(image)], timeout_s=timeout_s)
+
+    with pytest.raises(NotOursError) as refused:
+        verify(host.node, host.sysfs, on_image)
+    assert refused.value.code == "device.signature"
+    image.write_bytes(bytes(1024 * 1024))
+    assert verify(host.node, host.sysfs, on_image).name == "vdz"
+
+
+@pytest.mark.parametrize("block_size", [512, 4096])
+def test_writes_a_superblock_with_the_disks_own_block_size_and_an_aligned_offset(block_size: int, host: Host) -> None:
+    host.lay("sys/class/block/vdz/queue/logical_block_size", str(block_size))
+    made = host.create()
+    assert (vars_of(made)) == (UUID, "bcache3")
+    assert host.ran[1:] == [
+        ["modprobe", "bcache"],
+        ["make-bcache", "-B", "-w", str(block_size), "--data-offset", "2048", str(host.node)],
+    ]
+    assert host.sysfs.read("sys/fs/bcache/register_quiet") == ""
+
+
+def vars_of(made: object) -> tuple[str, str]:
+    return getattr(made, "uuid", ""), getattr(made, "adaptive", "")
+
+
+def test_registers_the_device_itself_when_udev_does_not(host: Host) -> None:
+    def register() -> None:
+        if host.sysfs.read("sys/fs/bcache/register_quiet") and not host.sysfs.exists("sys/class/block/vdz/bcache"):
+            host.appear()
+
+    host.after_make = lambda: None
+    host.at_sleep = register
+    assert vars_of(host.create()) == (UUID, "bcache3")
+    assert host.sysfs.read("sys/fs/bcache/register_quiet") == str(host.node)
+    assert host.now >= UDEV_S
+
+
+def test_fails_when_no_device_appears(host: Host) -> None:
+    host.after_make = lambda: None
+    assert failure_of(host) == "bcache.not_running"
+    assert host.now == pytest.approx(UDEV_S + APPEAR_S, abs=0.5)
+
+
+def test_notices_another_devices_uuid(host: Host) -> None:
+    host.after_make = lambda: host.appear("00000000-0000-0000-0000-000000000000")
+    assert failure_of(host) == "bcache.other_uuid"
+
+
+def test_notices_a_make_bcache_that_prints_no_uuid(host: Host) -> None:
+    host.answers["make-bcache"] = "done\n"
+    assert failure_of(host) == "make_bcache.output"

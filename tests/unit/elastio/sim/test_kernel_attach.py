@@ -1,0 +1,126 @@
+"""How a cache set is attached and detached, how long that takes, and what prevents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from elastio.core.model import CacheMode, CacheState, Serial
+from elastio.errors import DeviceBusyError, HostError
+from elastio.units import KIB
+from tests.fixtures.caches import make_cache
+
+BLOCK = 64 * KIB
+CACHE = Serial("vol00000000000000001")
+
+
+def test_attaching_behind_a_full_untuned_queue_takes_12_seconds(machine: Any) -> None:
+    machine.kernel.set_mode(CacheMode.WRITEBACK)
+    machine.run(1.0)
+    machine.app.writes.extend(range(10_000))
+    machine.run(5.0)
+    disk = machine.plug()
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+    assert machine.host.calls.seconds == pytest.approx(12.0)
+    machine.run(11.9)
+    assert machine.host.scan(()).backing.cache_set is None
+    machine.run(0.2)
+    assert machine.host.scan(()).backing.cache_set == cache_set
+
+
+def test_attaching_under_load_with_a_bounded_queue_takes_under_half_a_second(machine: Any) -> None:
+    machine.host.tune_backing()
+    machine.app.writes.extend(range(10_000))
+    machine.run(5.0)
+    disk = machine.plug()
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+    assert 0.3 <= machine.host.calls.seconds <= 0.5
+
+
+def test_a_change_of_cache_mode_delays_the_attachment_behind_it(machine: Any) -> None:
+    machine.host.tune_backing()
+    machine.app.writes.extend(range(10_000))
+    machine.run(5.0)
+    machine.kernel.set_mode(CacheMode.NONE)
+    disk = machine.plug()
+    cache_set = make_cache(machine.host, CACHE, disk.size_bytes)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+    assert machine.host.calls.seconds == pytest.approx(1.2)
+
+
+def test_a_busy_device_starves_the_detach_after_its_state_says_no_cache(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(20), 1.0)
+    machine.drain()
+    machine.kernel.always_busy = True
+    machine.host.detach_cache_set(cache_set)
+    machine.run(37.0)
+    view = machine.host.scan(())
+    assert view.backing.state is CacheState.NO_CACHE
+    assert view.backing.cache_set == cache_set
+    machine.kernel.always_busy = False
+    machine.run(0.1)
+    assert machine.host.scan(()).backing.cache_set is None
+
+
+def test_a_detach_takes_longer_than_its_state_says(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.drain()
+    machine.host.detach_cache_set(cache_set)
+    machine.run(0.1)
+    view = machine.host.scan(())
+    assert (view.backing.state, view.backing.cache_set) == (CacheState.NO_CACHE, cache_set)
+
+
+def test_a_write_that_was_in_flight_when_a_cache_came_leaves_an_older_block_in_it_unless_it_is_waited_for(
+    make_machine: Any,
+) -> None:
+    harm = {}
+    for holds_back in (True, False):
+        machine = make_machine(holds_back=holds_back, backing_mb_s=0.05)
+        machine.host.tune_backing()
+        machine.plug()
+        cache_set = make_cache(machine.host, CACHE, machine.kernel.disk(CACHE).size_bytes)
+        machine.run(2.0)
+        machine.write([0], 0.2)
+        machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+        machine.run(0.5)
+        assert (machine.kernel.bcache.cache_set is None) is holds_back
+        machine.app.reads.extend([0] * 4)
+        machine.run(20.0)
+        assert machine.kernel.bcache.cache_set == cache_set
+        harm[holds_back] = machine.kernel.bcache.harm()
+    assert harm[True] == ""
+    assert harm[False]
+
+
+def test_a_disk_in_use_is_not_unplugged(machine: Any) -> None:
+    machine.boost()
+    with pytest.raises(DeviceBusyError):
+        machine.kernel.unplug(CACHE)
+    assert CACHE in machine.kernel.disks
+
+
+def test_no_second_cache_set_is_attached(machine: Any) -> None:
+    machine.boost()
+    other = machine.plug(Serial("vol00000000000000002"))
+    cache_set = make_cache(machine.host, other.serial, other.size_bytes)
+    with pytest.raises(HostError) as caught:
+        machine.kernel.attach(cache_set, flush_mb_s=0.0)
+    assert caught.value.code == "cache.attached"
+
+
+def test_a_set_that_is_attached_again_starts_empty(machine: Any) -> None:
+    cache_set = machine.boost()
+    machine.write(range(30), 1.0)
+    machine.drain()
+    machine.host.detach_cache_set(cache_set)
+    machine.run(1.0)
+    machine.write(range(30), 2.0)
+    machine.host.attach_cache_set(cache_set, CACHE, flush_mb_s=0.0)
+    machine.run(1.0)
+    assert not machine.kernel.bcache.cache.holds(5)
+    assert machine.kernel.lost() == frozenset()

@@ -1,0 +1,241 @@
+"""The cost recorder: what it records, and that a ledger that fails stops nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
+from elastio.accounting.report import day_start
+from elastio.accounting.zone import local_zone
+from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
+from elastio.core.model import Quote, RequestKind, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.policy import Caps, Policy, refusal
+from elastio.core.state import Phase
+from elastio.sim.records import MemoryRecorder
+
+from .simulated import KERNEL, assert_at_rest, in_phase, machine
+
+GB = 10**9
+NOW = 1000.0
+WALL = datetime(2026, 3, 14, 12, tzinfo=UTC).timestamp()
+SPEC = VolumeSpec(10 * GB, 100.0)
+VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * GB, 100.0, "token-1", "dev", WALL)
+CYCLE = Cycle(
+    "token-1",
+    Trigger.LOAD,
+    SPEC,
+    NOW,
+    WALL,
+    volume_id=VOLUME.id,
+    serial=VOLUME.serial,
+    volume=VOLUME,
+    quote=Quote(SPEC, "USD", 3.6, 60.0, "a price list"),
+    opened_wall=WALL,
+    times=Timestamps(decided=NOW, created=NOW),
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def recorder(path: Path) -> Iterator[CostRecorder]:
+    with Ledger(path) as ledger:
+        yield CostRecorder(ledger, "dev")
+
+
+def spoil(path: Path) -> None:
+    """Somebody takes the tables away under the running agent."""
+    with sqlite3.connect(path) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            if not table.startswith("sqlite_"):
+                db.execute(f"DROP TABLE {table}")
+    db.close()
+
+
+def test_the_simulator_counts_what_was_spent_as_the_ledger_does(recorder: CostRecorder, path: Path) -> None:
+    in_memory = MemoryRecorder()
+    for cycle in (
+        CYCLE,
+        replace(CYCLE, token="closed", started_wall=WALL - 9, opened_wall=WALL - 8, closed_wall=WALL - 1),
+        replace(CYCLE, token="orphan", trigger=Trigger.ORPHAN),
+        replace(CYCLE, token="under way", volume_id=None, opened_wall=None),
+        replace(
+            CYCLE,
+            token="refused",
+            volume_id=None,
+            opened_wall=None,
+            failure=Failure(FailureKind.ERROR, "quota reached"),
+        ),
+        replace(CYCLE, token="yesterday", started_wall=WALL - 86_400, opened_wall=WALL - 86_400),
+    ):
+        recorder.record_cycle(cycle, now=NOW, wall=WALL)
+        in_memory.record_cycle(cycle, now=NOW, wall=WALL)
+    spent = in_memory.spend(wall=WALL + 50)
+    with Ledger(path) as ledger:
+        known = ledger.spend_since(day_start(WALL, UTC), WALL + 50)
+    assert (spent.boosts, known.boosts) == (3, 3)
+    assert [spent.agbs, spent.currency] == pytest.approx([known.agbs, known.currency])
+
+
+def test_what_could_never_be_read_is_not_taken_for_nothing(recorder: CostRecorder, path: Path) -> None:
+    """Caps fail closed: a boost that may pass one is not begun, one without caps is not kept back."""
+    spoil(path)
+    spent = recorder.spend(wall=WALL)
+    assert not spent.known
+    for caps in (Caps(max_boosts_per_day=5), Caps(max_agbs_per_day=1e9), Caps(max_cost_per_day=100.0)):
+        assert refusal(GB, spent, Policy(20, 80, caps=caps))
+    assert refusal(GB, spent, Policy(20, 80)) == ""
+
+
+def test_a_cycle_that_has_no_volume_any_more_costs_no_more(
+    recorder: CostRecorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    recorder.listed(frozenset({"token-1"}), wall=WALL + 100)
+    assert caplog.records == []
+    recorder.listed(frozenset(), wall=WALL + 100)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert recorder.spend(wall=WALL + 5000).agbs == pytest.approx(100.0 * 10 * 100)
+
+
+def test_a_ledger_that_fails_is_reported_and_stops_nothing(
+    recorder: CostRecorder, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    known = recorder.spend(wall=WALL + 100)
+    spoil(path)
+    recorder.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
+    recorder.learned(GB)
+    recorder.listed(frozenset(), wall=WALL)
+    assert recorder.spend(wall=WALL + 200) == replace(known, known=False)
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 4
+
+
+def test_the_device_is_noted_once_a_minute(recorder: CostRecorder, path: Path) -> None:
+    for second in (0.0, 1.0, TOUCH_EVERY_S - 0.5, TOUCH_EVERY_S, TOUCH_EVERY_S + 1):
+        recorder.touch_device(GB, 60.0, 128.0, wall=WALL + second)
+    with Ledger(path, read_only=True) as ledger:
+        (span,) = ledger.spans(WALL - 1, WALL + 1000)
+    assert (span.size_bytes, span.first_wall, span.last_wall) == (GB, WALL, WALL + 60)
+
+
+def test_a_machine_without_a_time_zone_is_in_utc(tmp_path: Path) -> None:
+    assert str(local_zone(tmp_path / "gone")) == "UTC"
+
+
+def test_a_day_follows_the_rules_of_the_zone(tmp_path: Path) -> None:
+    zone = tmp_path / "localtime"
+    zone.symlink_to("/usr/share/zoneinfo/Europe/Berlin")
+    berlin = local_zone(zone)
+    offsets = [datetime(2026, month, 1, tzinfo=berlin).utcoffset() for month in (1, 7)]
+    assert offsets == [timedelta(hours=1), timedelta(hours=2)]
+
+
+def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
+    with Ledger(path) as ledger:
+        sim = machine(recorder=CostRecorder(ledger, KERNEL.backing_uuid))
+        sim.run_for(15)
+        assert_at_rest(sim)
+        (row,) = ledger.cycles(0.0, sim.world.clock.wall())
+    steps = row.steps
+    inside = (steps.decide_s, steps.attach_set_s)
+    cloud = (steps.create_s, steps.attach_volume_s, steps.appear_s)
+    assert all(s is not None for s in (*inside, *cloud, steps.own_s, steps.boost_s))
+    assert steps.own_s == pytest.approx(sum(s or 0 for s in inside))
+    assert steps.boost_s == pytest.approx(sum(s or 0 for s in (*inside, *cloud)))
+
+
+def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
+        sim = machine(recorder=recorder)
+        sim.run_for(15)
+        assert_at_rest(sim)
+        recorder.flush(wall=sim.world.clock.wall())
+        (load,) = read_loads(ledger.file).values()
+        assert load.written_bytes == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.1)
+        spoil(path)
+        sim.run_for(100)
+        assert sim.phase is Phase.IDLE
+    assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+@pytest.mark.parametrize("kind", ["no database", "newer"])
+def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
+    kind: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if kind == "newer":
+        with closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA user_version = 999")
+    else:
+        path.write_bytes(b"this is no database at all" * 100)
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert not recorder.spend(wall=WALL).known
+        assert recorder.learned_size() is None
+        sim = machine(recorder=recorder)
+        in_phase(sim, Phase.BOOSTING)
+        sim.run_for(1)
+        assert_at_rest(sim)
+    if kind == "newer":
+        with closing(sqlite3.connect(path)) as db:
+            assert db.execute("SELECT name FROM sqlite_master").fetchall() == [], "it is left as it is"
+
+
+def test_without_a_ledger_no_boost_begins_that_may_pass_a_cap(path: Path) -> None:
+    path.write_bytes(b"this is no database at all" * 100)
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
+        sim = machine(recorder=recorder, caps=Caps(max_boosts_per_day=5))
+        sim.run_until(lambda: sim.state.owned is not None, 30)
+        answer = sim.ask(RequestKind.BOOST)
+    assert not answer.accepted
+
+
+def test_a_ledger_that_opens_is_used(path: Path) -> None:
+    with open_recorder(path, "dev", HistoryLimits()) as recorder:
+        recorder.learned(7 * GB)
+        assert recorder.spend(wall=WALL).known
+    with Ledger(path) as ledger:
+        assert ledger.learned_size("dev") == 7 * GB
+
+
+def test_a_learned_size_that_cannot_be_read_is_none(recorder: CostRecorder, path: Path) -> None:
+    recorder.learned(7 * GB)
+    spoil(path)
+    assert recorder.learned_size() is None
+
+
+def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: Path) -> None:
+    with Ledger(path) as ledger:
+        sim = machine(faults="@dirty=vanish attach#2+=throttle", recorder=CostRecorder(ledger, KERNEL.backing_uuid))
+        in_phase(sim, Phase.FAULTED)
+        cycle = sim.state.cycle
+        assert cycle is not None
+        assert sim.ask(RequestKind.PAUSE).accepted
+        assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=cycle.volume_id).accepted
+        in_phase(sim, Phase.IDLE)
+        sim.run_for(3600)
+        assert [(c.token, c.closed_wall) for c in ledger.cycles(0.0, 2 * WALL)] == [(cycle.token, None)]
+        for volume in sim.world.provider.existing():
+            volume.state, volume.deleted_at = VolumeState.GONE, sim.world.clock.elapsed()
+        assert sim.ask(RequestKind.COLLECT).accepted
+        sim.run_for(10)
+        (row,) = ledger.cycles(0.0, 2 * WALL)
+    assert row.opened_wall is not None
+    assert row.closed_wall is not None
+    assert 3600 < row.closed_wall - row.opened_wall < 3800
