@@ -114,7 +114,8 @@ def recall(
         return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
-            f"the last record of {source} is malformed ({error}); move the file away to start without it"
+            f"the last record of {source} is malformed ({error}); move the file away to start without it",
+            code="record.unknown",
         ) from error
 
 
