@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON and back, by their type hints. For the journal: what it reads it wrote itself."""
+"""Converts frozen dataclasses to JSON and back, by their type hints. For the journal, which reads its own records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def encode(value: object) -> Any:
-    """JSON-able: dataclasses become objects tagged with nothing, enums their value, tuples lists."""
+    """The value for `json.dumps`: dataclasses become objects of their fields, enums their value, tuples lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Enum):
@@ -26,9 +26,9 @@ def encode(value: object) -> Any:
 
 
 def decode(kind: type[T], data: object) -> T:
-    """The dataclass from what `encode` made of it. Unknown fields are ignored, missing ones take their default.
+    """The value of type `kind` from what `encode` returned. Unknown fields are ignored, missing ones get their default.
 
-    Raises ValueError or TypeError when the data does not fit.
+    Raises ValueError or TypeError if the data does not fit `kind`.
     """
     return typing.cast(T, _decode(kind, data))
 

@@ -1,4 +1,4 @@
-"""The error tree. Adapters translate into it; nothing above an adapter sees an errno, an HTTP code or an SDK type.
+"""The errors of the project. Adapters translate an errno, an HTTP status or an SDK's exception into one of them.
 
 Every message is one sentence that an operator can act on.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 
 class ElastioError(Exception):
-    """Root of every error the agent raises on purpose.
+    """The base class of every error that the agent raises on purpose.
 
-    `code` tells causes of one class apart, for programs and tests: a configuration key, the cloud's own error code, or
-    a short stable word. Empty where the class says it all. The message may be reworded at any time; a code may not.
+    `code` distinguishes causes within a class, for programs and tests: a configuration key, the cloud's own error code,
+    or a short stable word; empty if the class is enough. A message may change at any time; a code does not.
     """
 
     def __init__(self, message: object = "", *, code: str = "") -> None:
@@ -23,15 +23,15 @@ class ConfigError(ElastioError):
 
 
 class ProviderError(ElastioError):
-    """The cloud did not do what was asked."""
+    """A request to the cloud failed."""
 
 
 class TransientError(ProviderError):
-    """Asking again later may help: throttled, unavailable, timed out, answer lost."""
+    """A later retry may help: throttled, unavailable, timed out, answer lost."""
 
 
 class RefusedError(ProviderError):
-    """The request itself is wrong and asking again will not help: parameters, limits of the volume type."""
+    """The request itself is wrong, and a retry will not help: parameters, limits of the volume type."""
 
 
 class QuotaError(ProviderError):
@@ -39,11 +39,11 @@ class QuotaError(ProviderError):
 
 
 class AuthError(ProviderError):
-    """Credentials are missing, expired or not allowed to do this."""
+    """Credentials are missing, expired or do not permit this."""
 
 
 class HostError(ElastioError):
-    """The kernel or a system program did not do what was asked."""
+    """A request to the kernel or to a system program failed."""
 
 
 class DeviceBusyError(HostError):
@@ -51,7 +51,7 @@ class DeviceBusyError(HostError):
 
 
 class NotOursError(HostError):
-    """A device is not provably the one this agent created; it was not touched."""
+    """A device or volume is not provably this agent's; it was not changed."""
 
 
 class JournalError(ElastioError):
@@ -59,16 +59,16 @@ class JournalError(ElastioError):
 
 
 class LedgerError(ElastioError):
-    """The cost ledger cannot be read or written; what was spent is unknown until it can."""
+    """The ledger cannot be read or written; what was spent is unknown meanwhile."""
 
 
 class LockedError(ElastioError):
-    """Another agent already drives this device."""
+    """Another agent already serves this device."""
 
 
 class InvariantError(ElastioError):
-    """A decision broke a safety rule: a bug. The agent stops acting and keeps observing."""
+    """A decision would have broken a safety rule, which is a bug. The agent stops acting and continues to observe."""
 
 
 class ControlError(ElastioError):
-    """The daemon cannot be reached or refused a request."""
+    """The agent cannot be reached, or refused a request."""

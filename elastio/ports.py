@@ -1,6 +1,6 @@
-"""What the shell asks of the outside. Real adapters and the simulator implement the same protocols.
+"""The ports: protocols through which the agent reaches the outside. Real adapters and the simulator implement them.
 
-Every method is bounded in time by its adapter and raises only errors of `elastio.errors`.
+Every adapter limits the time of each method, and raises only errors of `elastio.errors`.
 """
 
 from __future__ import annotations
@@ -32,75 +32,76 @@ ResultOut_co = TypeVar("ResultOut_co", covariant=True)
 
 
 class VolumeProvider(Protocol):
-    """One cloud, seen from one instance. Eight methods; it knows nothing of caches.
+    """One cloud, seen from one instance. It knows nothing of caches.
 
-    Errors: `TransientError` (ask again), `RefusedError`, `QuotaError`, `AuthError`. A changing call answers once
-    the cloud has *accepted* it: its effect is seen by `describe`, never assumed from the answer. A volume whose owner
-    tag does not name this machine is changed by none of them: NotOursError.
+    Errors: `TransientError` (a retry may help), `RefusedError`, `QuotaError`, `AuthError`. A call that changes
+    something returns once the cloud has *accepted* it; only `describe` shows its effect. A volume whose owner tag does
+    not name this machine is never changed: NotOursError.
     """
 
     def identify(self) -> Identity:
-        """Who this machine is. Raises ProviderError where no metadata service answers."""
+        """This machine, as the cloud names it. Raises ProviderError if no metadata service answers."""
         ...
 
     def quote(self, spec: VolumeSpec) -> Quote:
-        """What would really be bought for `spec`, checked against the limits of the type and of the instance."""
+        """What the cloud would sell for `spec`, checked against the limits of the volume type and of the instance."""
         ...
 
     def create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str]) -> Volume:
-        """Buy a volume; idempotent in `token` (an adapter looks first where its cloud has no such thing).
+        """Buy a volume; idempotent in `token`. An adapter whose cloud has no tokens lists the volumes first.
 
-        A token that has bought a volume leads to that volume, whatever `spec` says now: an operator may have changed
-        the settings since, and the volume is paid for. What it has bought for another machine is never handed over.
+        A token that has bought a volume returns that volume, whatever `spec` says: an operator may have changed the
+        settings since, and the volume is billed. A volume that it bought for another machine is never returned.
 
-        The tags are on the volume from its first moment, together with this agent's own; its tag is `clean`.
+        `tags` are on the volume from its creation on, together with the agent's own, among them the tag `clean`.
         """
         ...
 
     def attach(self, volume_id: VolumeId) -> None:
-        """Ask for attachment to this instance. Already attached here: no error.
+        """Request attachment to this instance. Already attached here: no error.
 
-        A volume that the cloud does not know: TransientError. It may have been bought a moment ago.
+        A volume that the cloud does not know: TransientError, because it may have been bought a moment ago.
         """
         ...
 
     def detach(self, volume_id: VolumeId) -> None:
-        """Ask for detachment, never by force. Not attached, or not known to the cloud: no error."""
+        """Request detachment, never by force. Not attached, or not known to the cloud: no error."""
         ...
 
     def delete(self, volume_id: VolumeId) -> None:
-        """Ask for deletion. Already gone: no error.
+        """Request deletion. Already gone: no error.
 
-        What the cloud does not show counts as gone, also where it was bought a moment ago: see it before.
+        A volume that the cloud does not show counts as gone, even if it was bought a moment ago, so the caller must
+        have seen it first.
         """
         ...
 
     def describe(self, volume_id: VolumeId) -> Volume | None:
-        """The volume as the cloud shows it now, or None when the cloud does not know it; FOREIGN is another's."""
+        """The volume as the cloud shows it now; None: the cloud does not know it. FOREIGN: another machine's."""
         ...
 
     def list_owned(self) -> tuple[Volume, ...]:
-        """Every volume that carries this agent's tag for this instance, whatever its state."""
+        """Every volume with this agent's tag for this instance, whatever its state."""
         ...
 
 
 @runtime_checkable
 class TellsNotices(Protocol):
-    """What a provider may do besides: say when the cloud is about to take this machine away."""
+    """Optional for a provider: report that the cloud is about to take this machine away."""
 
     def notice(self) -> Notice | None:
-        """The notice that stands, or None. Asked every few seconds, so it is cheap. Errors as in `VolumeProvider`."""
+        """The notice in force, or None. Called every few seconds, so it is cheap. Errors as in `VolumeProvider`."""
         ...
 
 
 @runtime_checkable
 class TagsVolumes(Protocol):
-    """What a provider may do besides: keep the tag that tells a janitor what a volume may hold."""
+    """Optional for a provider: keep the tag from which a janitor learns what a volume may hold."""
 
     def tag(self, volume_id: VolumeId, tag: VolumeTag) -> None:
-        """Replace the tag. A volume that is gone needs no `clean`: no error. Errors as in `VolumeProvider`.
+        """Replace the tag. `clean` on a volume that is gone: no error. Errors as in `VolumeProvider`.
 
-        What returns without an error is kept by the cloud: a volume becomes a cache only after that.
+        When it returns, the cloud has stored the tag; a volume becomes a cache only after that.
         """
         ...
 
@@ -112,7 +113,7 @@ class CacheHost(Protocol):
     """
 
     def scan(self, serials: tuple[Serial, ...]) -> HostView:
-        """Read-only. Lists those disks whose serial is in `serials`, or that are in use as a cache of our device."""
+        """Read-only. Shows the disks whose serial is in `serials`, or that are in use as a cache of this device."""
         ...
 
     def tune_backing(self) -> None:
@@ -191,11 +192,13 @@ class Counters(Protocol):
         ...
 
     def read(self) -> Mapping[str, tuple[int, int]]:
-        """Keys `adaptive`, `backing`, `cache`; values (read bytes, written bytes). Takes no lock of bcache."""
+        """The counters, by `adaptive`, `backing` and `cache`: (read bytes, written bytes). Takes no lock of bcache."""
         ...
 
 
 class Clock(Protocol):
+    """The two clocks of the agent."""
+
     def now(self) -> float:
         """CLOCK_BOOTTIME in seconds."""
         ...
@@ -206,19 +209,19 @@ class Clock(Protocol):
 
 
 class Forecaster(Protocol):
-    """Expects the next burst of one adaptive device, for example from `elastio.accounting.history`."""
+    """Forecasts the next burst of one adaptive device, for example from `elastio.accounting.history`."""
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
-        """What is known at once; `now` is CLOCK_BOOTTIME. Asked by the loop every few seconds: never blocks.
+        """The next burst; None: none is expected. `now` is CLOCK_BOOTTIME, `wall` seconds since the epoch.
 
-        Whatever takes longer is computed elsewhere, and asked for here. None: no burst is expected. May raise
-        ElastioError, which counts as None.
+        The loop calls it every few seconds, so it must not block: a longer computation runs elsewhere. ElastioError
+        counts as None.
         """
         ...
 
 
 class NoForecast:
-    """Knows nothing: the utilization threshold alone decides."""
+    """A forecaster without forecasts: the utilization threshold alone decides."""
 
     def forecast(self, now: float, wall: float) -> Forecast | None:
         """See `Forecaster`."""
@@ -226,48 +229,70 @@ class NoForecast:
 
 
 class WorkerPort(Protocol[JobIn_contra, ResultOut_co]):
-    """What the loop needs of a worker: one job at a time, which does not delay the loop."""
+    """A worker as the loop sees it: runs one job at a time and never delays the loop."""
 
     @property
-    def busy(self) -> bool: ...
+    def busy(self) -> bool:
+        """A job runs; no other can be submitted."""
+        ...
 
     @property
     def trouble(self) -> str:
-        """Why a child could not warm up, or an empty string; known before the first job."""
+        """The error of the warm-up, known before the first job; or an empty string."""
         ...
 
-    def submit(self, job: JobIn_contra, timeout_s: float) -> None: ...
+    def submit(self, job: JobIn_contra, timeout_s: float) -> None:
+        """Start the job. It counts as lost after `timeout_s`."""
+        ...
 
-    def poll(self) -> ResultOut_co | None: ...
+    def poll(self) -> ResultOut_co | None:
+        """The result of the job, once; None: none yet."""
+        ...
 
-    def next_event_at(self) -> float | None: ...
+    def next_event_at(self) -> float | None:
+        """When `poll` returns a result at the latest, by the worker's clock; None: no job runs."""
+        ...
 
 
 class Journal(Protocol):
-    """What is written down before and after each effect. Raises JournalError; then no effect may start."""
+    """The records before and after each effect. Methods raise JournalError; then no effect may start."""
 
-    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None: ...
+    def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
+        """Record an action before its effect; durable when it returns."""
+        ...
 
-    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None: ...
+    def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
+        """Record what came of an action."""
+        ...
 
-    def note(self, state: AgentState, *, now: float, wall: float) -> None: ...
+    def note(self, state: AgentState, *, now: float, wall: float) -> None:
+        """Record how much is dirty now."""
+        ...
 
-    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None: ...
+    def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+        """Record a decision, from phase `before` to the state's, with its reason; durable when it returns."""
+        ...
 
 
 class Recorder(Protocol):
-    """Where cycles are accounted; the ledger implements it."""
+    """The cost recorder: writes the ledger on behalf of the loop."""
 
-    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None: ...
+    def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
+        """Write the cycle's row."""
+        ...
 
-    def learned(self, size_bytes: int) -> None: ...
+    def learned(self, size_bytes: int) -> None:
+        """Store the learned size."""
+        ...
 
     def listed(self, tokens: frozenset[str], *, wall: float) -> None:
-        """The cloud shows only these volumes: every other bill of this device is over."""
+        """The cloud shows only these volumes: every other bill of this device has ended."""
         ...
 
     def sampled(self, sample: Sample, state: AgentState, *, now: float, wall: float) -> None:
-        """One sample of throughput, and what was decided on it. Comes last: no boost waits for it."""
+        """Store one sample of throughput and the state after it. Called last, so that it delays no boost."""
         ...
 
-    def spend(self, *, wall: float) -> Spend: ...
+    def spend(self, *, wall: float) -> Spend:
+        """What was spent since local midnight."""
+        ...

@@ -11,7 +11,7 @@ GB = 10**9
 
 
 def agbs(bandwidth_mb_s: float, size_bytes: float, seconds: float) -> float:
-    """Adjusted GB seconds: the cost of holding `size_bytes` at `bandwidth_mb_s` for `seconds`."""
+    """Adjusted GB seconds: the cost of a volume of this size and bandwidth for `seconds`."""
     return bandwidth_mb_s * (size_bytes / GB) * seconds
 
 

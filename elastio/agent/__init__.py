@@ -1,4 +1,4 @@
-"""The imperative shell: the loop that observes, decides, journals and acts, and the process around it.
+"""The imperative shell: the loop that observes, decides, records and acts, and the process around it.
 
-Imports the core, the ports, the host and everything beside them; never the simulator or the command line.
+May import everything but the simulator and the command line.
 """

@@ -1,4 +1,4 @@
-"""The selector that drives the agent on a real machine: timer, workers, udev, control socket, signals. One thread."""
+"""Runs the agent on a real machine: one thread that waits for timers, workers, udev, the control socket and signals."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from elastio.agent.worker import ForkWorker
 from elastio.host.clock import SystemClock
 from elastio.host.sdnotify import Notifier
 
-# Never sleep longer: the watchdog and time-outs of workers and clients are looked after on the way.
+# The longest sleep: the watchdog, and the time-outs of workers and clients, are checked after each.
 LONGEST_SLEEP_S = 1.0
-# A step that takes in an answer may start the next action, whose answer may be there at once.
-STEPS_AT_ONCE = 3
-# What the service manager is asked to grant again and again while the cache is flushed before a stop.
+# By how much the service manager is asked, again and again, to extend the time-out while the cache is flushed.
 EXTEND_US = 30_000_000
 
 _log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
+    """Whatever a selector can wait for."""
+
     def fileno(self) -> int: ...
 
 
 class EventLoop:
-    """Runs `agent` until a signal asks to stop."""
+    """Runs `agent` until a signal asks it to stop."""
 
     def __init__(self, agent: Agent, workers: tuple[ForkWorker[Any, Any], ...], notifier: Notifier) -> None:
         self._agent, self._workers, self._notifier = agent, workers, notifier
@@ -40,18 +40,18 @@ class EventLoop:
         self._clock = SystemClock()
         self._watched: dict[ForkWorker[Any, Any], tuple[Connection, int]] = {}
         self._stop = False
-        self._departure: GracefulShutdown | None = None
+        self._shutdown: GracefulShutdown | None = None
         self._signals: set[int] = set()
         self._woken, self._waker = socket.socketpair()
         self._on_hangup: Callable[[], None] = lambda: None
         self._after_step: Callable[[], None] = lambda: None
 
     def watch(self, source: Source, callback: Callable[[], None]) -> None:
-        """Call back whenever the source is readable."""
+        """Call `callback` whenever the source is readable."""
         self.selector.register(source, selectors.EVENT_READ, callback)
 
     def run(self, on_hangup: Callable[[], None], after_step: Callable[[], None]) -> None:
-        """`on_hangup` reloads the configuration; `after_step` runs after every step of the agent."""
+        """Returns when the agent may end. `on_hangup` reloads the configuration, `after_step` runs after each step."""
         self._on_hangup, self._after_step = on_hangup, after_step
         self._catch_signals()
         try:
@@ -70,7 +70,7 @@ class EventLoop:
         self._handle_signals()
         self._agent.step()
         self._after_step()
-        self._depart()
+        self._end_if_done()
         self._notifier.beat(self._clock.now())
 
     def _sleep_s(self) -> float:
@@ -79,17 +79,17 @@ class EventLoop:
 
     def _dispatch(self, key: selectors.SelectorKey, mask: int) -> None:
         if isinstance(key.data, ForkWorker):
-            return  # the step takes the answer in
+            return  # the agent's step takes the result
         if callable(key.data):
             key.data()
         else:
             key.data.on_ready(key, mask)
 
     def _watch_workers(self) -> None:
-        """Only workers with a job: the pipe of a dead child is readable for ever. A new child has a new pipe."""
-        news = [(worker, worker.awaited()) for worker in self._workers]
+        """Wait only for workers with a job: a dead child's pipe is always readable. A new child has a new pipe."""
+        news = [(worker, worker.readable_pipe()) for worker in self._workers]
         news = [(worker, new) for worker, new in news if new is not self._watched.get(worker, (None, 0))[0]]
-        for worker, _ in news:  # all of them first: a new pipe may have the number of another worker's old one
+        for worker, _ in news:  # unregister all of them first: a new pipe may have the number of an old one
             if worker in self._watched:
                 self.selector.unregister(self._watched.pop(worker)[1])
         for worker, new in news:
@@ -119,20 +119,20 @@ class EventLoop:
             self._on_hangup()
         if not signals & {signal.SIGTERM, signal.SIGINT}:
             return
-        if self._departure is not None:
-            _log.info("asked to stop again: not waiting any longer")
+        if self._shutdown is not None:
+            _log.info("asked to stop again: stopping at once")
             self._stop = True
             return
-        self._departure = GracefulShutdown(self._agent, self._clock)
-        self._departure.ask()
+        self._shutdown = GracefulShutdown(self._agent, self._clock)
+        self._shutdown.ask()
 
-    def _depart(self) -> None:
-        """After a signal: go on until the agent may end, and keep the service manager waiting as long."""
-        if self._departure is None or self._stop:
+    def _end_if_done(self) -> None:
+        """After a signal: end once the agent may; until then, ask the service manager for more time."""
+        if self._shutdown is None or self._stop:
             return
-        over = self._departure.is_over()
-        if over:
-            _log.info("stopping: %s; the next start goes on from there", over)
+        reason = self._shutdown.exit_reason()
+        if reason:
+            _log.info("stopping: %s; the next start continues from there", reason)
             self._stop = True
         else:
             self._notifier.send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}")

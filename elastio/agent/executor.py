@@ -1,6 +1,6 @@
-"""The one owner of effects: carries out one action through the ports and says what came of it.
+"""Carries out one action through the ports and returns its outcome. The only place where actions have effects.
 
-Before anything leaves for good it looks at the live system once more: the decision was made on an older look.
+Before a volume is detached or deleted it scans the kernel once more, because the decision was made on an older scan.
 """
 
 from __future__ import annotations
@@ -42,31 +42,38 @@ from elastio.core.actions import (
     Worker,
     worker_of,
 )
-from elastio.core.invariants import why_not_let_go
+from elastio.core.invariants import why_not_release
 from elastio.core.model import NoticeView, Purchase, Quote, Serial
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError
 from elastio.ports import CacheHost, TagsVolumes, TellsNotices, VolumeProvider
 from elastio.units import format_size
 
-# Asking again will not help within this boost.
+# Errors for which a retry within this boost will not help.
 FINAL = (RefusedError, QuotaError, AuthError, NotOursError)
 
 
-AfterFailure: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
-Leaving: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | AfterFailure
-PlainHostAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush | Leaving
+RepairAction: TypeAlias = MakeDurable | HelpDetach | RegisterBacking | RegisterCache | StartWithoutCache
+ReleaseAction: TypeAlias = WakeWriteback | DetachCacheSet | ReleaseCacheDisk | RepairAction
+PhaseAction: TypeAlias = TuneBacking | EnterPhase1 | EnterPhase2 | BypassCache | LimitWrites | SetFlush
+PlainHostAction: TypeAlias = PhaseAction | ReleaseAction
 
 
 def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
     if action.needs_price and not quote.price_known:
-        raise RefusedError(f"caps.max_cost_per_day cannot be kept: {quote.price_source}")
+        raise RefusedError(f"caps.max_cost_per_day cannot be kept: {quote.price_source}", code="caps.max_cost_per_day")
     if quote.spec.size_bytes > action.max_size_bytes:
-        sold, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
-        raise RefusedError(f"the smallest volume that serves is {sold}, above the cap of {cap} (cache.max_size_gib)")
+        provisioned, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
+        raise RefusedError(
+            f"the smallest suitable volume has {provisioned}, above the cap of {cap} (cache.max_size_gib)",
+            code="cache.max_size_gib",
+        )
 
 
 class Executor:
-    """Runs inside a worker. `provider` is opened on first use: its SDK is slow to load."""
+    """Runs inside a worker. `provider` opens the cloud on first use, because its SDK is slow to load.
+
+    `seconds` is a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -77,13 +84,13 @@ class Executor:
         self._host, self._provider, self._seconds = host, provider, seconds
 
     def run(self, action: Action) -> Outcome:
-        """Never raises an error of ours: a failure is an outcome."""
+        """The outcome of the action. Never raises ElastioError: a failure is an outcome."""
         began = self._seconds()
         try:
             value = self._carry_out(action)
         except ElastioError as error:
-            verdict = OutcomeKind.REFUSED if isinstance(error, FINAL) else OutcomeKind.RETRY
-            return Outcome(action, verdict, error=str(error), seconds=self._seconds() - began)
+            kind = OutcomeKind.REFUSED if isinstance(error, FINAL) else OutcomeKind.RETRY
+            return Outcome(action, kind, error=str(error), seconds=self._seconds() - began)
         return Outcome(action, OutcomeKind.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:
@@ -118,7 +125,7 @@ class Executor:
         return NoticeView(supported=True, notice=provider.notice())
 
     def _tag(self, action: TagVolume) -> None:
-        """A cloud without tags has no janitor that reads them."""
+        """Without effect on a cloud without tags, which has no janitor that reads them."""
         provider = self._provider()
         if isinstance(provider, TagsVolumes):
             provider.tag(action.volume_id, action.tag)
@@ -129,18 +136,18 @@ class Executor:
             case AttachVolume():
                 provider.attach(action.volume_id)
             case DetachVolume():
-                self._require_letting_go(action.serial)
+                self._require_releasable(action.serial)
                 provider.detach(action.volume_id)
             case DeleteVolume():
-                self._require_letting_go(action.serial)
+                self._require_releasable(action.serial)
                 provider.delete(action.volume_id)
             case _:
                 assert_never(action)
 
-    def _require_letting_go(self, serial: Serial) -> None:
-        reason = why_not_let_go(serial, self._host.scan((serial,)))
+    def _require_releasable(self, serial: Serial) -> None:
+        reason = why_not_release(serial, self._host.scan((serial,)))
         if reason:
-            raise NotOursError(f"the volume with serial {serial} was kept: {reason}")
+            raise NotOursError(f"the volume with serial {serial} is kept: {reason}", code="may-hold-data")
 
     def _on_host(self, action: PlainHostAction) -> Effect | None:
         host = self._host
@@ -158,10 +165,10 @@ class Executor:
             case SetFlush():
                 host.set_flush(action.mb_s)
             case _:
-                return self._take_away(action)
+                return self._release(action)
         return None
 
-    def _take_away(self, action: Leaving) -> Effect | None:
+    def _release(self, action: ReleaseAction) -> Effect | None:
         host = self._host
         match action:
             case WakeWriteback():
@@ -171,10 +178,10 @@ class Executor:
             case ReleaseCacheDisk():
                 return host.release_cache_disk(action.serial, action.size_bytes, action.cache_set)
             case _:
-                return self._after_a_failure(action)
+                return self._repair(action)
         return None
 
-    def _after_a_failure(self, action: AfterFailure) -> Effect | None:
+    def _repair(self, action: RepairAction) -> Effect | None:
         host = self._host
         match action:
             case MakeDurable():
@@ -193,12 +200,12 @@ class Executor:
 
 
 def lost(action: Action, seconds: float) -> Outcome:
-    """The outcome of an action whose worker gave no answer in time."""
+    """The outcome of an action whose worker did not answer within `seconds`."""
     text = f"no answer within {seconds:.0f} s: it may or may not have happened"
     return Outcome(action, OutcomeKind.UNKNOWN, error=text, seconds=seconds)
 
 
-# How long a worker waits for an action before it gives up the child: above the adapter's own limits.
+# Time-outs of actions, after which the worker's child is killed: above the adapter's own.
 TIMEOUTS_S: dict[type[Action], float] = {
     InstallCache: 90.0,
     DetachCacheSet: 60.0,
@@ -210,5 +217,6 @@ CLOUD_TIMEOUT_S = 60.0
 
 
 def timeout_of(action: Action) -> float:
+    """Seconds that a worker gives the action."""
     default = CLOUD_TIMEOUT_S if worker_of(action) is Worker.CLOUD else HOST_TIMEOUT_S
     return TIMEOUTS_S.get(type(action), default)

@@ -1,4 +1,4 @@
-"""The agent's way out after a signal: at once, or after the flush that `shutdown.on_stop` asks for."""
+"""The agent's end after a signal: at once, or after the flush that `shutdown.on_stop` asks for."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from elastio.core.observation import Answer
 from elastio.core.state import InhibitionReason
 from elastio.ports import Clock
 
-# For the decision on the stop itself; a loop that does not come to one must still end.
+# Time-out of the decision on the stop; an agent that does not decide must still end.
 ANSWER_S = 10.0
 
 
 class GracefulShutdown:
-    """One stop of one agent. Ask once, then look after every step whether it is over."""
+    """One stop of one agent: call `ask` once, then `exit_reason` after every step."""
 
     def __init__(self, agent: Agent, clock: Clock) -> None:
         self._agent, self._clock = agent, clock
@@ -22,9 +22,9 @@ class GracefulShutdown:
         self._is_answered = False
 
     def ask(self) -> None:
-        """A shutdown of the machine that was prepared is not prepared anew."""
-        hold = self._agent.state.inhibition
-        if hold is not None and hold.reason in (InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE):
+        """Request the stop. A shutdown of the machine that has been prepared already needs no second request."""
+        inhibition = self._agent.state.inhibition
+        if inhibition is not None and inhibition.reason in (InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE):
             self._is_answered = True
             return
 
@@ -33,8 +33,8 @@ class GracefulShutdown:
 
         self._agent.request(Request(RequestKind.STOP), answered)
 
-    def is_over(self) -> str:
-        """Why the daemon may end now, or an empty string."""
+    def exit_reason(self) -> str:
+        """Why the daemon may end now; empty: it may not yet."""
         now = self._clock.now()
         if not self._is_answered:
             return "no decision was made in time" if now >= self._give_up_at else ""

@@ -1,10 +1,10 @@
 """The journal: every intent before its effect, every outcome after it, every decision with its reason.
 
-Append-only JSON lines, flushed to the disk before an effect starts. After a crash the last record tells which cycle
-was open; an intent without an outcome is in doubt and is looked up, never replayed. A torn last line is what a
-power cut leaves and is cut off. `elastio why` reads the same records.
+A file of JSON lines, appended and synced to the disk before an effect starts. After a crash the last record shows which
+cycle was open. The effect of an intent without an outcome is looked up; the intent is never replayed. An incomplete
+last line, which a power cut leaves, is cut off. `elastio why` reads the same records.
 
-Every record says whose it is: the backing device and the machine. What a start makes of them: `elastio.agent.memory`.
+Every record names its backing device and its machine. `elastio.agent.memory` reads them at a start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose records these are: of a backing device, and of a machine. What is empty is not known, nor compared."""
+    """The backing device and the machine of a record. Empty: not known, and not compared."""
 
     backing_uuid: str = ""
     machine: str = ""
@@ -42,15 +42,16 @@ NOBODY = Owner()
 
 
 class Journal:
-    """One writer. Every method raises JournalError when the record is not safely on the disk."""
+    """The only writer of a journal file. Every method raises JournalError if it fails."""
 
     def __init__(self, path: Path, boot_id: str, owner: Owner = NOBODY) -> None:
         self.path, self.boot_id, self.owner = path, boot_id, owner
         self._sequence = 0
         self._file: int | None = None
-        self._is_torn = False  # the file may end in half a line
+        self._is_torn = False  # the file may end in an incomplete line
 
     def open(self) -> None:
+        """Create the file, or cut off an incomplete last line and continue after the last record."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._cut_torn_line()
@@ -63,6 +64,7 @@ class Journal:
             raise JournalError(f"cannot open the journal {self.path}: {error.strerror}", code=_code(error)) from error
 
     def close(self) -> None:
+        """Close the file; nothing can be recorded until it is opened again."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -78,11 +80,12 @@ class Journal:
     # --- records -----------------------------------------------------------------------------------------
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
-        """Durable before it returns: the effect may start."""
+        """Record that `action` is about to start. Durable when it returns: then the effect may start."""
         body = {"action": type(action).__name__, "with": encode(action), **_remembered(state)}
         self._append("intent", body, now, wall, durable=True)
 
     def outcome(self, outcome: Outcome, *, now: float, wall: float) -> None:
+        """Record what came of an action. Not synced: a lost outcome is looked up."""
         body = {
             "action": type(outcome.action).__name__,
             "verdict": outcome.kind.value,
@@ -93,11 +96,12 @@ class Journal:
         self._append("outcome", body, now, wall, durable=False)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
+        """Record a decision with its reason. Durable when it returns."""
         body = {"from": before.value, "to": state.phase.value, "reason": reason, **_remembered(state)}
         self._append("decision", body, now, wall, durable=True)
 
     def note(self, state: AgentState, *, now: float, wall: float) -> None:
-        """How much is dirty now, for the case that the cache is lost: worth no flush of its own."""
+        """Record how much is dirty now, which an operator has to know if the cache is lost. Not synced."""
         self._append("note", _remembered(state), now, wall, durable=False)
 
     def _append(self, kind: str, body: dict[str, Any], now: float, wall: float, *, durable: bool) -> None:
@@ -116,7 +120,7 @@ class Journal:
     def _write(self, line: bytes, *, durable: bool) -> None:
         if self._file is None:
             raise JournalError("the journal is not open")
-        start = b"\n" if self._is_torn else b""  # ends the half line, which readers pass over
+        start = b"\n" if self._is_torn else b""  # ends an incomplete line, which readers skip
         try:
             self._is_torn = True
             if os.write(self._file, start + line) != len(start + line):
@@ -130,9 +134,9 @@ class Journal:
             self._rotate(line)
 
     def _rotate(self, last: bytes) -> None:
-        """Keep one older file. The new one begins with the last durable record, so that nothing is forgotten.
+        """Begin a new file with the last durable record, and keep one older file.
 
-        A failure costs only space: the record is safe in the old file, which goes on.
+        A failure costs only space: the record is safe in the old file, which stays in use.
         """
         fresh = self.path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -152,7 +156,7 @@ class Journal:
         try:
             make_names_durable(self.path.parent)
         except OSError as error:
-            raise JournalError(f"the new journal {self.path} is not safe on the disk: {error.strerror}") from error
+            raise JournalError(f"cannot sync the new journal {self.path} to the disk: {error.strerror}") from error
 
     def _replace_with(self, fresh: Path, descriptor: int, last: bytes) -> None:
         if os.write(descriptor, last) != len(last):
@@ -170,7 +174,7 @@ def _code(error: OSError) -> str:
 
 
 def make_names_durable(directory: Path) -> None:
-    """Without this a power cut may bring back the file that a name stood for before."""
+    """Sync the directory. Without this, after a power cut a name may refer to its earlier file."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -200,7 +204,7 @@ def _remembered(state: AgentState) -> dict[str, Any]:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Records from the oldest; a line that is not a record is passed over (a torn write)."""
+    """The records, the oldest first. A line that is not a record is skipped. Raises JournalError if unreadable."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
@@ -217,10 +221,10 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_with_older(path: Path) -> Iterator[dict[str, Any]]:
-    """`read` of the file that was rotated away, then of this one; what stands in both (one record, or all) once."""
-    told = set()
+    """The records of the older file, then of this one; a record that is in both files comes once."""
+    yielded = set()
     for record in (*read(path.with_suffix(OLDER)), *read(path)):
         name = (record.get("seq"), record.get("boot"), record.get("wall"))
-        if name not in told:
-            told.add(name)
+        if name not in yielded:
+            yielded.add(name)
             yield record

@@ -1,7 +1,7 @@
-"""observe -> decide -> journal -> execute: the agent's loop, the same on the real host and on the simulator.
+"""The agent's loop: observe, decide, record, act. The same code runs on a real host and in the simulator.
 
-The loop never waits. Whoever drives it calls `step` when something happened or `wake_at` has come: a timer, a worker
-with an answer, a udev event, an operator.
+The loop never blocks. Its caller calls `step` when something happened (a worker's result, a udev event, a request) or
+when `wake_at` has come.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from elastio.agent.executor import timeout_of
 from elastio.agent.sampler import Sampler
 from elastio.core import update
-from elastio.core.actions import Action, Outcome, PollNotice, Worker, gives_back, is_read, worker_of
+from elastio.core.actions import Action, Outcome, PollNotice, Worker, is_read, lifts_limit, worker_of
 from elastio.core.machine import decide
 from elastio.core.model import Forecast, HostView, Request, RequestKind, Sample, Serial, Spend
 from elastio.core.observation import Answer, Decision, Observation
@@ -27,9 +27,9 @@ SCAN_EVERY_IDLE_S = 10.0
 STALE_S = 30.0
 SPEND_EVERY_S = 60.0
 FORECAST_EVERY_S = 5.0
-# How old the journal's word about dirty data may be: it is what an operator learns of a cache that was lost.
+# How old the journal's count of dirty data may be: an operator sees it if the cache is lost.
 NOTE_EVERY_S = 30.0
-# What is accepted of these has to survive a crash: an operator relies on it from then on.
+# Requests whose effect has to survive a crash, because the operator relies on the answer.
 LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
 
 Serials = tuple[Serial, ...]
@@ -37,13 +37,14 @@ Serials = tuple[Serial, ...]
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """`scan` carries read-only looks at the kernel; its result is the view, or the error text."""
+    """The workers of one agent. A job of `scan` is read-only; its result is the view, or the text of an error."""
 
     scan: WorkerPort[Serials, HostView | str]
     cloud: WorkerPort[Action, Outcome]
     host: WorkerPort[Action, Outcome]
 
     def of(self, action: Action) -> WorkerPort[Action, Outcome]:
+        """The worker that runs the action."""
         return self.cloud if worker_of(action) is Worker.CLOUD else self.host
 
 
@@ -57,14 +58,15 @@ class Inbox:
     fresh_view: bool = False
 
     def is_empty(self) -> bool:
+        """Nothing came in."""
         return not (self.outcomes or self.requests or self.sample or self.fresh_view)
 
 
 def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation:
-    """Answer what would have to last and cannot; what is left to decide on, as if it had never been asked."""
+    """The observation without the lasting requests, which are refused because the journal cannot record them."""
     for request, reply in inbox.requests:
         if request.kind in LASTING:
-            reply(Answer(request, False, f"it cannot be written down, so nothing was changed: {trouble}"))
+            reply(Answer(request, False, f"the journal cannot record it, so nothing was changed: {trouble}"))
     inbox.requests = [(request, reply) for request, reply in inbox.requests if request.kind not in LASTING]
     return replace(obs, requests=tuple(request for request, _ in inbox.requests))
 
@@ -75,7 +77,10 @@ def _tokens(state: AgentState) -> frozenset[str]:
 
 
 class Agent:
-    """One adaptive device's agent. Owns the state; everything it touches is handed in."""
+    """The agent of one adaptive device. Owns the state; everything else is passed in.
+
+    `sample_interval_s` is the time between two samples of throughput; `seed` makes the jitter repeatable.
+    """
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class Agent:
         self.view: HostView | None = None
         self.last_sample: Sample | None = None
         self.last_error = ""
-        self._cloud_error: str | None = None  # None: no call has ended yet
+        self._cloud_error: str | None = None  # None: no call has finished yet
         self._workers, self._journal, self._recorder = workers, journal, recorder
         self._clock, self._counters, self._sampler = clock, counters, Sampler(counters)
         self._forecast: Forecast | None = None
@@ -112,14 +117,14 @@ class Agent:
         self._can_record = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
 
-    # --- what the driver calls ---------------------------------------------------------------------------
+    # --- what the event loop calls -----------------------------------------------------------------------
 
     def request(self, request: Request, reply: Callable[[Answer], None]) -> None:
-        """Put an operator's request before the next decision; `reply` is called with its answer."""
+        """Hand in a request; the next decision answers it, and `reply` is called with the answer."""
         self._inbox.requests.append((request, reply))
 
     def kernel_changed(self) -> None:
-        """A udev event: look at once."""
+        """After a udev event: scan at once."""
         self._scan_wanted = True
 
     def wake_at(self) -> float:
@@ -130,7 +135,7 @@ class Agent:
         return min(times)
 
     def step(self) -> None:
-        """Take in what happened; if anything did, decide and start the next safe actions."""
+        """Take in what happened; if anything did, decide and start the next safe action."""
         now = self._clock.now()
         self._collect(now)
         timer = self._sample_if_due(now) or (self._decide_at is not None and now >= self._decide_at)
@@ -142,17 +147,17 @@ class Agent:
         self._start_scan()
 
     def snapshot(self) -> Observation:
-        """What would be observed now, without taking anything out of the inbox."""
+        """The observation as of now, without emptying the inbox."""
         return self._observe(self._clock.now())
 
     @property
     def host_responsive(self) -> bool:
-        """False when the kernel has not shown its state for longer than any healthy look takes."""
+        """False if the last scan is older than any scan of a healthy kernel takes."""
         return self.view is not None and self._clock.now() - self.view.at < STALE_S
 
     @property
     def cloud_error(self) -> str:
-        """Why the cloud cannot be asked, or did not do what was asked last; empty once a call succeeded."""
+        """Why the cloud cannot be called, or the error of the last call; empty after a call that succeeded."""
         return self._workers.cloud.trouble if self._cloud_error is None else self._cloud_error
 
     # --- taking in -----------------------------------------------------------------------------------------
@@ -166,7 +171,7 @@ class Agent:
             self._scan_wanted |= not isinstance(outcome.action, PollNotice)
             if worker is self._workers.host:
                 self._host_changed_at = now
-            elif not isinstance(outcome.action, PollNotice):  # asks another service, or none
+            elif not isinstance(outcome.action, PollNotice):  # that calls another service
                 self._cloud_error = outcome.error
             self._note(outcome, now)
         seen = self._workers.scan.poll()
@@ -223,7 +228,7 @@ class Agent:
         )
 
     def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
-        """Without an answer the threshold alone decides, as it does without a forecaster."""
+        """The forecast; None after an error: then the threshold alone decides, as it does without a forecaster."""
         try:
             return self.forecaster.forecast(now, wall)
         except ElastioError as error:
@@ -245,7 +250,7 @@ class Agent:
         self.state, self._decide_at = decision.state, decision.wake_at
         self._publish(before, decision, obs)
         for (_, reply), answer in zip(inbox.requests, decision.answers, strict=True):
-            reply(answer)  # after the record: what was promised survives a crash
+            reply(answer)  # after the record: what was answered survives a crash
         self._act(decision, obs)
         if obs.sample is not None:
             self._recorder.sampled(obs.sample, self.state, now=obs.now, wall=obs.wall)
@@ -254,13 +259,13 @@ class Agent:
         try:
             return self.decide(before, obs, self.policy)
         except InvariantError as error:
-            text = f"a decision would have broken a safety rule and was thrown away: {error}"
+            text = f"a decision would have broken a safety rule and was discarded: {error}"
             state = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.RULE_BROKEN, text))
             answers = tuple(Answer(request, False, f"the agent is faulted: {text}") for request in obs.requests)
             return Decision(state, reason=text, answers=answers)
 
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
-        """Why the decision is not in the journal; empty where it is, or where nothing was decided."""
+        """Why the decision is not in the journal; empty: it is, or nothing was decided."""
         try:
             if decision.reason:
                 self._journal.decision(before.phase, decision.state, decision.reason, now=obs.now, wall=obs.wall)
@@ -269,13 +274,13 @@ class Agent:
             self.last_error, self._can_record = str(error), False
             return self.last_error
         try:
-            self._note_dirt(decision.state, obs)
+            self._note_dirty_bytes(decision.state, obs)
         except JournalError as error:
             self.last_error, self._can_record = str(error), False
         return ""
 
     def _publish(self, before: AgentState, decision: Decision, obs: Observation) -> None:
-        """Journal and recorder stand apart: a bill is written down even while the journal cannot be."""
+        """Write the ledger, which does not depend on the journal: a bill is recorded even if a decision cannot be."""
         for cycle in decision.records:
             self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
             self._spend_at = float("-inf")
@@ -285,19 +290,19 @@ class Agent:
         if learned is not None and learned != before.learned_size_bytes:
             self._recorder.learned(learned)
 
-    def _note_dirt(self, state: AgentState, obs: Observation) -> None:
+    def _note_dirty_bytes(self, state: AgentState, obs: Observation) -> None:
         at, dirty = self._noted
         cycle = state.cycle
         if not state.recovered or cycle is None or cycle.dirty_bytes == dirty or obs.now - at < NOTE_EVERY_S:
-            return  # before the kernel was looked at, what is remembered is of another agent, or another boot
+            return  # before the first scan, what is remembered may be from another boot
         self._noted = obs.now, cycle.dirty_bytes
         self._journal.note(state, now=obs.now, wall=obs.wall)
         self._can_record = True
 
     def _act(self, decision: Decision, obs: Observation) -> None:
-        """Intent first, on the disk; without it no effect. An action left out is decided anew at the next step."""
+        """Start the actions, each after its intent is on the disk. One that cannot be recorded is not started."""
         for action in decision.actions:
-            if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):
+            if not (is_read(action) or self._is_intended(action, obs) or lifts_limit(action)):
                 return
             if worker_of(action) is Worker.HOST:
                 self._host_changed_at = obs.now

@@ -1,8 +1,8 @@
-"""What a start of the agent remembers: the last record of the journal, its clock moved into this boot.
+"""What the agent remembers at a start: the last record of the journal, with its times moved to this boot's clock.
 
-Memory only supplies names. The phase is read off the kernel, see `elastio.core.recovery`. A cycle of another backing
-device is nobody's to end here; and the journal that came with a machine image names a volume that another machine still
-writes to.
+Memory only supplies names. The phase is read from the kernel, see `elastio.core.recovery`. The open cycle of another
+backing device must not be ended here. And a journal that came with a machine image names a volume that another machine
+may still write to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elastio.core.model import VolumeId
 from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
 from elastio.errors import ConfigError, JournalError
 
-# What release 0.1.0 wrote, and the name that it is read under.
+# Keys of release 0.1.0, and their names of today.
 RENAMED = {
     "accepted": "loss_accepted_for",
     "again_at": "retry_at",
@@ -39,9 +39,9 @@ RENAMED = {
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the journal remembers of the agent: what its last record says, and in which boot it was written.
+    """What the journal's last record says about the agent, and in which boot it was written.
 
-    `failures` boosts in a row did not come to be; none is begun before `cool_until` (CLOCK_BOOTTIME).
+    `failures` boosts in a row failed before their cache was attached; none begins before `cool_until` (CLOCK_BOOTTIME).
     """
 
     phase: Phase = Phase.IDLE
@@ -59,10 +59,10 @@ class Memory:
     waste: Waste = field(default_factory=Waste)
     boot_id: str = ""
     machine: str = ""
-    foreign: str = ""  # what was found of another machine and is not believed, for people
+    foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
 
     def state(self, *, learned_size_bytes: int | None) -> AgentState:
-        """Where an agent that has just started stands."""
+        """The state of an agent that has just started."""
         return AgentState(
             phase=self.phase,
             cycle=self.cycle,
@@ -84,10 +84,10 @@ class Memory:
 
 
 def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY) -> Memory:
-    """What the last record with a cycle says, its clock moved into this boot.
+    """What the last record of the journal says, with its times moved to this boot's clock.
 
-    Raises JournalError when the last record cannot be understood: the operator has to decide, not a guess. Raises
-    ConfigError when it tells of an open cycle of another backing device.
+    `now` is CLOCK_BOOTTIME, `wall` seconds since the epoch. Raises JournalError if the last record is malformed: an
+    operator has to decide, not a guess. Raises ConfigError if it has an open cycle of another backing device.
     """
     return recall(read(path), path, now=now, wall=wall, boot_id=boot_id, owner=owner)
 
@@ -95,14 +95,14 @@ def remember(path: Path, *, now: float, wall: float, boot_id: str, owner: Owner 
 def recall(
     records: Iterable[dict[str, Any]], source: Path, *, now: float, wall: float, boot_id: str, owner: Owner = NOBODY
 ) -> Memory:
-    """`remember` of records that lie anywhere; `source` is what an error names."""
+    """`remember`, from records instead of a file; errors name `source`."""
     last = None
     for record in records:
         if "phase" in record:
             last = record
     if last is None:
         return Memory(machine=owner.machine)
-    last = _with_names_of_today(last)
+    last = _with_current_names(last)
     try:
         cycle = None if last["cycle"] is None else decode(Cycle, last["cycle"])
         written = Owner(str(last.get("backing") or _bought_for(cycle)), str(last.get("machine", "")))
@@ -114,25 +114,25 @@ def recall(
         return replace(_memory(last, cycle, now=now, wall=wall, boot_id=boot_id), machine=owner.machine)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise JournalError(
-            f"the last record of {source} is not understood ({error}); move it away to start afresh",
+            f"the last record of {source} is malformed ({error}); move the file away to start without it",
             code="record.unknown",
         ) from error
 
 
-def _with_names_of_today(value: Any) -> Any:
+def _with_current_names(value: Any) -> Any:
     if isinstance(value, Mapping):
-        today = {RENAMED.get(name, name): _with_names_of_today(part) for name, part in value.items()}
+        today = {RENAMED.get(name, name): _with_current_names(part) for name, part in value.items()}
         if isinstance(text := today.get("failure"), str):
             today["failure"] = {"kind": FailureKind.UNKNOWN, "text": text} if text else None
         return today
-    return [_with_names_of_today(part) for part in value] if isinstance(value, list) else value
+    return [_with_current_names(part) for part in value] if isinstance(value, list) else value
 
 
 def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: float, boot_id: str) -> Memory:
-    """Raises KeyError, TypeError, ValueError or OverflowError for a record that this release does not understand."""
+    """Raises KeyError, TypeError, ValueError or OverflowError for a malformed record."""
     written_now, written_wall = float(last["now"]), float(last["wall"])
     if not math.isfinite(written_now - written_wall):
-        raise ValueError("its times are no times")
+        raise ValueError("its times are not finite")
     same_boot = last.get("boot") == boot_id
     shift_s = 0.0 if same_boot else (now - wall) - (written_now - written_wall)
     inhibition = None if last.get("inhibition") is None else decode(Inhibition, last["inhibition"])
@@ -141,7 +141,7 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         cycle=cycle if cycle is None or same_boot else shift(cycle, shift_s, now),
         paused=bool(last.get("paused", False)),
         failures=int(last.get("failures", 0)),
-        # Never longer than it was to be from the last record on, whatever the time of day does.
+        # Never longer than it had left at the last record, whatever happens to the time of day.
         cool_until=min(float(last.get("cool_until", 0.0)) + shift_s, now + max(0.0, _cool_s(last, written_now))),
         inhibition=inhibition
         if same_boot
@@ -160,26 +160,27 @@ def _is_same(written: str, here: str) -> bool:
 
 
 def _bought_for(cycle: Cycle | None) -> str:
-    """Records of before name no device, but a volume does."""
+    """The backing UUID of the cycle's volume; records of 0.1.0 do not name the device themselves."""
     return cycle.volume.backing_uuid if cycle is not None and cycle.volume is not None else ""
 
 
 def _foreign(written: Owner, cycle: Cycle | None, source: Path) -> str:
-    told = "" if cycle is None else f": volume {cycle.volume_id or 'unknown'} may still be its cache and is left alone"
-    return f"{source} was written on another machine ({written.machine}), so nothing in it is believed{told}"
+    left = "" if cycle is None else f"; volume {cycle.volume_id or 'unknown'} may still be its cache and is left alone"
+    return f"{source} was written on another machine ({written.machine}) and is ignored{left}"
 
 
 def _require_no_cycle(written: Owner, cycle: Cycle | None, source: Path) -> None:
     if cycle is not None:
         raise ConfigError(
-            f"{source} tells of an open cycle of backing device {written.backing_uuid} (volume "
+            f"{source} has an open cycle of backing device {written.backing_uuid} (volume "
             f"{cycle.volume_id or 'not known yet'}): set device.backing_uuid to that one until `elastio status` says "
-            "idle, or give the other device an agent.state_dir of its own"
+            "idle, or give each device its own agent.state_dir",
+            code="device.backing_uuid",
         )
 
 
 def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What an operator gave up. Older records kept the order after it was executed: it is history, not pending."""
+    """What an operator gave up. Records of 0.1.0 kept the order after it was carried out: it is not pending."""
     order = str(record.get("loss_accepted_for", ""))
     if "given_up" not in record:
         return {"given_up": (VolumeId(order),) if order else (), "is_stale_accepted": bool(order)}
@@ -191,14 +192,14 @@ def _given_up(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cool_s(record: Mapping[str, Any], written_now: float) -> float:
-    """Seconds that were left of a cool-down when the record was written."""
+    """Seconds of cool-down that were left when the record was written."""
     return float(record.get("cool_until", 0.0)) - written_now
 
 
 def _shift_inhibition(
     inhibition: Inhibition | None, shift_s: float, *, now: float, written_now: float
 ) -> Inhibition | None:
-    """The inhibition in the clock of this boot; never longer than it had left when it was written down."""
+    """The inhibition in this boot's clock; never longer than it had left when it was recorded."""
     if inhibition is None:
         return None
     left_s = max(0.0, inhibition.until - written_now)
@@ -206,21 +207,21 @@ def _shift_inhibition(
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:
-    """Every CLOCK_BOOTTIME value of the cycle moved: that clock starts anew with each boot.
+    """The cycle with all its CLOCK_BOOTTIME values moved by `seconds`: that clock starts at 0 with each boot.
 
-    None of them becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
+    None becomes later than `now`: a machine that boots with a wrong time of day must not wait for years.
     """
 
     def moved(value: float | None) -> float | None:
         return None if value is None else min(value + seconds, now)
 
-    marks = {name: moved(getattr(cycle.times, name)) for name in type(cycle.times).__slots__}
+    times = {name: moved(getattr(cycle.times, name)) for name in type(cycle.times).__slots__}
     return replace(
         cycle,
         started_at=min(cycle.started_at + seconds, now),
         create_unconfirmed_at=moved(cycle.create_unconfirmed_at),
         unready_at=moved(cycle.unready_at),
         chance_until=moved(cycle.chance_until),
-        times=replace(cycle.times, **marks),
+        times=replace(cycle.times, **times),
         backoffs={},
     )

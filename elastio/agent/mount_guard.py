@@ -1,9 +1,9 @@
-"""A file that says, before anything is mounted, that a cache may hold what the backing device does not.
+"""The mount guard: a file that keeps a device from being mounted while a cache may hold data that the device lacks.
 
-The kernel starts a backing device whose superblock names no cache. If the journal knows better (the disk was restored
-from an older copy, for example) nobody but this file says so early enough: a udev rule keeps the device from systemd
-while it is there, until the agent has looked. It is written before a volume is bought, so that no application waits for
-it when the cache is attached, and removed once the kernel has shown that the cache is off.
+The kernel starts a backing device whose superblock names no cache. If the journal shows that it had one (the disk may
+have been restored from an older copy), only this file says so early enough at a boot: while it exists, a udev rule
+hides the device from systemd, until the agent has scanned the kernel. The file is written before a volume is bought, so
+that no application waits for it when the cache is attached. It is removed once the kernel shows the cache detached.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from elastio.errors import JournalError
 from elastio.ports import Journal
 
 
-def is_out(state: AgentState) -> bool | None:
-    """Whether a cache of this agent may be needed by the backing device; None: not known, leave the file as it is."""
+def guard_needed(state: AgentState) -> bool | None:
+    """True: the backing device may need a cache of this agent. False: it does not. None: unknown, keep the file."""
     cycle = state.cycle
     if not state.recovered or (state.phase is Phase.FAULTED and cycle is None):
         return None
@@ -33,13 +33,13 @@ def is_out(state: AgentState) -> bool | None:
 
 
 class MountGuard:
-    """The file of one backing device. Raises JournalError where it cannot be written or removed durably."""
+    """The file of one backing device. Methods raise JournalError if it cannot be written or removed durably."""
 
     def __init__(self, state_dir: Path, backing_uuid: str) -> None:
         self.path = state_dir / GUARDS / backing_uuid
 
     def put(self, text: str) -> None:
-        """There is no need to write it twice: only its name counts, the text is for people."""
+        """Create the file, durably, if it does not exist. Only its name counts; `text` is for people."""
         if self.path.is_file() and not self.path.is_symlink():
             return
         try:
@@ -56,7 +56,7 @@ class MountGuard:
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
 
     def clear(self) -> bool:
-        """Whether there was one."""
+        """Remove the file; returns True if it existed."""
         if not self.path.exists():
             return False
         try:
@@ -68,16 +68,16 @@ class MountGuard:
 
 
 class GuardedJournal:
-    """A `ports.Journal` that keeps the guard in step with what it writes down.
+    """A `ports.Journal` that writes and removes the mount guard together with its records.
 
-    `uncover` is called when the guard was removed: a device that was kept back may be used from then on.
+    `on_removed` is called when the guard was removed: from then on a device that was hidden may be used.
     """
 
-    def __init__(self, journal: Journal, guard: MountGuard, uncover: Callable[[], None]) -> None:
-        self._journal, self._guard, self._uncover = journal, guard, uncover
+    def __init__(self, journal: Journal, guard: MountGuard, on_removed: Callable[[], None]) -> None:
+        self._journal, self._guard, self._on_removed = journal, guard, on_removed
 
     def intend(self, action: Action, state: AgentState, *, now: float, wall: float) -> None:
-        """See `journal.Journal`. The guard first: no cache is attached without it."""
+        """See `journal.Journal`. The guard is written first: no cache is attached without it."""
         if isinstance(action, CreateVolume | InstallCache):
             self._guard.put(f"cycle {state.cycle.token if state.cycle else 'unknown'}")
         self._journal.intend(action, state, now=now, wall=wall)
@@ -91,10 +91,10 @@ class GuardedJournal:
         self._journal.note(state, now=now, wall=wall)
 
     def decision(self, before: Phase, state: AgentState, reason: str, *, now: float, wall: float) -> None:
-        """See `journal.Journal`. The record first: a guard without a reason costs time, the reverse data."""
+        """See `journal.Journal`. The guard is removed last: a needless guard costs time, a missing one data."""
         self._journal.decision(before, state, reason, now=now, wall=wall)
-        out = is_out(state)
-        if out:
+        is_needed = guard_needed(state)
+        if is_needed:
             self._guard.put(f"volume {state.cycle.volume_id if state.cycle else 'unknown'}")
-        elif out is False and self._guard.clear():
-            self._uncover()
+        elif is_needed is False and self._guard.clear():
+            self._on_removed()

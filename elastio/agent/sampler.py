@@ -12,14 +12,14 @@ Reading = Mapping[str, tuple[int, int]]
 
 
 class Sampler:
-    """Differences of successive readings. The first reading, and one after a counter went back, give no sample."""
+    """Takes samples from successive readings. The first reading, and one after a counter decreased, give none."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._last: tuple[float, Reading] | None = None
 
     def take(self, now: float) -> Sample | None:
-        """Read now; the sample since the previous reading, or None when there is nothing to compare with."""
+        """Read the counters; returns the sample since the previous reading, or None if there is no such reading."""
         reading = self._counters.read()
         last, self._last = self._last, (now, reading)
         if last is None or now <= last[0] or "adaptive" not in reading or "adaptive" not in last[1]:
@@ -34,7 +34,7 @@ class Sampler:
 
 
 def _rates(before: Reading, after: Reading, name: str, seconds: float) -> Rates | None:
-    """None for a device that is new, gone, or another one than before (its counters went back)."""
+    """MB/s between two readings; None for a device that is new, gone, or another one (its counters decreased)."""
     old, new = before.get(name), after.get(name)
     if old is None or new is None or new[0] < old[0] or new[1] < old[1]:
         return None

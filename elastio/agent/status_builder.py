@@ -1,4 +1,4 @@
-"""Builds the status document from the state that a decision left behind."""
+"""Builds the status document from the state after a decision."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from elastio.core.state import AgentState, Phase
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What the daemon knows beside one decision: the last views it had, and itself.
+    """What the daemon knows besides a decision.
 
-    `host` and `sample` are the last ones seen (an observation carries them only while they are fresh).
+    `started_at` is CLOCK_BOOTTIME. `host` and `sample` are the last ones, which an observation has only while they are
+    fresh.
     """
 
     version: str
@@ -41,11 +42,11 @@ class RuntimeInfo:
     cloud_error: str = ""
 
 
-def status_of(state: AgentState, obs: Observation, policy: Policy, around: RuntimeInfo) -> Status:
-    """The status document for the state that a decision left behind."""
-    host = obs.host or around.host
+def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: RuntimeInfo) -> Status:
+    """The status document of the state."""
+    host = obs.host or runtime.host
     backing = host.backing if host else None
-    sample = obs.sample or around.sample
+    sample = obs.sample or runtime.sample
     return Status(
         wall=obs.wall,
         phase=state.phase.value,
@@ -53,28 +54,28 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, around: Runti
         waiting_for=state.waiting_for,
         paused=state.paused,
         fault=str(state.fault or ""),
-        last_error=around.last_error,
-        cloud_error=around.cloud_error,
+        last_error=runtime.last_error,
+        cloud_error=runtime.cloud_error,
         learned_size_bytes=state.learned_size_bytes,
-        agent=_agent(obs, around),
+        agent=_agent(obs, runtime),
         load=_load(state, sample.adaptive if sample else Rates(), policy),
         spend=_spend(obs.spend, policy),
         backing=_backing(backing),
         cycle=_cycle(state, state.cycle, obs, backing),
         owned=None if state.owned is None else tuple(_volume(v, state) for v in (*state.owned, *state.others)),
         listed_ago_s=None if state.listed_at is None else obs.now - state.listed_at,
-        hold=_hold(state, obs, host),
+        hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
-        restraint=waste.told(state.waste, obs.wall),
+        restraint=waste.restraint(state.waste, obs.wall),
     )
 
 
-def _agent(obs: Observation, around: RuntimeInfo) -> AgentPart:
-    who = around.identity
+def _agent(obs: Observation, runtime: RuntimeInfo) -> AgentPart:
+    who = runtime.identity
     return AgentPart(
-        version=around.version,
-        uptime_s=obs.now - around.started_at,
-        host_responsive=around.host_responsive,
+        version=runtime.version,
+        uptime_s=obs.now - runtime.started_at,
+        host_responsive=runtime.host_responsive,
         cloud=who.cloud if who else "",
         instance_id=who.instance_id if who else "",
         instance_type=who.instance_type if who else "",
@@ -133,7 +134,7 @@ def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: Ba
 
 
 def _flush_progress(phase: Phase, cycle: Cycle, backing: BackingView | None) -> float | None:
-    """Share of what was dirty at the start of phase 2 that has left; the kernel's figure is rounded."""
+    """The flushed share (0 to 1) of what was dirty at the start of phase 2; the kernel's count is rounded."""
     if phase is not Phase.FLUSHING or backing is None:
         return None
     at_start = cycle.flush_started_dirty_bytes
@@ -142,22 +143,22 @@ def _flush_progress(phase: Phase, cycle: Cycle, backing: BackingView | None) -> 
     return min(1.0, max(0.0, 1.0 - backing.dirty_bytes / at_start))
 
 
-def _hold(state: AgentState, obs: Observation, host: HostView | None) -> InhibitionPart | None:
-    hold = state.inhibition
-    if hold is None:
+def _inhibition(state: AgentState, obs: Observation, host: HostView | None) -> InhibitionPart | None:
+    inhibition = state.inhibition
+    if inhibition is None:
         return None
     safe = state.recovered and not state.fault and is_safe_to_copy(state.cycle, host)
-    return InhibitionPart(hold.reason.value, max(0.0, hold.until - obs.now), hold.flush, safe)
+    return InhibitionPart(inhibition.reason.value, max(0.0, inhibition.until - obs.now), inhibition.flush, safe)
 
 
 def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
-    """Also while the kernel has let go of the backing device: it does so when its cache dies."""
-    cycle, backing, wounded = state.cycle, host.backing if host else None, host.dead_bcache_device if host else ""
-    disputed = cycle is not None and cycle.may_lack_data and not (backing is not None and backing.waits_for_cache)
-    waits = cycle is not None and (state.phase is Phase.FAULTED or bool(wounded))
+    """The missing cache, also while the backing device is unregistered: the kernel drops it when its cache fails."""
+    cycle, backing, dead_device = state.cycle, host.backing if host else None, host.dead_bcache_device if host else ""
+    may_lack_data = cycle is not None and cycle.may_lack_data and not (backing is not None and backing.waits_for_cache)
+    waits = cycle is not None and (state.phase is Phase.FAULTED or bool(dead_device))
     if backing is not None:
         waits = backing.waits_for_cache and not state.may_run_without_cache(backing)
-    if not (waits or disputed):
+    if not (waits or may_lack_data):
         return None
     return MissingPart(
         volume_id=cycle.volume_id if cycle else None,
@@ -166,9 +167,9 @@ def _missing(state: AgentState, host: HostView | None) -> MissingPart | None:
         dirty_bytes=cycle.dirty_bytes if cycle else 0,
         peak_dirty_bytes=cycle.peak_dirty_bytes if cycle else 0,
         seen_wall=cycle.dirty_wall if cycle else None,
-        adaptive=backing.adaptive_name if backing else wounded,
-        waits_for_umount=(backing.running if backing else bool(wounded)) and not disputed,
-        may_lack_data=disputed,
+        adaptive=backing.adaptive_name if backing else dead_device,
+        waits_for_umount=(backing.running if backing else bool(dead_device)) and not may_lack_data,
+        may_lack_data=may_lack_data,
         may_be_older=backing is not None and backing.may_have_been_written_since,
     )
 

@@ -1,8 +1,8 @@
-"""A worker: one thing at a time, in a child process, so that nothing it does can delay a sample.
+"""A worker: a child process that runs one job at a time, so that no job can delay a sample.
 
-A cloud call may hang for as long as TCP likes and every access to bcache's sysfs takes an uninterruptible kernel
-lock. A child can be given up: it is killed, its job counts as unanswered, and a new child serves the next job. While
-a killed child is stuck in the kernel the worker stays busy, because its job may still be going on.
+A cloud call may hang until TCP gives up, and every access to bcache's sysfs takes an uninterruptible kernel lock. A
+child can be abandoned: it is killed, its job counts as unanswered, and a new child serves the next job. While a killed
+child is stuck in the kernel, the worker stays busy, because its job may still have an effect.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from elastio.host.mlock import stay_in_memory
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
-# A child that is not warm by then is given up, and the next one has twice as long. Trimming the data of a new SDK
+# Time-out of a warm-up, after which the child is killed; the next one has twice as long. Trimming the data of a new SDK
 # release takes up to two minutes.
 WARM_UP_S = 300.0
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
-# The ends of all workers that belong to the parent. A child inherits them and closes them: held by a sibling, a pipe
-# would not end when its worker closes it, and a selector would go on reporting it.
+# The parent's ends of all workers' pipes. A child inherits them and has to close them: while a sibling keeps one open,
+# the pipe does not end when its worker closes it, and a selector goes on reporting it.
 _parents_ends: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """What a child says before its first answer; `trouble` is the error of its warm-up, or empty."""
+    """A child's message after its warm-up, before its first result. `trouble`: the error of the warm-up, or empty."""
 
     trouble: str
 
@@ -49,9 +49,9 @@ class Warm:
 class ForkWorker(Generic[Job, Result]):
     """Runs `work(job)` in a forked child. `lost(job, seconds)` makes the result of a job without an answer.
 
-    `warm_up` runs once in every new child before its first job: slow imports happen there, and the time of that job
-    counts from their end. What it raises is known as `trouble`; the job is tried nevertheless. An exception in `work`
-    is a bug: it is logged, the child ends, because nobody knows what it left behind, and the job counts as lost.
+    `warm_up` runs once in every new child, before its first job, for slow imports; the time-out of that job begins
+    after it. Its error is available as `trouble`; the job is tried anyway. An exception in `work` is a bug: it is
+    logged, the child ends, because its state is unknown, and the job counts as lost.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ForkWorker(Generic[Job, Result]):
     # --- the parent's side -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the child now rather than with the first job."""
+        """Start the child now instead of with the first job."""
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         _parents_ends.add(ours)
@@ -86,40 +86,40 @@ class ForkWorker(Generic[Job, Result]):
         self._deadline = time.monotonic() + self._warm_up_s
 
     def wake(self) -> None:
-        """Start the child ahead of the next job, unless it is there."""
+        """Start the child ahead of the next job, unless it runs."""
         if self._child is None:
             self.start()
 
     def rest(self) -> None:
-        """End a child that has nothing to do; the next job starts another."""
+        """End a child without a job; the next job starts a new one."""
         if not self.busy and not self._warming:
             self.close(0.0)
 
     @property
     def busy(self) -> bool:
+        """A job runs, or may still run in a child that was killed."""
         if self._given_up and self._child is not None and not self._child.is_alive():
-            self._bury()
+            self._reap()
         return self._job is not None or self._given_up
 
     @property
     def stuck(self) -> bool:
-        """A child was killed and is not dead yet: it hangs in the kernel."""
+        """A child was killed and has not ended: it hangs in the kernel."""
         return self.busy and self._given_up
 
-    def awaited(self) -> Connection | None:
-        """For a selector: readable when the child is warm, when the answer is there, or when it will never be.
+    def readable_pipe(self) -> Connection | None:
+        """For a selector: the pipe that becomes readable when the child is warm, has a result, or ends. None: no job.
 
-        None while nothing is awaited.
-
-        Another job may mean another connection with the same descriptor: compare connections, not numbers.
+        Another job may have another connection with the same descriptor: compare connections, not numbers.
         """
         return self._pipe if self._job is not None or self._warming else None
 
     def submit(self, job: Job, timeout_s: float) -> None:
+        """Start the job. After `timeout_s` without a result it counts as lost. Raises RuntimeError while busy."""
         if self.busy:
             raise RuntimeError(f"worker {self.name} is busy")
         if self._child is None or not self._child.is_alive():
-            self._bury()
+            self._reap()
             self.start()
         self._job, self._began, self._timeout_s = job, time.monotonic(), timeout_s
         if not self._warming:
@@ -128,12 +128,12 @@ class ForkWorker(Generic[Job, Result]):
             raise RuntimeError(f"worker {self.name} has no child")
         try:
             self._pipe.send(job)
-        except OSError as error:  # the child died just now: `poll` finds that out and the job is lost
+        except OSError as error:  # the child has just died: `poll` notices it, and the job counts as lost
             _log.warning("worker %s: the child did not take a job: %s", self.name, error)
 
     def poll(self) -> Result | None:
-        """The result, once: the child's, or `lost` when its time is over or it died. Also takes in `trouble`."""
-        if self._pipe is None or self.awaited() is None:
+        """The result, once: the child's, or that of `lost` after the time-out or the child's end. None: none yet."""
+        if self._pipe is None or self.readable_pipe() is None:
             return None
         try:
             while self._pipe.poll():
@@ -141,7 +141,7 @@ class ForkWorker(Generic[Job, Result]):
                 if not isinstance(message, Warm):
                     self._job = None
                     return message
-                self._is_warm(message)
+                self._warmed(message)
                 if self._job is None:
                     return None
         except (EOFError, OSError, pickle.UnpicklingError):
@@ -149,10 +149,10 @@ class ForkWorker(Generic[Job, Result]):
         return self._give_up() if time.monotonic() > self._deadline else None
 
     def next_event_at(self) -> float | None:
-        """Monotonic time at which `poll` has something to say even if the child says nothing."""
-        return self._deadline if self.awaited() is not None else None
+        """Monotonic time of the time-out, at which `poll` returns a result even if the child sends none."""
+        return self._deadline if self.readable_pipe() is not None else None
 
-    def _is_warm(self, message: Warm) -> None:
+    def _warmed(self, message: Warm) -> None:
         self._warming, self.trouble = False, message.trouble
         self._deadline = time.monotonic() + self._timeout_s
         if message.trouble:
@@ -165,12 +165,12 @@ class ForkWorker(Generic[Job, Result]):
         self._given_up = True
         if self._warming:
             self._warming = False
-            self._warm_up_s *= 2  # on this machine it takes longer: a limit that is too short would hold for ever
-            self.trouble = "the child that was being started ended, or was not ready in time"
+            self._warm_up_s *= 2  # on a slow machine a limit that is too short would fail for ever
+            self.trouble = "the child ended during its start, or was not ready in time"
             _log.error("worker %s: %s", self.name, self.trouble)
         return None if job is None else self._lost(job, time.monotonic() - self._began)
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         if self._child is not None:
             self._child.join(timeout=0)
         if self._pipe is not None:
@@ -178,13 +178,13 @@ class ForkWorker(Generic[Job, Result]):
         self._child, self._pipe, self._given_up, self._warming = None, None, False, False
 
     def close(self, wait_s: float) -> None:
-        """Let a running job end within `wait_s`, then end the child."""
+        """Wait up to `wait_s` seconds for a running job, then end the child."""
         if self._job is not None and self._pipe is not None:
             self._pipe.poll(wait_s)
         if self._child is not None and self._child.is_alive():
             self._child.terminate()
             self._child.join(timeout=1)
-        self._bury()
+        self._reap()
 
     # --- the child's side --------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class ForkWorker(Generic[Job, Result]):
         for end in list(_parents_ends):
             end.close()
         die_with_parent()
-        stay_in_memory()  # not inherited; where it is not allowed, the daemon has said so
+        stay_in_memory()  # not inherited; if it is not allowed, the daemon has logged so
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -207,12 +207,12 @@ class ForkWorker(Generic[Job, Result]):
             try:
                 result = self._work(job)
             except Exception:
-                _log.exception("worker %s: a bug in a job, whose outcome is unknown now: %r", self.name, job)
+                _log.exception("worker %s: a bug in a job, whose outcome is unknown: %r", self.name, job)
                 os._exit(1)
             pipe.send(result)
 
     def _warmed_up(self, warm_up: Callable[[], None]) -> str:
-        """What went wrong. It shows again in the first job, where it has an outcome."""
+        """The error of the warm-up, or an empty string. The first job fails with it too, as an outcome."""
         try:
             warm_up()
         except ElastioError as error:
@@ -224,5 +224,5 @@ class ForkWorker(Generic[Job, Result]):
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, however that happens."""
+    """Make the kernel kill this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

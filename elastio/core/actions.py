@@ -1,7 +1,7 @@
 """Everything the agent can do, as values. `decide` returns them; only the executor carries them out.
 
-Each action is idempotent: doing it twice leaves what doing it once leaves. Reads (`ListVolumes`,
-`DescribeVolume`, `Identify`, `PollNotice`) are not journalled; every other action is, before it starts.
+Each action is idempotent: repeating it changes nothing. Reads (`ListVolumes`, `DescribeVolume`, `Identify`,
+`PollNotice`) are not journalled; every other action is, before it starts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elastio.core.model import (
 
 
 class Worker(StrEnum):
-    """Actions of one worker run one after the other; workers run beside each other and beside the sampling."""
+    """Actions of one worker run one after the other; workers run in parallel, also to the sampling."""
 
     CLOUD = "cloud"
     HOST = "host"
@@ -35,10 +35,10 @@ class Worker(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CreateVolume:
-    """Buy a volume. However often it is asked with one token, one volume results.
+    """Buy a volume. Repeated requests with one token buy one volume.
 
-    Refused when what is really sold for `spec` is larger than `max_size_bytes`: sizes are sold in steps; and, where a
-    cap in currency `needs_price`, when nobody knows what it costs.
+    Refused if the cloud rounds `spec` up to more than `max_size_bytes`, or if a cap in currency needs the price
+    (`needs_price`) and it is unknown.
     """
 
     token: str
@@ -49,44 +49,52 @@ class CreateVolume:
 
 @dataclass(frozen=True, slots=True)
 class AttachVolume:
+    """Request attachment of the volume to this instance."""
+
     volume_id: VolumeId
 
 
 @dataclass(frozen=True, slots=True)
 class DetachVolume:
+    """Request detachment of the volume, never by force. Refused if it may hold data."""
+
     volume_id: VolumeId
     serial: Serial
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteVolume:
+    """Request deletion of the volume. Refused if it may hold data."""
+
     volume_id: VolumeId
     serial: Serial
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeVolume:
+    """Poll the state of one volume."""
+
     volume_id: VolumeId
 
 
 @dataclass(frozen=True, slots=True)
 class ListVolumes:
-    """Look for every volume that carries this agent's tag."""
+    """List every volume that carries this agent's tag."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identify:
-    """Ask the cloud who this machine is."""
+    """Ask the cloud for this machine's identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollNotice:
-    """Ask the cloud whether it is about to take this machine away. Clouds without such notices say so."""
+    """Ask the cloud whether it is about to take this machine away. A cloud without such notices reports so."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagVolume:
-    """Write the tag that tells a janitor whether the volume may hold data. Nothing waits for it."""
+    """Write the tag from which a janitor learns whether the volume may hold data."""
 
     volume_id: VolumeId
     tag: VolumeTag
@@ -97,15 +105,15 @@ class TagVolume:
 
 @dataclass(frozen=True, slots=True)
 class TuneBacking:
-    """Bound the bytes in flight on the backing disk, choose its scheduler, set bcache's knobs for safety."""
+    """Limit the bytes in flight on the backing disk, choose its scheduler, apply bcache's safety settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallCache:
-    """Make the disk with this serial a cache device and put it in front in writeback mode: the start of phase 1.
+    """Make the disk with this serial a cache set and attach it in writeback mode: the start of phase 1.
 
-    One action, because a saturated application waits for it. Refused unless the disk is provably the volume bought.
-    `flush_mb_s` as in `EnterPhase1`.
+    One action, because a saturated application waits for it. Refused unless the disk is provably the volume that was
+    bought. `flush_mb_s` as in `EnterPhase1`.
     """
 
     serial: Serial
@@ -115,9 +123,9 @@ class InstallCache:
 
 @dataclass(frozen=True, slots=True)
 class EnterPhase1:
-    """Application I/O first: writes go to the cache, flushing at most at `flush_mb_s`.
+    """Put application I/O first: writes go to the cache, and background flushing is limited to `flush_mb_s`.
 
-    MB/s; 0 stops flushing, None flushes with all that applications leave over on the backing disk.
+    In MB/s; 0 stops flushing, None flushes with all bandwidth that applications leave free on the backing disk.
     """
 
     flush_mb_s: float | None
@@ -130,44 +138,44 @@ class EnterPhase2:
 
 @dataclass(frozen=True, slots=True)
 class LimitWrites:
-    """Hold applications' writes to so many MB/s, so that a flush that must come to an end does; None: no limit."""
+    """Limit applications' writes to `mb_s` MB/s, so that a flush can finish under load; None lifts the limit."""
 
     mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class BypassCache:
-    """The end of phase 2: the cache is clean, and stays so, because writes bypass it. Cannot be reversed.
+    """End phase 2: let writes bypass the clean cache, so that it stays clean. Cannot be reversed.
 
-    Refused while anything is dirty, though it holds all requests back for a moment to let the last of it be flushed.
+    Holds all requests back for a moment while the last dirty data is flushed; refused if some is still dirty then.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class WakeWriteback:
-    """Make the kernel see the dirty data that only its index knows, so that it is flushed in mode writeback.
+    """Wake the writeback thread, so that it flushes dirty data which only bcache's index knows.
 
-    After a power cut the superblock may say clean over a dirty index, and the writeback thread then sleeps.
+    After a power cut the superblock may say "clean" although the index holds dirty data; the thread then sleeps.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class SetFlush:
-    """Set the pace of background flushing within phase 1, as `EnterPhase1` counts it."""
+    """Set the writeback rate within phase 1, in MB/s as in `EnterPhase1`."""
 
     mb_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class DetachCacheSet:
-    """Take the clean cache set off the backing device, with the backing device made durable before."""
+    """Make the backing device durable, then detach the clean cache set from it."""
 
     cache_set: CacheSetUuid
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCacheDisk:
-    """Make the backing device durable, unregister the cache set, wipe its superblock: the disk may leave."""
+    """Make the backing device durable, unregister the cache set and wipe its superblock: the disk may be detached."""
 
     serial: Serial
     size_bytes: int
@@ -176,22 +184,22 @@ class ReleaseCacheDisk:
 
 @dataclass(frozen=True, slots=True)
 class MakeDurable:
-    """Make the backing device durable: its cache is gone, and the disk that would be released with it."""
+    """Make the backing device durable, where the cache disk is gone and `ReleaseCacheDisk` cannot do it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HelpDetach:
-    """Hold the applications' requests back for a moment, so that a detach finds its instant without any."""
+    """Hold applications' requests back for a moment: a detach finishes in an instant without requests in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterBacking:
-    """Register the backing device that the kernel let go of after its cache died. It then waits for its cache."""
+    """Register the backing device that the kernel dropped when its cache failed. It then waits for its cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterCache:
-    """Register a cache disk that came back; the kernel puts the device together."""
+    """Register a cache disk that is back; the kernel then attaches its cache set."""
 
     serial: Serial
     cache_set: CacheSetUuid
@@ -199,9 +207,9 @@ class RegisterCache:
 
 @dataclass(frozen=True, slots=True)
 class StartWithoutCache:
-    """Start the backing device and give up what only its cache holds.
+    """Start the backing device without its cache, and give up what only the cache holds.
 
-    `given_up`: the volume, where an operator has decided so; or the cache set, where the device has outlived it.
+    `given_up` is a volume's ID if an operator accepted the loss, or a cache set's UUID if the set failed while clean.
     """
 
     given_up: str
@@ -252,12 +260,12 @@ READS = (DescribeVolume, ListVolumes, Identify, PollNotice)
 
 
 def worker_of(action: Action) -> Worker:
-    """The worker an action runs in."""
+    """The worker that runs the action."""
     return Worker.CLOUD if isinstance(action, CLOUD_ACTIONS) else Worker.HOST
 
 
-def gives_back(action: Action) -> bool:
-    """True for what only ends a restraint on applications: it is done even where it cannot be written down."""
+def lifts_limit(action: Action) -> bool:
+    """True if the action only lifts the limit on applications: it is carried out even if it cannot be journalled."""
     return action == LimitWrites(None)
 
 
@@ -266,13 +274,15 @@ def is_read(action: Action) -> bool:
     return isinstance(action, READS)
 
 
-# --- what came of it -----------------------------------------------------------------------------------------
+# --- outcomes ------------------------------------------------------------------------------------------------
 
 
 class OutcomeKind(StrEnum):
+    """How an action ended."""
+
     DONE = "done"
-    RETRY = "retry"  # failed in a way that may pass
-    REFUSED = "refused"  # failed in a way that asking again will not cure
+    RETRY = "retry"  # failed; a retry may succeed
+    REFUSED = "refused"  # failed; a retry will not help
     UNKNOWN = "unknown"  # no answer in time: it may or may not have happened
 
 
@@ -288,7 +298,7 @@ Value: TypeAlias = Purchase | Identity | Volume | tuple[Volume, ...] | CacheSetU
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one action. An outcome is counted, never believed: the next look shows the truth."""
+    """What came of one action, in `seconds`. It sets the backoff; what is true is seen by the next scan or poll."""
 
     action: Action
     kind: OutcomeKind

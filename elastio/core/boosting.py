@@ -1,4 +1,4 @@
-"""When is a boost wanted, may it begin, and what does it buy?"""
+"""When a boost begins, what forbids it, and what it buys. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elastio.units import format_duration, format_size
 
 
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """By the load or a forecast, in phase IDLE: BOOST_WANTED, or BOOST_CAPPED where a cap forbids it."""
+    """In phase IDLE: BOOST_WANTED if the load or a forecast asks for a boost, BOOST_CAPPED if a cap forbids it."""
     trigger = boost_trigger(state.load, obs.forecast, obs.now, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
@@ -34,7 +34,7 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
 
 
 def obstacle(state: AgentState, obs: Observation) -> str:
-    """Why no boost can begin now, whoever wants it; empty where one can."""
+    """Why no boost can begin now, whoever asks for it; empty if one can."""
     backing = obs.host.backing if obs.host else None
     if backing is None or obs.host is None or not backing.running:
         return "the adaptive device is not running"
@@ -46,7 +46,7 @@ def obstacle(state: AgentState, obs: Observation) -> str:
     if state.inhibition is not None:
         return f"no boost may begin now ({state.inhibition.reason})"
     if state.owned is None:
-        return "the cloud has not answered yet: whether a volume is left over is unknown"
+        return "the cloud has not listed this agent's volumes yet"
     return ""
 
 
@@ -58,7 +58,7 @@ def _why(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy:
 
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:
-    """The cycle that carries the plan out, from the decision on."""
+    """The cycle of this boost, as it begins with the decision."""
     backing = obs.host.backing if obs.host else None
     start = obs.now + obs.jitter * policy.start_jitter_s
     cycle = Cycle(
@@ -74,14 +74,14 @@ def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Poli
     if plan.trigger is Trigger.OPERATOR:
         return cycle
     chance = None if plan.forecast is None else chance_until(plan.forecast, policy)
-    return replace(waste.begun(cycle, state.load, obs.now), chance_until=chance)
+    return replace(waste.with_load(cycle, state.load, obs.now), chance_until=chance)
 
 
 def _token(state: AgentState, obs: Observation, policy: Policy) -> str:
-    """A name for a purchase that no other machine uses.
+    """A token for a purchase that no other machine uses.
 
-    Machines of one image have the same backing UUID, and a parallel application has them all decide in the same
-    millisecond: the machine's own identity tells them apart, and chance those that cannot name themselves.
+    Machines from one image have the same backing UUID, and under a parallel application all decide in the same
+    millisecond. The machine's identity makes the token unique; where it is unknown, the random part does.
     """
     whose = hashlib.sha256(f"{state.machine} {policy.backing_uuid}".encode()).hexdigest()[:12]
     return f"elastio-{whose}-{int(obs.wall * 1000):x}-{int(obs.jitter * 2**32):08x}"

@@ -19,29 +19,33 @@ from elastio.core.model import (
     VolumeTag,
 )
 
-# Stands for the id of a volume that nobody knows.
+# The ID of a volume whose ID is not known.
 UNKNOWN_VOLUME = "unknown"
 
 
 class Trigger(StrEnum):
+    """What began a cycle."""
+
     LOAD = "load"
     OPERATOR = "operator"
-    FORECAST = "forecast"  # ahead of a load that is expected
-    ORPHAN = "orphan"  # a volume of ours was found that no cycle knew
+    FORECAST = "forecast"  # ahead of an expected load
+    ORPHAN = "orphan"  # a volume of this agent was found that belongs to no cycle
 
 
 class FailureKind(StrEnum):
-    """Why a boost did not come about."""
+    """Why a boost failed before its cache was attached."""
 
     ERROR = "error"  # the cloud or the kernel refused
-    LOST = "lost"  # the volume, or its disk, is not there or not usable any more
+    LOST = "lost"  # the volume or its disk is gone or unusable
     TIMED_OUT = "timed out"
-    WITHDRAWN = "withdrawn"  # nobody wants it any more
-    UNKNOWN = "unknown"  # as a journal of 0.1.0 tells it
+    WITHDRAWN = "withdrawn"  # the boost is no longer wanted
+    UNKNOWN = "unknown"  # read from a journal of 0.1.0, which records no kind
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """Why a boost failed: the kind, and a sentence for people."""
+
     kind: FailureKind
     text: str
 
@@ -51,7 +55,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How often something was asked for in a row, and when it may be asked again."""
+    """The wait between tries: `tries` in a row so far, the next one not before `retry_at`. `error`: the last one's."""
 
     tries: int = 0
     retry_at: float = 0.0
@@ -65,38 +69,38 @@ NO_BACKOFF = Backoff()
 class Timestamps:
     """When each step of a cycle was first seen done (CLOCK_BOOTTIME seconds); None: not yet.
 
-    `installing` and `detaching` are set with the intent, before anything is done: from then on the cache may serve, and
-    may leave.
+    `installing` and `detaching` are set with the intent, before the effect: from then on the cache may serve, or may be
+    detached.
     """
 
     crossed: float | None = None  # the end of the sample that showed the load
     decided: float | None = None
     created: float | None = None  # the cloud accepted the purchase
     available: float | None = None  # the cloud showed that it can be attached
-    asked: float | None = None  # the cloud accepted the attachment
+    asked: float | None = None  # the cloud accepted the request to attach
     appeared: float | None = None  # the kernel shows the disk
-    installing: float | None = None  # the agent set out to put the cache in front
-    formatted: float | None = None  # the superblock was written; cycles of before, which took three steps, have it
-    registered: float | None = None  # the kernel knew the cache set; as `formatted`
+    installing: float | None = None  # the agent was about to attach the cache
+    formatted: float | None = None  # the superblock was written; in journals of 0.1.0, which took three steps
+    registered: float | None = None  # the kernel knew the cache set; in journals of 0.1.0
     boosted: float | None = None  # the cache is attached in writeback mode
     quiet: float | None = None  # phase 2 began (the last time it did)
-    bypassed: float | None = None  # writes bypass the cache, until it is off
+    bypassed: float | None = None  # writes bypass the cache, until it is detached
     clean: float | None = None
-    detaching: float | None = None  # the agent set out to take the cache set off
-    failed_clean: float | None = None  # the kernel let go of the cache, which was clean, and the device went on
-    detached: float | None = None  # the cache set is off the backing device
-    durable: float | None = None  # the backing device is, with everything that its cache had held
-    released: float | None = None  # the disk carries nothing any more
+    detaching: float | None = None  # the agent was about to detach the cache set
+    failed_clean: float | None = None  # the cache failed while clean, and the kernel runs the device without it
+    detached: float | None = None  # the cache set is detached from the backing device
+    durable: float | None = None  # the backing device is durable, with everything that its cache held
+    released: float | None = None  # the disk no longer carries a superblock
     deleted: float | None = None  # the cloud accepted the deletion
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One bought volume.
+    """The agent's record of one bought volume. Its fields are the journal's keys.
 
-    `started_wall` and `started_at` are one moment: both ends of the bill are told by the clock that showed it, whatever
-    is done to the time of day in between. `forced` drains to the end even under load. `create_unconfirmed_at` is when a
-    purchase was last asked for without a clear answer; None: no purchase is in doubt.
+    `started_wall` and `started_at` are one moment; both ends of the bill are computed from them, so that setting the
+    clock does not change it. `forced`: flush to the end even under load. `create_unconfirmed_at` is when a purchase was
+    last requested without an answer; None: no purchase is unconfirmed.
     """
 
     token: str
@@ -106,15 +110,15 @@ class Cycle:
     started_wall: float
     volume_id: VolumeId | None = None
     serial: Serial | None = None
-    backing_serial: Serial | None = None  # of the disk that the cache is for; None: the kernel shows none
+    backing_serial: Serial | None = None  # of the backing disk; None: the kernel shows none
     cache_set: CacheSetUuid | None = None
     volume: Volume | None = None  # as the cloud last showed it
     quote: Quote | None = None
-    unready_at: float | None = None  # when the cloud last showed it as being made
+    unready_at: float | None = None  # when the cloud last showed it as `creating`
     seen: bool = False  # the cloud has shown it at least once after its creation
     create_unconfirmed_at: float | None = None
     forced: bool = False
-    chance_until: float | None = None  # bought ahead of a burst: no lack of load ends it before
+    chance_until: float | None = None  # bought ahead of a burst: until then, low load does not end the boost
     opened_wall: float | None = None
     closed_wall: float | None = None
     times: Timestamps = field(default_factory=Timestamps)
@@ -129,79 +133,82 @@ class Cycle:
     dirty_bytes: int = 0  # as last seen, at `dirty_wall`
     dirty_wall: float | None = None
     dirty_boot: str = ""  # the boot in which the cache was last seen attached
-    is_index_dirty: bool = False  # when last seen the kernel called the cache clean, and its index did not
-    may_lack_data: bool = False  # the kernel shows no cache any more, although data may have been dirty on it
-    tag: VolumeTag = VolumeTag.UNKNOWN  # the tag, as the cloud acknowledged it
+    is_index_dirty: bool = False  # when last seen, the superblock said "clean" and the index held dirty data
+    may_lack_data: bool = False  # the kernel shows no cache, and the device may lack data that the cache holds
+    tag: VolumeTag = VolumeTag.UNKNOWN  # as the cloud acknowledged it
     moved_bytes: int = 0  # read and written by applications while the cache was there
-    gained_bytes: int = 0  # of these, beyond what the device carried without the cache
+    gained_bytes: int = 0  # of these, beyond the device's rate without the cache
     bare: float = 0.0  # the highest utilization of its load before the cache was there
     longest_s: float = 0.0  # the longest stretch of load without a pause
     failure: Failure | None = None
-    operator_confirmed: bool = False  # an operator wants it back although what is on it may be older than the device
-    updates_learned_size: bool = True  # False: the size to buy next was set during the cycle, and stays
+    operator_confirmed: bool = False  # an operator wants it back although it may be older than the device
+    updates_learned_size: bool = True  # False: an operator set the learned size during the cycle
 
     def stamped(self, **stamps: float) -> Cycle:
-        """The cycle with the named times set, unless they are set already."""
+        """The cycle with the named times set; a time that is set already stays."""
         new = {k: v for k, v in stamps.items() if getattr(self.times, k) is None}
         return replace(self, times=replace(self.times, **new)) if new else self
 
     def backoff_of(self, action: Action | str) -> Backoff:
+        """The backoff of this kind of action; NO_BACKOFF if it was not tried in this phase."""
         return self.backoffs.get(verb(action), NO_BACKOFF)
 
     def with_backoff(self, action: Action | str, backoff: Backoff) -> Cycle:
+        """The cycle with the backoff of this kind of action replaced."""
         return replace(self, backoffs={**self.backoffs, verb(action): backoff})
 
     def wall_at(self, now: float) -> float:
-        """The time of day at `now`, by the clock with which the cycle began."""
+        """Seconds since the epoch at `now`, by the clock as it was set when the cycle began."""
         return self.started_wall + (now - self.started_at)
 
     def bill_closed(self, now: float) -> Cycle:
-        """The bill ends at `now`, unless it has ended already."""
+        """The cycle with its bill ended at `now`, unless it has ended already."""
         return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
 
     @property
     def may_have_served(self) -> bool:
-        """From the intent to install it on: it may be attached, take writes and die before it is seen."""
+        """From the intent to install it on, the cache may be attached, take writes and fail before it is seen."""
         return any(at is not None for at in (self.times.installing, self.times.registered, self.times.boosted))
 
     def is_on(self, backing: BackingView) -> bool:
-        """Not another disk than the one that the cache was put in front of, as far as the kernel names them."""
+        """The backing disk is the one that the cache was attached to; also true where a serial is unknown."""
         return None in (self.backing_serial, backing.disk_serial) or self.backing_serial == backing.disk_serial
 
     @property
     def may_have_left(self) -> bool:
-        """A device that shows no cache is believed: it was never in front, or the agent, or the kernel, took it off."""
+        """A device without a cache set is plausible: none was attached, or the agent or the kernel detached it."""
         gone = (self.times.detaching, self.times.failed_clean, self.times.detached, self.times.released)
         return self.times.boosted is None or any(at is not None for at in gone)
 
     @property
-    def is_in_front(self) -> bool:
-        """Its cache may have served and has not left in order: the backing device has to come back with it."""
+    def may_be_attached(self) -> bool:
+        """Its cache may have served and was not detached in order: the backing device has to come back with it."""
         return self.may_have_served and self.times.detached is None and self.times.released is None
 
     @property
     def needs_sync(self) -> bool:
-        """The backing device may have taken over what its cache held, and nobody has made it durable since."""
+        """Data of the cache may have been flushed to the backing device, which has not been made durable since."""
         had_cache = self.may_have_served or self.trigger is Trigger.ORPHAN
         return had_cache and self.times.durable is None and self.times.released is None
 
     @property
     def missing_bytes(self) -> int:
-        """What a cache that was large enough would have held besides."""
+        """What a cache that was large enough would have held in addition."""
         return self.written_through_bytes + self.forced_writeback_bytes
 
     @property
     def provisioned(self) -> VolumeSpec:
-        """What was really bought: sizes and speeds are sold in steps."""
+        """The size and bandwidth that the cloud really sold, after rounding up; before that, what was asked for."""
         if self.volume is None:
             return self.spec
         return VolumeSpec(self.volume.size_bytes, self.volume.bandwidth_mb_s, self.spec.iops)
 
     @property
     def volume_state(self) -> VolumeState | None:
+        """As the cloud last showed it; None: not seen yet."""
         return self.volume.state if self.volume else None
 
 
 def verb(action: Action | str) -> str:
-    """The name under which an action is paced."""
+    """The key of an action's backoff: its class name."""
     return action if isinstance(action, str) else type(action).__name__

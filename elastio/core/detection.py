@@ -1,5 +1,7 @@
-"""Which event does an observation show? One function per phase, and `danger` for all of them. Nothing here is ordered:
-what operators ask for is in `requests`."""
+"""Which event an observation shows: one function per phase, and `danger` for every phase. Pure.
+
+What operators ask for is in `requests`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import BackingView, CacheMode, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, has_chance, is_load_high, is_quiet
+from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
 from elastio.core.state import AgentState, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
@@ -19,7 +21,7 @@ from elastio.units import format_duration, format_size
 
 
 class Event(StrEnum):
-    """What is detected, as `machine.TRANSITIONS` and the reference page name it."""
+    """What ends a phase, or leaves it; the names of `machine.TRANSITIONS` and of the reference page."""
 
     BOOST_WANTED = "boost wanted"
     BOOST_CAPPED = "boost capped"
@@ -39,14 +41,14 @@ class Event(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What shows it."""
+        """What shows the event: one sentence of the reference page."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
-    Event.BOOST_WANTED: "Utilization reached the threshold for the trigger delay, a sure forecast says that a burst is "
-    "near, or an operator asked; no cap forbids it.",
-    Event.BOOST_CAPPED: "The same, but a cap forbids it.",
+    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, a forecast with enough "
+    "confidence says that a burst is near, or an operator asked; no cap forbids the boost.",
+    Event.BOOST_CAPPED: "The same, but a cap forbids the boost.",
     Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
     Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
     Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
@@ -55,24 +57,24 @@ _MEANINGS = {
     Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was attached, an "
     "operator asked to flush or pause, or an inhibition began.",
     Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "has its chance left, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
-    Event.LOAD_RETURNED: "Utilization is back above the threshold, nobody asked for the flush, and writes do not "
-    "bypass the cache yet; or an operator asked for a boost.",
-    Event.CACHE_LEFT: "The kernel shows no cache set any more: somebody detached it, or it failed while it was clean.",
+    "is still expected, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
+    Event.LOAD_RETURNED: "Utilization is at or above the threshold again, nobody asked for the flush, and writes do "
+    "not bypass the cache yet; or an operator asked for a boost.",
+    Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
     Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
-    Event.DIRTIED: "The cache set is attached and not drained after all.",
-    Event.RELEASED: "The cloud shows the volume deleted, or that none was ever bought.",
+    Event.DIRTIED: "The cache set is attached and is no longer drained.",
+    Event.RELEASED: "The cloud shows that the volume is deleted, or that none was bought.",
     Event.ENDANGERED: "The device waits for a cache that is missing, the device is inconsistent, a cache set is "
     "attached that is not this agent's, two devices carry one backing UUID, the volume is attached to another "
     "instance, or the kernel shows no cache although the journal records one that took writes or was dirty.",
-    Event.REPAIRED: "The missing cache is back, an operator gave up what this very cache holds and the device runs "
-    "without it, or an operator resumed and no danger shows any longer.",
+    Event.REPAIRED: "The missing cache is back, an operator accepted the loss of what this cache holds and the device "
+    "runs without it, or an operator resumed and the danger is over.",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class BoostPlan:
-    """What a boost buys, and why. `forecast`: the burst that it is bought ahead of."""
+    """What a boost buys, and why. `forecast` is the burst that it is bought ahead of; None: the load is here."""
 
     trigger: Trigger
     size_bytes: int
@@ -81,36 +83,41 @@ class BoostPlan:
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """An event and the sentence that says what showed it; `fault`, `failure`, `plan` for events that need them."""
+    """An event and, in `reason`, one sentence that says what showed it.
+
+    `fault` comes with ENDANGERED, `failure` with the events that end a boost before its cache, `plan` with
+    BOOST_WANTED.
+    """
 
     event: Event
     reason: str
     fault: FaultKind | None = None
     failure: FailureKind | None = None
     plan: BoostPlan | None = None
-    is_ordered: bool = False  # by an operator: what he asked for is carried out whatever the load
+    is_ordered: bool = False  # an operator asked for it: it is carried out whatever the load
 
 
 def endangered(kind: FaultKind, reason: str) -> Detection:
+    """ENDANGERED with the kind of fault and its sentence."""
     return Detection(Event.ENDANGERED, reason, fault=kind)
 
 
 def danger(state: AgentState, obs: Observation) -> Detection | None:
-    """What only an operator may decide, whatever the phase."""
+    """ENDANGERED where only an operator may decide how to go on, in every phase; else None."""
     backing = obs.host.backing if obs.host else None
     if backing is None:
-        return _copied(state, obs.host) or _let_go_of(state, obs.host)
+        return _duplicated(state, obs.host) or _unregistered(state, obs.host)
     is_accepted = state.is_loss_accepted or state.is_stale_accepted
     if backing.state is CacheState.INCONSISTENT and not is_accepted:
         return endangered(
             FaultKind.INCONSISTENT,
             "the backing device was started by force without its cache: it is inconsistent "
-            f"(`elastio {'resume` takes it as it is' if state.cycle is None else 'recover` tells the ways out'})",
+            f"(`elastio {'resume` accepts it as it is' if state.cycle is None else 'recover` says what can be done'})",
         )
     if backing.waits_for_cache and not state.may_run_without_cache(backing):
         return endangered(FaultKind.CACHE_MISSING, _missing(state.cycle, backing))
     if state.recovered and state.cycle is not None and _lacks_data(state, state.cycle, backing):
-        return endangered(FaultKind.MAY_LACK_DATA, why_data_may_lack(state.cycle))
+        return endangered(FaultKind.MAY_LACK_DATA, why_may_lack_data(state.cycle))
     ours = state.cycle.cache_set if state.cycle else None
     strange = backing.cache_set is not None and backing.cache_set != ours
     if strange and state.recovered and state.phase is not Phase.FAULTED and not _may_be_ours(state):
@@ -125,28 +132,28 @@ def _missing(cycle: Cycle | None, backing: BackingView) -> str:
     name = _volume_name(cycle)
     text = f"the cache of the backing device is missing and the device is {backing.state}"
     if backing.may_have_been_written_since:
-        return f"{text}: volume {name} may be older than what was written since, or be needed (`elastio recover`)"
-    return f"{text}: attach volume {name} again; nothing is started without it (`elastio recover`)"
+        return f"{text}: volume {name} may be older than the device, or be needed (`elastio recover`)"
+    return f"{text}: attach volume {name} again; the device is not started without it (`elastio recover`)"
 
 
-def _copied(state: AgentState, host: HostView | None) -> Detection | None:
-    """Which of two devices with one UUID is meant cannot be told, so nothing is done to either."""
+def _duplicated(state: AgentState, host: HostView | None) -> Detection | None:
+    """Nobody can tell which of two devices with one UUID is the right one, so nothing is done to either."""
     if host is None or len(host.duplicates) < 2 or state.cycle is None:
         return None
     names = " and ".join(host.duplicates)
     return endangered(
-        FaultKind.DUPLICATE_DEVICE, f"{names} carry the same backing UUID: one is a copy; take it away, then resume"
+        FaultKind.DUPLICATE_DEVICE, f"{names} have the same backing UUID: remove the copy, then run `elastio resume`"
     )
 
 
-def _let_go_of(state: AgentState, host: HostView | None) -> Detection | None:
-    """With its cache the kernel lets go of the backing device, too; a look may come too late to see why."""
+def _unregistered(state: AgentState, host: HostView | None) -> Detection | None:
+    """When a dirty cache fails, the kernel drops the backing device too; a scan may come too late to show why."""
     cycle = state.cycle
-    if host is None or cycle is None or not cycle.is_in_front or not state.recovered:
+    if host is None or cycle is None or not cycle.may_be_attached or not state.recovered:
         return None
     return endangered(
         FaultKind.CACHE_FAILED,
-        f"bcache has let go of the backing device while volume {_volume_name(cycle)} was its cache: that failed, or "
+        f"bcache dropped the backing device while volume {_volume_name(cycle)} was its cache: the cache failed, or "
         "somebody stopped the device (`elastio recover`)",
     )
 
@@ -156,12 +163,12 @@ def _lacks_data(state: AgentState, cycle: Cycle, backing: BackingView) -> bool:
     return cycle.may_lack_data and not is_back and not state.is_loss_accepted
 
 
-def why_data_may_lack(cycle: Cycle) -> str:
-    """What is wrong with a device that shows no cache although this agent did not take it off."""
+def why_may_lack_data(cycle: Cycle) -> str:
+    """What is wrong with a device that shows no cache although this agent did not detach it."""
     return (
-        f"the kernel shows no cache, but volume {_volume_name(cycle)} was one when it was last seen, with "
-        f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not take it off: the backing device may be an "
-        "older copy, or lack them (`elastio recover`)"
+        f"the kernel shows no cache, but volume {_volume_name(cycle)} was the cache when it was last seen, with "
+        f"{format_size(cycle.dirty_bytes)} dirty, and this agent did not detach it: the backing device may be an "
+        "older copy, or lack that data (`elastio recover`)"
     )
 
 
@@ -175,16 +182,16 @@ def _may_be_ours(state: AgentState) -> bool:
 
 
 def _why_inhibited(state: AgentState) -> str:
-    """Why the cache has to go whatever the load, or an empty string."""
-    is_wanted_away = state.inhibition is not None and state.inhibition.flush
-    return f"held clean ({state.inhibition.reason}):" if is_wanted_away and state.inhibition is not None else ""
+    """Why the cache has to be released whatever the load; empty: it does not."""
+    current = state.inhibition
+    return f"held clean ({current.reason}):" if current is not None and current.flush else ""
 
 
 # --- one function per phase ------------------------------------------------------------------------------
 
 
 def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """A volume that no cycle remembers. Whether a boost is wanted comes later, see `boosting.wanted`."""
+    """A volume that belongs to no cycle. Whether a boost is wanted is decided later, see `boosting.wanted`."""
     if state.orphans and obs.host is not None and obs.host.backing is not None:
         return Detection(
             Event.ORPHAN_FOUND, f"volume {state.orphans[0].id} is ours and belongs to no cycle: release it"
@@ -193,6 +200,7 @@ def in_idle(state: AgentState, obs: Observation, policy: Policy) -> Detection | 
 
 
 def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+    """The cache is attached, the boost failed, or it is no longer wanted."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
     if backing is not None and _is_boosted(cycle, backing):
@@ -204,12 +212,12 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
         return Detection(event, cycle.failure.text, failure=cycle.failure.kind)
     was_there = cycle.cache_set is not None or cycle.times.installing is not None
     if was_there and obs.host is not None and obs.host.disk(cycle.serial) is None:
-        return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} has gone since it was formatted")
+        return _abandoned(FailureKind.LOST, f"the disk of volume {cycle.volume_id} disappeared after it was formatted")
     if cycle.volume_state in (VolumeState.ERROR, VolumeState.GONE, VolumeState.ELSEWHERE, VolumeState.FOREIGN):
         return _abandoned(FailureKind.LOST, f"volume {cycle.volume_id} is {cycle.volume_state}")
     if obs.now - cycle.started_at > policy.attach_timeout_s:
         waited = format_duration(policy.attach_timeout_s)
-        return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: giving up this boost")
+        return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: abandoning this boost")
     if why := _why_inhibited(state):
         return withdrawn(f"{why} stop")
     return _no_longer_wanted(state, cycle, obs, policy)
@@ -220,17 +228,18 @@ def _abandoned(kind: FailureKind, reason: str) -> Detection:
 
 
 def withdrawn(reason: str, *, is_ordered: bool = False) -> Detection:
+    """BOOST_WITHDRAWN with its sentence."""
     return Detection(Event.BOOST_WITHDRAWN, reason, failure=FailureKind.WITHDRAWN, is_ordered=is_ordered)
 
 
 def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> Detection | None:
-    """An operator boosts ahead of a load: only a load that asked, or was expected, can take its wish back."""
+    """A boost for a load, or for a forecast, ends with its reason. An operator's boost does not need a load."""
     if not is_quiet(state.load, obs.now, policy):
         return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
-        return withdrawn("the load was over before the cache was there")
-    if cycle.trigger is Trigger.FORECAST and not has_chance(cycle, obs.now):
-        return withdrawn("the time of the forecast burst was over before the cache was there")
+        return withdrawn("the load was over before the cache was attached")
+    if cycle.trigger is Trigger.FORECAST and not is_burst_expected(cycle, obs.now):
+        return withdrawn("the time of the forecast burst was over before the cache was attached")
     return None
 
 
@@ -243,18 +252,19 @@ def _is_boosted(cycle: Cycle, backing: BackingView) -> bool:
 
 
 def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+    """The load is over, the cache has to be released, or it is detached."""
     cycle = _cycle(state)
     if why := _why_inhibited(state):
         return Detection(Event.WENT_QUIET, f"{why} flush")
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
     if state.is_cache_stale:
-        return Detection(Event.WENT_QUIET, "the cache had failed, and what is on it may be old: it is taken off")
+        return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
     if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
     since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
     over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
-    if over and not has_chance(cycle, obs.now):
+    if over and not is_burst_expected(cycle, obs.now):
         return Detection(
             Event.WENT_QUIET,
             f"utilization below {policy.release_threshold:.0%} for {format_duration(policy.inactivity_delay_s)}",
@@ -263,6 +273,7 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
 
 
 def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+    """The cache is drained or detached, or the load is back."""
     cycle = _cycle(state)
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
@@ -276,14 +287,14 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detectio
 
 
 def may_boost_again(state: AgentState, obs: Observation) -> bool:
-    """Whether a cache that is being flushed may take writes again."""
+    """A cache that is being flushed may take writes again."""
     backing = obs.host.backing if obs.host else None
     is_bypassed = backing is not None and backing.is_bypassed
     return not is_bypassed and not state.is_cache_stale and not inhibition.wants_flush(state)
 
 
 def _has_left(cycle: Cycle, obs: Observation) -> bool:
-    """Its device shows no cache, and is believed. See `update` for one that is not believed."""
+    """The device shows no cache set, and that is plausible. See `update` for a device where it is not."""
     backing = obs.host.backing if obs.host else None
     if backing is None or backing.cache_set is not None or cycle.may_lack_data or not cycle.may_have_left:
         return False
@@ -291,6 +302,7 @@ def _has_left(cycle: Cycle, obs: Observation) -> bool:
 
 
 def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
+    """The volume is gone, the cache is dirty again, or the volume is attached to another instance."""
     cycle = _cycle(state)
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.cache_set is not None and backing.cache_set == cycle.cache_set:
@@ -302,8 +314,8 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
     if cycle.volume_state is VolumeState.ELSEWHERE:
         return endangered(
             FaultKind.ATTACHED_ELSEWHERE,
-            f"volume {cycle.volume_id} is ours and attached to another instance: whoever attached it there has to say "
-            "why; once it is detached there, resume",
+            f"volume {cycle.volume_id} is ours and is attached to another instance: find out why, detach it there, "
+            "then run `elastio resume`",
         )
     if cycle.volume_state is VolumeState.FOREIGN and not cycle.needs_sync:
         return Detection(Event.RELEASED, f"volume {cycle.volume_id} belongs to another machine and is left alone")
@@ -314,7 +326,7 @@ def in_detaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
 
 
 def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
-    """A purchase without a clear answer: it may show in a list until long after the last attempt."""
+    """An unconfirmed purchase may appear in a list long after the last attempt."""
     if Worker.CLOUD in obs.busy:
         return True  # the purchase itself may be under way
     if cycle.create_unconfirmed_at is None:
@@ -323,7 +335,7 @@ def _may_still_show(state: AgentState, cycle: Cycle, obs: Observation) -> bool:
 
 
 def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """The missing cache is back, or not needed any more. What an operator does about it: `requests.resume`."""
+    """The missing cache is back, or is no longer needed. For `elastio resume` see `requests.resume`."""
     backing = obs.host.backing if obs.host else None
     if obs.host is None or backing is None or state.is_stopped or not backing.running:
         return None
@@ -337,7 +349,7 @@ def in_faulted(state: AgentState, obs: Observation, policy: Policy) -> Detection
 
 
 def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> bool:
-    """The attached set is the cycle's; or, where none is remembered, lies on a volume of this agent."""
+    """The attached cache set is the cycle's; or, where the cycle names none, it is on a volume of this agent."""
     if backing.cache_set is None:
         return False
     if state.cycle is not None and state.cycle.cache_set is not None:

@@ -1,19 +1,19 @@
-"""How fast dirty data flows back while applications use the cache (phase 1). Pure functions of what was seen.
+"""The writeback rate: how fast dirty data is flushed while applications use the cache (phase 1). Pure.
 
-The guest's scheduler cannot see a cap that the provider enforces: a flush that it takes for spare bandwidth takes half
-of a capped cache volume from the application (measured: writes fell from 61 to 20..30 of 64 MB/s). So the pace is set
-from what both volumes were measured to have left:
+The guest's scheduler cannot see a bandwidth limit that the cloud enforces. A flush that runs "with spare bandwidth"
+takes half of a limited cache volume from the application (measured: writes fell from 61 to 20..30 of 64 MB/s). So the
+rate is set from the bandwidth that both volumes were measured to have left:
 
-- the application is quiet: everything, at idle I/O class; the kernel's own scheduler keeps small requests quick;
-- the application works, and leaves bandwidth on both volumes: that much, less a margin;
-- the application saturates the cache volume: what was bought on top for this (the drain bandwidth), and no more. A
-  sample in which both together saturate it tells nothing about what the application alone would take, and counts
-  as this;
-- the cache is nearly full of dirty data: as much as the backing volume takes, whatever it costs the application.
-  Beyond the kernel's cutoff every write would go at the backing volume's speed, which costs it far more.
+- The application is quiet: no limit, at idle I/O class; the kernel's own scheduler keeps small requests fast.
+- The application works and leaves bandwidth on both volumes: that much, less a margin.
+- The application saturates the cache volume: the drain bandwidth that was bought for this, and no more. A sample in
+  which application and flush together saturate it does not show what the application alone would use, and counts
+  as saturated.
+- The cache is nearly full of dirty data: as much as the backing volume takes, at the application's expense. Above the
+  kernel's cutoff every write would run at the backing volume's speed, which would cost the application far more.
 
-A paced flush runs at normal I/O class, a few requests at a time; the application's queue is deep, so it loses no more
-than the pace.
+A limited flush runs at normal I/O class, a few requests at a time; the application's queue is deep, so the application
+loses no more than the writeback rate.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from __future__ import annotations
 from elastio.core.model import BackingView, Sample
 from elastio.core.policy import Policy, utilization
 
-# Of the cache volume's bandwidth: from this on it is taken for saturated; bcache's own index and journal take the rest.
+# Share of the cache volume's bandwidth from which it counts as saturated; bcache's index and journal use the rest.
 SATURATED = 0.90
-# Of the cache volume's bandwidth: up to here application and flush together may use it.
+# Share of the cache volume's bandwidth that application and flush together may use.
 TARGET = 0.80
-# Of the backing volume's bandwidth: less is not worth a change of the kernel's settings.
+# Share of the backing volume's bandwidth; a smaller difference is not worth a change of the kernel's settings.
 LEAST = 0.10
-# Of the share of a cache set that may be dirty: above it the cache is nearly full.
+# Share of the cutoff above which the cache counts as nearly full.
 NEARLY_FULL = 0.93
 
 NOTHING = 0.0
@@ -35,7 +35,7 @@ EVERYTHING = None
 
 
 def writeback_rate(sample: Sample, backing: BackingView | None, policy: Policy) -> float | None:
-    """MB/s of background flushing: 0 for none, None for all that is left over."""
+    """The writeback rate in MB/s that this sample asks for; 0: no flushing, None: no limit."""
     spare = _spare(sample, policy)
     if spare is None or backing is None or not is_nearly_full(backing, policy):
         return spare
@@ -43,13 +43,13 @@ def writeback_rate(sample: Sample, backing: BackingView | None, policy: Policy) 
 
 
 def first_writeback_rate(policy: Policy) -> float:
-    """MB/s from the attachment on: applications leave the backing volume in that moment, and no sample shows it yet."""
+    """The writeback rate in MB/s from the attachment on, when no sample yet shows that the backing volume is free."""
     drain = min(policy.drain_bandwidth_mb_s, policy.backing_bandwidth_mb_s)
     return drain if drain >= LEAST * policy.backing_bandwidth_mb_s else NOTHING
 
 
-def pressed_mb_s(sample: Sample, backing: BackingView | None, policy: Policy) -> float:
-    """What was flushed in the sample beyond the spare bandwidth, because the cache was nearly full."""
+def forced_writeback_mb_s(sample: Sample, backing: BackingView | None, policy: Policy) -> float:
+    """MB/s that were flushed in this sample beyond the spare bandwidth, because the cache was nearly full."""
     spare = _spare(sample, policy)
     if spare is None or backing is None or not is_nearly_full(backing, policy):
         return 0.0
@@ -57,7 +57,7 @@ def pressed_mb_s(sample: Sample, backing: BackingView | None, policy: Policy) ->
 
 
 def _spare(sample: Sample, policy: Policy) -> float | None:
-    """The pace that costs applications nothing."""
+    """The writeback rate that costs applications nothing."""
     if utilization(sample, policy) < policy.utilization_threshold:
         return EVERYTHING
     flushed = flushed_mb_s(sample)
@@ -73,12 +73,12 @@ def _spare_on_cache(sample: Sample, flushed: float, policy: Policy) -> float:
 
 
 def flushed_mb_s(sample: Sample) -> float:
-    """What flushed in the sample: it was read from the cache volume and written to the backing volume."""
+    """MB/s that were flushed in this sample: read from the cache volume and written to the backing volume."""
     return min(sample.cache.read_mb_s, sample.backing.write_mb_s)
 
 
 def is_nearly_full(backing: BackingView, policy: Policy) -> bool:
-    """Writes will soon not be absorbed any more."""
+    """Buckets in use are close to the cutoff, above which writes are no longer absorbed."""
     if backing.available_percent is None:
         return False
     cutoff = policy.cutoff * 100 if backing.cutoff_percent is None else backing.cutoff_percent
@@ -86,7 +86,7 @@ def is_nearly_full(backing: BackingView, policy: Policy) -> bool:
 
 
 def is_change(wanted: float | None, in_force: float | None, policy: Policy) -> bool:
-    """Whether the pace in force is far enough from the wanted one to be set anew."""
+    """The writeback rate in force differs enough from the wanted one to be set again."""
     if wanted is None or in_force is None or NOTHING in (wanted, in_force):
         return wanted != in_force
     return abs(wanted - in_force) > LEAST * policy.backing_bandwidth_mb_s

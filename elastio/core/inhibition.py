@@ -1,6 +1,6 @@
-"""Times in which no boost begins: before a snapshot, a stop, a shutdown, or the end that the cloud announced. Pure.
+"""Times in which no boost begins: before a snapshot, a stop, a shutdown, or an end that the cloud announced. Pure.
 
-A hold is a state and not an order: whatever phase the agent is in, or comes into, works towards it.
+An inhibition is a state, not a command: in every phase the agent works towards it.
 """
 
 from __future__ import annotations
@@ -14,62 +14,69 @@ from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Inhibition, InhibitionReason
 from elastio.units import format_duration
 
-# The machine goes some time after the moment that was announced: until then a hold would only just be over.
+# The machine is taken away some time after the announced moment; the inhibition must last until then.
 NOTICE_GRACE_S = 600.0
 
 
 def wants_flush(state: AgentState) -> bool:
-    """A cache that is attached shall be flushed and released, whatever the load."""
+    """An attached cache is to be flushed and released, whatever the load."""
     return state.inhibition is not None and state.inhibition.flush
 
 
 def update(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    """End a hold whose time is over or whose notice was withdrawn; begin one for a notice. The sentence says why."""
-    hold = state.inhibition
+    """Begin an inhibition for a notice; end one whose time is over or whose notice was withdrawn.
+
+    Returns the new state and a sentence that says what changed; an empty one if nothing did.
+    """
+    current = state.inhibition
     if state.notice is not None:
-        if hold is not None and hold.reason is InhibitionReason.NOTICE:
+        if current is not None and current.reason is InhibitionReason.NOTICE:
             return state, ""
         left_s = max(0.0, state.notice.at_wall - obs.wall)
-        flush = policy.notice_flush or wants_flush(state)  # it takes back no order to flush
+        flush = policy.notice_flush or wants_flush(state)  # a notice does not cancel a flush that was ordered
         what = "flushing" if flush else "the cache stays attached; no boost begins"
-        hold = Inhibition(InhibitionReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, flush, under=hold)
+        current = Inhibition(InhibitionReason.NOTICE, obs.now + left_s + NOTICE_GRACE_S, flush, under=current)
         text = f"the cloud will {state.notice.action} this machine in {format_duration(left_s)}: {what}"
-        return replace(state, inhibition=hold), text
-    if hold is None:
+        return replace(state, inhibition=current), text
+    if current is None:
         return state, ""
-    if hold.reason is InhibitionReason.NOTICE:
-        return replace(state, inhibition=_next(hold, obs.now)), "the cloud has withdrawn its notice"
-    if obs.now >= hold.until:
-        return replace(state, inhibition=_next(hold, obs.now)), f"the time of the hold ({hold.reason}) is over"
+    if current.reason is InhibitionReason.NOTICE:
+        return replace(state, inhibition=_next(current, obs.now)), "the cloud has withdrawn its notice"
+    if obs.now >= current.until:
+        return replace(state, inhibition=_next(current, obs.now)), f"the hold ({current.reason}) has ended"
     return state, ""
 
 
-def _next(hold: Inhibition, now: float) -> Inhibition | None:
-    """The hold that is in force once `hold` has ended."""
-    under = hold.under
+def _next(ended: Inhibition, now: float) -> Inhibition | None:
+    """The inhibition that is in force once `ended` is over; None: none."""
+    under = ended.under
     while under is not None and now >= under.until:
         under = under.under
     return under
 
 
-def snapshot_of(hold: Inhibition | None) -> Inhibition | None:
-    """The hold for a snapshot, which outlives a stop, a shutdown and a notice: what is being copied must stay whole."""
-    while hold is not None and hold.reason is not InhibitionReason.SNAPSHOT:
-        hold = hold.under
-    return hold
+def snapshot_of(inhibition: Inhibition | None) -> Inhibition | None:
+    """The inhibition for a snapshot, or None.
+
+    It lasts beyond a stop, a shutdown and a notice: a volume that is being copied must stay consistent.
+    """
+    while inhibition is not None and inhibition.reason is not InhibitionReason.SNAPSHOT:
+        inhibition = inhibition.under
+    return inhibition
 
 
-def without_snapshot(hold: Inhibition | None) -> Inhibition | None:
-    if hold is None or hold.reason is InhibitionReason.SNAPSHOT:
+def without_snapshot(inhibition: Inhibition | None) -> Inhibition | None:
+    """What remains of `inhibition` after `elastio unquiesce`; None: nothing."""
+    if inhibition is None or inhibition.reason is InhibitionReason.SNAPSHOT:
         return None
-    return replace(hold, under=without_snapshot(hold.under))
+    return replace(inhibition, under=without_snapshot(inhibition.under))
 
 
 def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
-    """The backing volume is whole by itself, and durably so.
+    """The backing volume is consistent without a cache, and durably so.
 
-    A clean cache that is still attached is not enough: the superblock of a copy would name it, and the copy would
-    wait for it for ever. The release of the cache disk makes "no cache" durable.
+    A clean cache that is still attached is not enough: the superblock of a copy would name it, and the copy would wait
+    for it for ever. Releasing the cache disk makes the superblock's "no cache" durable.
     """
     backing = host.backing if host else None
     if backing is None or backing.cache_set is not None or not backing.running:
@@ -80,12 +87,12 @@ def is_safe_to_copy(cycle: Cycle | None, host: HostView | None) -> bool:
 
 
 def stop_reason(state: AgentState, now: float) -> str:
-    """Why the agent may end now, or an empty string while it works towards its hold."""
-    hold = state.inhibition
-    if hold is None or not hold.flush:
+    """Why the agent may end now; empty while it works towards its inhibition."""
+    inhibition = state.inhibition
+    if inhibition is None or not inhibition.flush:
         return "the device keeps its state"
     if state.fault:
         return "the agent is faulted and changes nothing"
     if state.recovered and state.cycle is None:
         return "no cache is left"
-    return "the time to flush is over; what is left stays on its volume" if now >= hold.until else ""
+    return "the time to flush is over; what is left stays on its volume" if now >= inhibition.until else ""

@@ -1,4 +1,4 @@
-"""The state machine: a table, and `decide`, which makes every decision of the agent.
+"""The state machine: a table of transitions, and `decide`, which makes every decision of the agent. Pure.
 
 Theory of operation
 -------------------
@@ -11,38 +11,39 @@ The agent owns at most one *cycle*, the life of one bought volume, and is in one
      |                        +----------------------------------------------------------> DETACHING           |
      +-------------------------------------released: the cloud shows no volume---------------------------------+
 
-From every phase ENDANGERED leads to FAULTED, where nothing is released and only an operator, or the cache that comes
-back, goes on.
+From every phase ENDANGERED leads to FAULTED. There nothing is released, and the agent goes on only when an operator
+decides so or the missing cache is back.
 
-`decide(state, observation, policy)` is pure: time comes in as `observation.now` and chance as `observation.jitter`, so
-the same input gives the same decision and a journal can be replayed. It is called whenever something happened or
+`decide(state, observation, policy)` is pure: time comes in as `observation.now` and randomness as `observation.jitter`,
+so the same input gives the same decision and a journal can be replayed. It is called whenever something happened or
 `wake_at` has come, and works in this order:
 
-1. `update.fold` takes in what was observed: outcomes of calls, the scan of the kernel, a sample of throughput. Nothing
-   is decided here.
-2. After a start, `recovery.recover` reads the phase off the kernel. Until it can, nothing is done but scanning.
+1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
+   Nothing is decided here.
+2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
 3. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
 4. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
 5. In IDLE, `boosting.wanted` decides whether to buy.
-6. `planner.next_action` names at most one action: the next one that is safe. It is asked at every decision, so an
-   action that failed, or whose answer was lost, needs no bookkeeping: what the next scan shows decides.
-7. `invariants.check` tests the decision against the safety rules, with code of its own. A decision that breaks one is
-   thrown away and the agent stops acting; `executor` tests the rules that can become false in between once more.
+6. `planner.next_action` returns at most one action: the next one that is safe. It is called at every decision, so an
+   action that failed, or whose answer was lost, needs no bookkeeping: the next scan shows what is left to do.
+7. `invariants.check` checks the decision against the safety rules, with code of its own. A decision that breaks one is
+   discarded and the agent stops acting. `executor` repeats the checks whose result may have changed meanwhile.
 
-The order of acting is: acquire, then switch, then release. A volume is tagged dirty before it may hold data, the
-journal and the mount guard are durable before the effect, the cache set leaves the backing device before the volume
-leaves the machine, and a volume counts as gone only when a list of the cloud does not show it.
+The order of actions is: acquire, then switch, then release. A volume is tagged dirty before it may hold data. The
+journal and the mount guard are durable before the effect. The cache set is detached from the backing device before the
+volume is detached from the machine. A volume counts as gone only when the cloud no longer shows it.
 
 Rules of the table:
 
-- A pair that is not in it is a bug: `InvariantError`, which ends in FAULTED, never in a crash loop.
-- Nothing leads out of DETACHING but the proof that the volume is gone, or data that turned out to be dirty.
-- The phase after a start, and after a repair, is read off the kernel, never remembered.
+- A pair that is not in it is a bug. It raises `InvariantError` and ends in FAULTED, never in a crash loop.
+- DETACHING ends only with the proof that the volume is gone, or with data that turned out to be dirty.
+- The phase after a start, and after a repair, is read from the kernel, never from memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from elastio.core import (
     boosting,
@@ -86,17 +87,20 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.BOOSTING, Event.ENDANGERED): Phase.FAULTED,
     (Phase.FLUSHING, Event.ENDANGERED): Phase.FAULTED,
     (Phase.DETACHING, Event.ENDANGERED): Phase.FAULTED,
-    (Phase.FAULTED, Event.REPAIRED): None,  # read off the kernel, see `recovery`
+    (Phase.FAULTED, Event.REPAIRED): None,  # read from the kernel, see `recovery`
 }
 
-# After a boost that failed the load is left alone for this long, and twice as long after each further one: what
-# failed will fail again, and every volume that is bought is paid for.
+# The cool-down after a boost that failed; it doubles with each further failure. The next try is likely to fail too,
+# and every volume that is bought is billed.
 FAILED_COOL_DOWN_S = 60.0
 FAILED_COOL_DOWN_MOST_S = 900.0
 
 
 def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
-    """The new state and the next safe actions. Raises InvariantError when they would break a safety rule."""
+    """The new state, at most one safe action, the answers and the reason.
+
+    Raises InvariantError if the decision would break a safety rule, or if a transition is not in the table.
+    """
     before = state
     state = folded = missing_cache.settle(update.fold(state, obs, policy), obs)
     reason = ""
@@ -105,10 +109,10 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         if recovered is None:
             return _waiting_to_recover(state, obs, policy)
         state, reason = recovered
-        state = _after_change(state)
+        state = _without_backoffs(state)
     state, inhibited = inhibition.update(state, obs, policy)
     reason = inhibited or reason or _why_failed_clean(before, state)
-    state = _with_fault_of_today(state, obs)
+    state = _with_current_fault(state, obs)
     state, detected = _moved(state, _detect(state, obs, policy), obs, policy)
     state, answers, ordered = _answer(state, obs, policy)
     reason = ordered or detected or reason
@@ -125,19 +129,19 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
 
 
 def _why_failed_clean(before: AgentState, state: AgentState) -> str:
-    """A record of its own: no scan after a boot shows it."""
+    """Why a failed clean set has to be recorded now: no scan after the next boot shows it. Empty: none failed."""
     if state.failed_clean_set and state.failed_clean_set != before.failed_clean_set:
-        return f"cache set {state.failed_clean_set} failed while it was clean: the device goes on without it"
+        return f"cache set {state.failed_clean_set} failed while it was clean: the device runs without it"
     return ""
 
 
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
-    """Before the first clear look at the kernel nothing is done but looking."""
-    answers = tuple(Answer(r, False, "the agent has just started and is still looking") for r in obs.requests)
+    """The decision before the first complete scan: nothing is done but what the scan itself needs."""
+    answers = tuple(Answer(r, False, "the agent has just started: ask again in a moment") for r in obs.requests)
     if obs.host is None or (obs.host.backing is None and not obs.host.unregistered_backing):
         text = "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
-    lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.is_in_front
+    lost_its_cache = obs.host.unregistered_backing and state.cycle is not None and state.cycle.may_be_attached
     cycle = state.cycle if lost_its_cache else None
     plan = next_action(replace(state, cycle=cycle, listed_at=None), obs, policy)
     actions = () if plan.action is None else (plan.action,)
@@ -152,8 +156,8 @@ def _detect(state: AgentState, obs: Observation, policy: Policy) -> Detection | 
     return danger or detection.DETECTORS[state.phase](state, obs, policy)
 
 
-def _with_fault_of_today(state: AgentState, obs: Observation) -> AgentState:
-    """A fault says what is wrong now: what an operator, or the kernel, did meanwhile may have changed it."""
+def _with_current_fault(state: AgentState, obs: Observation) -> AgentState:
+    """The state with its fault brought up to date: an operator or the kernel may have changed what is wrong."""
     if state.phase is not Phase.FAULTED or state.is_stopped:
         return state
     danger = detection.danger(state, obs)
@@ -167,7 +171,10 @@ def _fault(danger: Detection) -> Fault:
 
 
 def _moved(state: AgentState, detected: Detection | None, obs: Observation, policy: Policy) -> tuple[AgentState, str]:
-    """The state after the event, by the table, and its reason; unchanged without one."""
+    """The state after the event, by the table, and the event's reason; the same state and "" without an event.
+
+    Raises InvariantError for an event that the table does not have in this phase.
+    """
     if detected is None:
         return state, ""
     if (state.phase, detected.event) not in TRANSITIONS:
@@ -179,8 +186,8 @@ def _transition(state: AgentState, detected: Detection, obs: Observation, policy
     phase = TRANSITIONS[state.phase, detected.event]
     if phase is None:
         repaired = recover(state, obs, policy, is_ordered=detected.is_ordered)
-        return _after_change(repaired[0]) if repaired else state
-    return _entered(_after_change(replace(state, phase=phase)), detected, obs, policy)
+        return _without_backoffs(repaired[0]) if repaired else state
+    return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, policy)
 
 
 def _entered(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -203,6 +210,22 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
             state = replace(state, failures=0)
+        case (
+            Event.BOOST_WITHDRAWN
+            | Event.WENT_QUIET
+            | Event.LOAD_RETURNED
+            | Event.CACHE_LEFT
+            | Event.DRAINED
+            | Event.DIRTIED
+            | Event.REPAIRED
+        ):
+            pass  # changes at most the cycle
+        case _:
+            assert_never(detected.event)
+    return _with_stamps(state, detected, obs)
+
+
+def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
     if state.cycle is None:
         return state
     is_forced = detected.is_ordered or inhibition.wants_flush(state)
@@ -210,12 +233,14 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
+    """The state with the new cycle. Raises InvariantError for an event without a plan."""
     if detected.plan is None:
         raise InvariantError(f"{detected.event} without a plan: {detected.reason}")
     return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy))
 
 
 def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
+    """The cycle with what the event changes in it."""
     match detected.event:
         case Event.WENT_QUIET:
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
@@ -232,51 +257,68 @@ def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: 
             return replace(cycle, failure=Failure(kind, detected.reason))
         case Event.DIRTIED:
             return replace(cycle, times=replace(cycle.times, clean=None))
-    return cycle
+        case Event.CACHE_ATTACHED | Event.REPAIRED:
+            return cycle  # what the scan shows is enough
+        case (
+            Event.BOOST_WANTED
+            | Event.BOOST_CAPPED
+            | Event.BOOST_REFUSED
+            | Event.ORPHAN_FOUND
+            | Event.RELEASED
+            | Event.ENDANGERED
+        ):
+            return cycle  # handled by `_entered`
+        case _:
+            assert_never(detected.event)
 
 
 def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
+    """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
     cycle = state.cycle
     if cycle is not None:
-        state = replace(_taught(state, cycle, policy), waste=waste.judged(state, cycle, obs.wall, policy))
+        state = replace(_with_lesson(state, cycle, policy), waste=waste.after_cycle(state, cycle, obs.wall, policy))
     gone = cycle.volume_id if cycle else None
     return replace(
         state,
         cycle=None,
         cool_until=obs.now + _cool_down_s(state, policy),
         owned=tuple(v for v in state.owned or () if v.id != gone) if state.owned is not None else None,
-        listed_at=None,  # look once more: the list, not the answer, proves that nothing is left
+        listed_at=None,  # only a new list, not the answer to the deletion, proves that nothing is left
         list_backoff=Backoff(0, obs.now + polling.SETTLE_S),
     )
 
 
-def _taught(state: AgentState, cycle: Cycle, policy: Policy) -> AgentState:
-    """A boost that was given up, and whose cache was attached all the same, was never one. What was bought for nothing
-    must not make the cache of those small that are bought for something."""
+def _with_lesson(state: AgentState, cycle: Cycle, policy: Policy) -> AgentState:
+    """The state with the lesson of this cycle, if it is one.
+
+    A boost that was abandoned teaches nothing, even if its cache was attached in the end. Nor does a useless boost: it
+    would make the cache too small for the boosts that are useful.
+    """
     updates_learned_size = cycle.updates_learned_size and cycle.times.boosted is not None and not cycle.failure
     lesson = learning.lesson_of(cycle, policy) if updates_learned_size and cycle.trigger is not Trigger.ORPHAN else None
-    if lesson is None or (state.lessons and not waste.has_earned(cycle, policy)):
+    if lesson is None or (state.lessons and not waste.was_useful(cycle, policy)):
         return state
     learned = learning.with_lesson(state.lessons, lesson)
     return replace(state, lessons=learned, learned_size_bytes=learning.learned_bytes(learned, cycle, policy))
 
 
 def _cool_down_s(state: AgentState, policy: Policy) -> float:
+    """Seconds until the next boost may begin by itself."""
     if state.failures == 0:
         return policy.cool_down_s
     wait = min(FAILED_COOL_DOWN_S * 2.0 ** min(state.failures - 1, 10), FAILED_COOL_DOWN_MOST_S)
     return max(policy.cool_down_s, wait)
 
 
-def _after_change(state: AgentState) -> AgentState:
-    """A new phase asks afresh: pauses of the old one mean nothing to it."""
+def _without_backoffs(state: AgentState) -> AgentState:
+    """The state with the backoffs of its cycle cleared: a new phase does not wait because of the old one."""
     return state if state.cycle is None else replace(state, cycle=replace(state.cycle, backoffs={}))
 
 
 def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, obs: Observation) -> tuple[Cycle, ...]:
-    """Cycles whose ledger row is due: a phase or a bill changed, or the cycle has just ended.
+    """Cycles whose ledger row has to be written: the phase or the bill changed, or the cycle has just ended.
 
-    A volume that was given up and is left to the operator is paid for until a list does not show it any more.
+    A volume that was given up and left to the operator is billed until a list no longer shows it.
     """
     old, new = before.cycle, after.cycle
     if folded.cycle is not None and new is None:
@@ -293,7 +335,7 @@ def _changed_cycles(before: AgentState, folded: AgentState, after: AgentState, o
 
 
 def _answer(state: AgentState, obs: Observation, policy: Policy) -> tuple[AgentState, tuple[Answer, ...], str]:
-    """Every request in its turn, and the sentence about the last one that was accepted."""
+    """The state after every request, one answer for each, and a sentence about the last one that was accepted."""
 
     def move(before: AgentState, detected: Detection) -> AgentState:
         return _moved(before, detected, obs, policy)[0]

@@ -1,24 +1,24 @@
-"""A cache that is missing while the backing device may need it: which volume it is, and what an operator may decide.
+"""A cache that is missing while the backing device may need it: which volume it is, and what an operator can do. Pure.
 
 Theory of operation
 -------------------
 
-Writeback means that for some minutes the newest data is on two volumes together. If the cache volume is not there, the
-backing device alone is not the filesystem of that moment: started by force it may be torn, or silently older. So the
-agent never starts it alone. It looks for the cache, and waits.
+With writeback, the newest data is on two volumes together for some minutes. If the cache volume is missing, the backing
+device alone is not a consistent filesystem: started by force, it may be damaged, or silently older. So the agent never
+starts it alone. It looks for the cache, and waits.
 
-`elastio recover` offers two ways out, and this module decides both:
+`elastio recover` offers two remedies, and this module decides both:
 
-- *Bring the cache back.* The journal names the volume. Where it remembers none, the only volume that carries this
-  device's tag is taken, and where there are several the operator names one. A device that was clean when its cache went
-  may have been written to since, so its cache is attached again only by name (`operator_confirmed`): it may be older.
-- *Give the data up.* The operator names the volume, or the volume is provably gone, and has been told how much was
-  dirty on it when it was last seen. The order is bound to this one volume (`loss_accepted_for`): if another cache is
-  missing later, the order does not cover it. It is used up when it was carried out, or when the cache came back.
+- *Bring the cache back.* The journal names the volume. If it names none, the only volume that carries this device's tag
+  is taken; if there are several, the operator names one. A device that was clean when its cache was removed may have
+  been written to since, so its cache may be older. It is attached again only by name (`operator_confirmed`).
+- *Give the data up.* The operator is shown how much was dirty on the volume when it was last seen, and names the
+  volume, unless it is provably gone. The order covers this one volume (`loss_accepted_for`): if another cache is
+  missing later, it does not apply. It ends when it was carried out, or when the cache came back.
 
 A volume that was given up stays with the operator (`given_up`): the agent neither attaches nor deletes it, and shows it
-until the cloud does not list it any more. What the kernel keeps of a start by force, the state "inconsistent", is
-remembered as accepted until the next cache.
+until the cloud no longer lists it. A start by force leaves bcache's state "inconsistent" on the device; that state
+counts as accepted until the next cache.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from elastio.core.recovery import cycle_of
 from elastio.core.state import AgentState, Phase
 from elastio.units import format_duration, format_size
 
-UNSEEN = "the kernel has not shown its state yet (where `dmesg` tells that bcache hangs, only a reset ends that)"
+UNSEEN = "the kernel's state is not known yet (if `dmesg` shows that bcache hangs, only a reset helps)"
 _GONE = (VolumeState.GONE, VolumeState.DELETING)
 
 
 def answer(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """To RECOVER: look for the volume, or, where the loss is accepted, go on without it."""
+    """The answer to RECOVER: bring the volume back, or, if the request accepts the loss, go on without it."""
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return _without_backing(state, request, obs)
     is_inconsistent = backing.state is CacheState.INCONSISTENT
-    disputed = state.cycle is not None and (state.cycle.may_lack_data or is_inconsistent)
-    if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or disputed):
+    may_lack_data = state.cycle is not None and (state.cycle.may_lack_data or is_inconsistent)
+    if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or may_lack_data):
         return state, Answer(request, False, _nothing_to_recover(state))
     if request.accepts_loss:
         return _accept(state, request, backing, obs)
     if state.cycle is not None and not backing.waits_for_cache:
-        return state, Answer(request, False, ways_out(state.cycle))
-    return _look_for_it(state, request, obs)
+        return state, Answer(request, False, remedies(state.cycle))
+    return _bring_back(state, request, obs)
 
 
 def _without_backing(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """The kernel lets go of a backing device whose cache died, and the agent registers it again: it waits for nobody.
+    """RECOVER while the backing device is not registered. The agent registers it again by itself.
 
-    What is lost is decided only while the device shows what it lacks.
+    A loss can be accepted only while the device is registered and shows that it lacks a cache.
     """
     is_shut_out = state.phase is Phase.FAULTED and not state.is_stopped
-    lost_its_cache = state.cycle is not None and state.cycle.is_in_front and not state.cycle.may_lack_data
+    lost_its_cache = state.cycle is not None and state.cycle.may_be_attached and not state.cycle.may_lack_data
     if is_shut_out and lost_its_cache and not request.accepts_loss:
-        return _look_for_it(state, request, obs)
+        return _bring_back(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
     return state, Answer(request, False, f"{text}: ask again in a moment")
 
@@ -71,27 +71,27 @@ def _nothing_to_recover(state: AgentState) -> str:
     return "no cache is missing"
 
 
-def ways_out(cycle: Cycle) -> str:
-    """What an operator can do about a device that came up without the cache it may need."""
+def remedies(cycle: Cycle) -> str:
+    """What an operator can do about a device that runs without the cache it may need."""
     name = cycle.volume_id or UNKNOWN_VOLUME
     return (
-        "no cache is missing on the backing device that is here: attach the right backing volume instead, or, if this "
-        f"one is what you want, give up the data with --accept-data-loss --volume {name}"
+        "this backing device does not wait for a cache: attach the right backing volume instead, or, if this is the "
+        f"right one, give up the data with --accept-data-loss --volume {name}"
     )
 
 
-def which_is_newer(cycle: Cycle | None) -> str:
-    """What an operator can do about a device that was clean, and may have lost its cache while it ran."""
+def remedies_if_clean(cycle: Cycle | None) -> str:
+    """What an operator can do about a device that was clean and may have been written to since its cache failed."""
     name = (cycle.volume_id if cycle else None) or "ID"
     return (
-        "the device was clean when its cache went. If that failed (`journalctl -k -b -1` says: cache is clean, keep it "
-        f"alive), it is older than the device: go on without it with --accept-data-loss --volume {name}. If the volume "
-        f"was detached while the machine was off, bring it back with --volume {name}"
+        "the device was clean when its cache was removed. If the cache failed (`journalctl -k -b -1` shows `cache is "
+        "clean, keep it alive`), it is older than the device: go on without it with --accept-data-loss --volume "
+        f"{name}. If the volume was detached while the machine was off, bring it back with --volume {name}"
     )
 
 
 def settle(state: AgentState, obs: Observation) -> AgentState:
-    """Forget a volume that was given up once it is gone, and the mark on the backing device once that is gone."""
+    """The state without given-up volumes that are gone, and without an accepted inconsistency that is over."""
     backing = obs.host.backing if obs.host else None
     is_anything_given_up = state.given_up or state.is_stale_accepted
     if not is_anything_given_up or not state.recovered or state.phase is Phase.FAULTED or backing is None:
@@ -106,23 +106,23 @@ def settle(state: AgentState, obs: Observation) -> AgentState:
 
 
 def candidates(state: AgentState) -> tuple[Volume, ...]:
-    """Volumes of this agent that exist: one of them may be the missing cache."""
+    """This agent's volumes that exist: one of them may be the missing cache."""
     return tuple(v for v in state.owned or () if v.state not in _GONE)
 
 
-def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
-    """Whoever asks for it back has not given it up, or no longer does."""
+def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[AgentState, Answer]:
+    """Find the volume and let it be attached. This cancels an order to give it up."""
     cycle = state.cycle
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.may_have_been_written_since and request.volume_id is None:
-        return state, Answer(request, False, which_is_newer(cycle))
+        return state, Answer(request, False, remedies_if_clean(cycle))
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
         state = replace(
             state,
             cycle=replace(cycle, backoffs={}, operator_confirmed=request.volume_id is not None),
             loss_accepted_for="",
         )
-        return state, Answer(request, True, f"the missing cache is {known(cycle, obs)}; it is being looked for")
+        return state, Answer(request, True, f"the missing cache is {known_loss(cycle, obs)}; it is being brought back")
     if cycle is not None and not _is_a_guess(cycle):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
         return state, Answer(request, False, text)
@@ -130,36 +130,36 @@ def _look_for_it(state: AgentState, request: Request, obs: Observation) -> tuple
         return state, Answer(request, False, "the cloud has not listed this agent's volumes yet: ask again in a moment")
     found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
     if len(found) != 1:
-        return state, Answer(request, False, _not_one(found))
+        return state, Answer(request, False, _not_exactly_one(found))
     cycle = replace(cycle_of(found[0], obs), operator_confirmed=request.volume_id is not None).stamped(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
     return replace(state, cycle=cycle, loss_accepted_for=""), Answer(request, True, text)
 
 
 def _is_a_guess(cycle: Cycle) -> bool:
-    """It was made from the tags of a volume, and the kernel has not confirmed that this is the cache."""
+    """The cycle was made from a volume's tags, and the kernel has not confirmed that this volume is the cache."""
     return cycle.trigger is Trigger.ORPHAN and cycle.cache_set is None
 
 
-def _not_one(found: list[Volume]) -> str:
+def _not_exactly_one(found: list[Volume]) -> str:
     if not found:
         return (
-            "no volume with this agent's tags exists. If another instance bought the cache, attach that volume to this "
-            "machine by hand: look for the tag elastio:backing with the UUID of the backing device"
+            "no volume with this agent's tags exists. If another instance bought the cache, find its volume by the tag "
+            "elastio:backing, which has the UUID of the backing device, and attach it to this machine by hand"
         )
     names = ", ".join(f"{v.id} ({v.state}, {v.tag})" for v in found)
     return f"more than one volume may be the missing cache: {names}; name one with --volume"
 
 
-def known(cycle: Cycle, obs: Observation) -> str:
-    """What is known about the volume and about the data that only it holds."""
+def known_loss(cycle: Cycle, obs: Observation) -> str:
+    """What is known about the volume and about the data that only it holds: a phrase for people."""
     volume = f"volume {cycle.volume_id or UNKNOWN_VOLUME} ({cycle.volume_state or 'not seen'})"
     if cycle.dirty_wall is None:
-        return f"{volume}; how much of the data only it holds is not known"
+        return f"{volume}; how much data only it holds is not known"
     ago = format_duration(max(0.0, obs.wall - cycle.dirty_wall))
     peak = format_size(max(cycle.peak_dirty_bytes, cycle.dirty_bytes))
-    text = f"{volume}; {format_size(cycle.dirty_bytes)} were dirty on it when last noted {ago} ago"
-    return f"{text}, {peak} at most until then; what was written after that comes on top"
+    text = f"{volume}; it had {format_size(cycle.dirty_bytes)} of dirty data when last recorded {ago} ago"
+    return f"{text}, and {peak} at most until then; what was written since comes on top"
 
 
 # --- go on without it --------------------------------------------------------------------------------------
@@ -168,25 +168,26 @@ def known(cycle: Cycle, obs: Observation) -> str:
 def _accept(
     state: AgentState, request: Request, backing: BackingView | None, obs: Observation
 ) -> tuple[AgentState, Answer]:
-    refused = _why_not(state, request, backing)
+    refused = _why_not_accepted(state, request, backing)
     if refused:
         return state, Answer(request, False, f"{refused}; nothing was changed")
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
-    lost = known(state.cycle, obs) if state.cycle else "nothing is known about the extent of the loss"
-    text = f"the device goes on without its cache: {lost}. Check the filesystem before it is used"
+    lost = known_loss(state.cycle, obs) if state.cycle else "the extent of the loss is not known"
+    text = f"the device goes on without its cache: {lost}. Check the filesystem before you use it"
     return replace(state, loss_accepted_for=name), Answer(request, True, text)
 
 
-def _why_not(state: AgentState, request: Request, backing: BackingView | None) -> str:
+def _why_not_accepted(state: AgentState, request: Request, backing: BackingView | None) -> str:
+    """Why the loss cannot be accepted now; empty: it can."""
     if backing is not None and backing.waits_for_cache and backing.running:
         return "the adaptive device is still in use: unmount it first"
     if state.cycle is not None:
         return _why_not_named(state.cycle, request.volume_id, backing)
     if state.owned is None:
-        return "the cloud has not listed this agent's volumes yet: whether the cache still exists is not known"
+        return "the cloud has not listed this agent's volumes yet, so the cache may still exist"
     there = candidates(state)
     if there and request.volume_id not in {v.id for v in there}:
-        return f"{_not_one(list(there))}, or bring it back without --accept-data-loss"
+        return f"{_not_exactly_one(list(there))}, or bring it back without --accept-data-loss"
     return ""
 
 
@@ -196,9 +197,9 @@ def _why_not_named(cycle: Cycle, named: str | None, backing: BackingView | None)
     if named == cycle.volume_id:
         return ""
     if cycle.may_lack_data:
-        return ways_out(cycle)
+        return remedies(cycle)
     if backing is not None and backing.may_have_been_written_since:
-        return which_is_newer(cycle)
+        return remedies_if_clean(cycle)
     return (
         f"volume {cycle.volume_id} is {cycle.volume_state or 'not seen'} and may hold the data: bring it back with "
         f"`elastio recover`, or give it up by name with --volume {cycle.volume_id}"

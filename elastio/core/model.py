@@ -1,7 +1,7 @@
-"""The values that travel between observing, deciding and acting. All frozen; no I/O, no clock.
+"""The values that observing, deciding and acting exchange. All frozen; no I/O, no clock.
 
-Times named `*_at` or `now` are seconds of CLOCK_BOOTTIME (they go on through suspend and stop at a reboot);
-times named `*_wall` are seconds since the epoch. Sizes are bytes, bandwidths MB/s (10^6 bytes per second).
+Times named `*_at` or `now` are seconds of CLOCK_BOOTTIME, which counts through suspend and starts again at a reboot.
+Times named `*_wall` are seconds since the epoch. Sizes are bytes, bandwidths MB/s (10^6 bytes per second).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ CacheSetUuid = NewType("CacheSetUuid", str)
 
 
 class VolumeState(StrEnum):
-    """What the cloud shows of one volume, seen from this instance."""
+    """The state of one volume as the cloud shows it, seen from this instance."""
 
     CREATING = "creating"
     AVAILABLE = "available"
     ATTACHING = "attaching"
     ATTACHED = "attached"
     DETACHING = "detaching"
-    BUSY = "busy"  # detach was asked for and the guest has not let go
+    BUSY = "busy"  # detaching, and the guest has not released it yet
     DELETING = "deleting"
     GONE = "gone"
     ERROR = "error"
@@ -35,19 +35,19 @@ class VolumeState(StrEnum):
 
 
 class VolumeTag(StrEnum):
-    """What the tag `elastio:state` of a volume says to those who cannot ask its machine any more.
+    """The tag `elastio:state` of a volume, for a janitor that can no longer ask the volume's machine.
 
-    Volumes are born `clean` and marked `dirty` before they may hold anything. What is not `clean` is kept.
+    Volumes are created `clean` and tagged `dirty` before they may hold data. A volume that is not `clean` is kept.
     """
 
-    UNKNOWN = "unknown"  # the tag is missing, or says something else
-    DIRTY = "dirty"  # it serves as a cache, or is about to, and may hold the only copy of data
-    CLEAN = "clean"  # it has held nothing yet, or holds nothing that is needed any more
+    UNKNOWN = "unknown"  # the tag is missing, or has another value
+    DIRTY = "dirty"  # a cache, or about to be one: it may hold the only copy of data
+    CLEAN = "clean"  # not a cache yet, or it no longer holds anything that is needed
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeSpec:
-    """What to buy. `iops` None leaves the choice to the provider (the least that carries the bandwidth)."""
+    """A volume to buy. `iops` None leaves the choice to the provider: the fewest that allow the bandwidth."""
 
     size_bytes: int
     bandwidth_mb_s: float
@@ -56,7 +56,7 @@ class VolumeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """One volume as the cloud last showed it. `serial` is what the guest's kernel shows for its disk."""
+    """One volume as the cloud last showed it. `serial` is the serial that the guest's kernel shows for its disk."""
 
     id: VolumeId
     serial: Serial
@@ -71,7 +71,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this machine is to its cloud. `bandwidth_limit_mb_s` is the instance's own storage limit, if known."""
+    """This machine as its cloud names it. `bandwidth_limit_mb_s` is the instance's storage limit; None: not known."""
 
     cloud: str
     instance_id: str
@@ -83,10 +83,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a spec really buys (sizes and speeds are sold in steps) and what it costs.
+    """What the cloud would really sell for a spec, after rounding up, and what it costs.
 
-    `minimum_s` is the shortest time billed; `price_source` names where the price comes from and its date. Where
-    `price_known` is False the price is 0 and means nothing: nothing may be bought then under a cap in currency.
+    `minimum_s` is the shortest time billed. `price_source` says where the price comes from, and its date. If
+    `price_known` is False, the price is 0 and has no meaning, and nothing may be bought under a cap in currency.
     """
 
     spec: VolumeSpec
@@ -99,7 +99,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """A purchase: the volume as the cloud answered, and what it costs."""
+    """A volume that was bought, as the cloud answered, with its quote."""
 
     volume: Volume
     quote: Quote
@@ -115,7 +115,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class NoticeView:
-    """One look for a notice. `supported` False: this cloud gives none, and asking again is of no use."""
+    """The answer to one poll for a notice. `supported` False: this cloud has no notices; do not poll again."""
 
     supported: bool
     notice: Notice | None = None
@@ -134,6 +134,8 @@ class CacheState(StrEnum):
 
 
 class CacheMode(StrEnum):
+    """bcache's `cache_mode` of a backing device."""
+
     WRITETHROUGH = "writethrough"
     WRITEBACK = "writeback"
     WRITEAROUND = "writearound"
@@ -144,10 +146,10 @@ class CacheMode(StrEnum):
 class BackingView:
     """The backing device as the kernel shows it.
 
-    `cache_set` follows the `cache` link, the only proof of attachment: `state` says "no cache" before a detach is
-    finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's buckets
-    that can be allocated at once. `overflow_bytes` counts, since some time in this boot, what was written in
-    writeback mode and not absorbed; None where the kernel cannot be asked.
+    `cache_set` is read from the link `cache`, the only proof that a set is attached: `state` says "no cache" before a
+    detach is finished. `dirty_bytes` is rounded by the kernel. `available_percent` is the share of the cache set's
+    buckets that can be allocated at once. `overflow_bytes` counts bytes that were written through in writeback mode,
+    from some time in this boot on; None where the kernel cannot count them.
     """
 
     running: bool
@@ -158,61 +160,64 @@ class BackingView:
     writeback_running: bool
     tuned: bool
     size_bytes: int
-    flush_full_speed: bool = False  # the phase-2 rate settings are in force
-    flush_limit_mb_s: float | None = None  # of background flushing, where one is in force
-    write_limit_mb_s: float | None = None  # of applications' writes to the adaptive device, where the agent set one
+    flush_full_speed: bool = False  # the rate settings of phase 2 are in force
+    flush_limit_mb_s: float | None = None  # the writeback rate in force; None: no limit
+    write_limit_mb_s: float | None = None  # the agent's limit on applications' writes; None: no limit
     adaptive_name: str = ""  # bcacheN, once it runs
-    disk_name: str = ""  # the whole disk the backing device is or lies on
-    disk_serial: Serial | None = None  # of that disk; None where the kernel shows none
+    disk_name: str = ""  # the whole disk that the backing device is, or is a part of
+    disk_serial: Serial | None = None  # of that disk; None: the kernel shows none
     available_percent: int | None = None
-    cutoff_percent: int | None = None  # of buckets in use, above which asynchronous writes are not absorbed
+    cutoff_percent: int | None = None  # share of buckets in use above which asynchronous writes are not absorbed
     overflow_bytes: int | None = None
-    superblock_set: CacheSetUuid | None = None  # by its superblock, where no set is attached; None: none, or unreadable
+    superblock_set: CacheSetUuid | None = None  # what the superblock names while no set is attached; None: unknown
 
     @property
     def is_drained(self) -> bool:
-        """The writeback thread has nothing to do, and nothing can become dirty.
+        """The cache is clean and writes bypass it: nothing is to be flushed, and nothing can become dirty.
 
-        `dirty_bytes` is no condition. After a power cut the index may call dirty again what was flushed just before it,
-        or the superblock may still say clean over data that was not. The thread then sees no work and waits for a
-        write, which does not come in this mode. A detach does not ask it: the kernel flushes all that the index calls
-        dirty first.
+        `dirty_bytes` is not checked. After a power cut the index may show data as dirty that was flushed just before,
+        or the superblock may say "clean" although data was not flushed. The writeback thread then sees no work and
+        waits for a write, which never reaches the cache in this mode. A detach is still safe: the kernel first flushes
+        everything that the index shows as dirty.
         """
         return self.state is CacheState.CLEAN and self.cache_mode is CacheMode.NONE
 
     @property
     def is_bypassed(self) -> bool:
-        """Writes bypass a cache that is attached. They must not be led back into it: a read that misses while such a
-        write is in flight would put what was there before into the cache."""
+        """Writes bypass a cache that is attached.
+
+        They must not be sent to it again: a read that misses while such a write is in flight would fill the cache with
+        the older data.
+        """
         return self.cache_set is not None and self.cache_mode is not CacheMode.WRITEBACK
 
     @property
     def waits_for_cache(self) -> bool:
-        """Its superblock names a cache set that is not there: it may hold the last minutes of the data."""
+        """Its superblock names a cache set that is not there, which may hold the last minutes of the data."""
         lacks_it = self.state is CacheState.DIRTY or (self.state is CacheState.CLEAN and not self.running)
         return self.cache_set is None and lacks_it
 
     @property
     def may_have_been_written_since(self) -> bool:
-        """It waits for a cache that was clean: it may have lost that while it ran, and have been written to since."""
+        """It waits for a cache that was clean. The cache may have failed while the device ran and took more writes."""
         return self.waits_for_cache and self.state is CacheState.CLEAN
 
     @property
     def lost_clean_cache(self) -> bool:
-        """The cache failed, or was torn off, while it was clean: the kernel goes on without it.
+        """The cache failed or was removed while it was clean, and the kernel runs the device without it.
 
-        Its superblock keeps the name of the set, so that it will wait for the set at the next boot; should the set come
-        back, the kernel would serve what is on it, although writes have gone past it.
+        The superblock still names the set, so the device will wait for it at the next boot. If the set came back, the
+        kernel would serve its data, although later writes bypassed it.
         """
         return self.cache_set is None and self.state is CacheState.CLEAN and self.running
 
 
 @dataclass(frozen=True, slots=True)
 class DiskView:
-    """A disk of ours that the kernel shows. `cache_set` is set while it is registered as a cache device.
+    """The disk of one of this agent's volumes, as the kernel shows it.
 
-    `superblock` is the cache set that is written on the disk, whether registered or not; `held` tells whether
-    anything (a bcache device, a mount, device-mapper) uses it.
+    `cache_set` is the set that is registered on it; None: none is. `superblock` is the set whose superblock is on the
+    disk, registered or not. `held`: a bcache device, a mount or device-mapper uses it.
     """
 
     name: str
@@ -230,12 +235,12 @@ class DiskView:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """One look at the kernel. `backing` None: the backing device is not registered with bcache, or several are.
+    """One scan of the kernel. `backing` None: the backing device is not registered with bcache, or several are.
 
-    `dropped` names the one unused device that carries the backing device's superblock while none is registered,
-    `wounded` the adaptive device that bcache has let go of and that is still in use: it goes at its last close.
-    `twins` names the registered devices that share the backing device's UUID, where several do. `unfit` says why this
-    kernel must not be given a cache.
+    `unregistered_backing` names the one unused device that carries the backing device's superblock while none is
+    registered. `dead_bcache_device` names an adaptive device that bcache has stopped and that is still open: it
+    disappears when it is closed. `duplicates` names the registered devices with the backing device's UUID, if there are
+    several. `unsupported` says why no cache may be attached on this kernel. Each is empty where there is none.
     """
 
     at: float
@@ -249,7 +254,7 @@ class HostView:
     unsupported: str = ""
 
     def disk(self, serial: Serial | None) -> DiskView | None:
-        """The disk with this serial, or None."""
+        """The disk with this serial; None: the kernel does not show it."""
         return next((d for d in self.disks if d.serial == serial), None)
 
 
@@ -262,12 +267,16 @@ class Rates:
 
     @property
     def total_mb_s(self) -> float:
+        """Reads and writes together."""
         return self.read_mb_s + self.write_mb_s
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Throughput over the `seconds` before `at`. Only `adaptive` is what applications do: never add the others."""
+    """Throughput over the `seconds` before `at`.
+
+    Only `adaptive` is the applications' I/O; the others are part of it, or flushing, and must not be added to it.
+    """
 
     at: float
     seconds: float
@@ -290,7 +299,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What was used up of the caps since local midnight. `known` False: it may be more, the ledger cannot be read."""
+    """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more."""
 
     boosts: int = 0
     agbs: float = 0.0
@@ -302,26 +311,28 @@ class Spend:
 
 
 class RequestKind(StrEnum):
+    """The requests that the agent answers, see `requests`."""
+
     BOOST = "boost"
     FLUSH = "flush"
     PAUSE = "pause"
     RESUME = "resume"
-    QUIESCE = "quiesce"  # flush and hold clean for `seconds`
+    QUIESCE = "quiesce"  # flush and release the cache, and begin no boost for `seconds`
     UNQUIESCE = "unquiesce"
     STOP = "stop"  # the agent is being stopped
     SHUTDOWN = "shutdown"  # the machine is being shut down
     RECOVER = "recover"  # bring a missing cache back, or go on without it
-    COLLECT = "gc"  # look for forgotten volumes now
-    LEARN = "learn"  # the next boosts by load buy this size, as if past phases had taught it
+    COLLECT = "gc"  # list this agent's volumes now, and release orphans
+    LEARN = "learn"  # set the learned size to `size_bytes`
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something an operator (or the service manager) asked for."""
+    """What an operator or the service manager asked for."""
 
     kind: RequestKind
     size_bytes: int | None = None
     seconds: float | None = None
     volume_id: str | None = None
     accepts_loss: bool = False
-    reboots: bool = False  # of SHUTDOWN: the machine comes back by itself
+    reboots: bool = False  # of SHUTDOWN: it is a reboot

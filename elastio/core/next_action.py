@@ -1,4 +1,4 @@
-"""The next safe action, and what it is made of: an action whose worker is free and whose time has come, or a wait."""
+"""The next safe action of a plan: an action whose worker is free and whose backoff is over, or a wait. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elastio.core.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """At most one action, when to look again, and what is being waited for."""
+    """At most one action; `wake_at` (CLOCK_BOOTTIME) to decide again, None: at the next sample; what is awaited."""
 
     action: Action | None = None
     wake_at: float | None = None
@@ -26,7 +26,7 @@ class NextAction:
 
 
 def ask(action: Action, backoff: Backoff, obs: Observation, waiting_for: str) -> NextAction:
-    """The action, if its worker is free and its time has come."""
+    """The action if its worker is free and its backoff is over; else the wait for that."""
     if worker_of(action) in obs.busy:
         return NextAction(None, None, waiting_for)
     if backoff.retry_at > obs.now:
@@ -35,7 +35,7 @@ def ask(action: Action, backoff: Backoff, obs: Observation, waiting_for: str) ->
 
 
 def first(*plans: NextAction) -> NextAction:
-    """The first plan that acts; else a wait until the earliest of their times."""
+    """The first plan with an action; else a wait until the earliest `wake_at` of all."""
     for plan in plans:
         if plan.action is not None:
             return plan
@@ -44,6 +44,7 @@ def first(*plans: NextAction) -> NextAction:
 
 
 def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
+    """A poll of the cycle's volume, when it is due."""
     if cycle.volume_id is None:
         return NextAction(waiting_for=waiting_for)
     poll = DescribeVolume(cycle.volume_id)
@@ -51,7 +52,7 @@ def poll_volume(cycle: Cycle, obs: Observation, waiting_for: str) -> NextAction:
 
 
 def tag_volume(cycle: Cycle, tag: VolumeTag, obs: Observation, policy: Policy) -> NextAction:
-    """Tell those who cannot ask this machine; only when nothing else is to be done, and nothing waits for it."""
+    """The action that sets the volume's tag; nothing if the cloud has acknowledged it, or tags are switched off."""
     if not policy.tags_volumes or cycle.tag is tag or cycle.volume_id is None:
         return NextAction()
     action = TagVolume(cycle.volume_id, tag)

@@ -12,12 +12,12 @@ from elastio.core.state import AgentState
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """All that is known at `now`.
+    """Everything that is known at `now` (CLOCK_BOOTTIME) and `wall` (seconds since the epoch).
 
-    `host` is None while the kernel's state is unknown: not looked at yet, too old, or a host action has run since.
-    `sample` is set only when a new throughput sample is in. `jitter` is uniform in [0, 1): the core has no random.
-    `forecast` None: nothing is expected, or nobody forecasts. `can_record` False: the journal took nothing when it was
-    last asked to.
+    `host` is None while the kernel's state is unknown: not scanned yet, too old, or a host action has run since the
+    scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
+    [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
+    forecaster. `can_record` False: the last write to the journal failed.
     """
 
     now: float
@@ -35,7 +35,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an operator is told about a request."""
+    """The answer to a request: `accepted`, and one sentence for the operator."""
 
     request: Request
     accepted: bool
@@ -44,10 +44,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The new state, the next safe actions, and why.
+    """The new state, at most one safe action, and why.
 
-    `records` are cycles whose ledger row changed; `reason` is one sentence, empty when nothing was decided;
-    `wake_at` is when to decide again even if nothing happens (None: the next sample is soon enough).
+    `reason` is one sentence, empty if nothing was decided. `records` are cycles whose ledger row changed. `answers`
+    has one answer for each request, in order. `wake_at` (CLOCK_BOOTTIME) is when to decide again even if nothing
+    happens; None: at the next sample.
     """
 
     state: AgentState

@@ -1,6 +1,6 @@
-"""The next safe actions of each phase. One function per phase; each is asked again at every poll.
+"""The next safe action of each phase: one function per phase, called at every decision. Pure.
 
-Nothing here waits: what cannot be done now is left out, and `wake_at` says when to ask again.
+Nothing here blocks: what cannot be done now is left out, and `wake_at` says when to decide again.
 """
 
 from __future__ import annotations
@@ -37,29 +37,28 @@ from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB, format_size
 
-# Of flushing at the backing volume's speed: applications can be held back for so long, and need not be for longer.
+# Requests are held back once this many seconds of flushing are left; until then, the shortest time between two scans.
 LAST_S, POLL_S = 0.5, 0.2
-# Of the backing volume's bandwidth: what applications may write to the cache while it has to become clean.
+# Share of the backing volume's bandwidth to which applications' writes are limited while a flush has to finish.
 LIMITED = 0.5
-# Of the time that the flush would take if nothing were written meanwhile, and what a short one may take besides.
+# A flush is overdue after this multiple of the time that it would take without new writes, plus the slack.
 OVERDUE, SLACK_S = 2.0, 10.0
 
 
 def next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
-    """The plan of the current phase, or the upkeep of an idle device.
+    """At most one action: the next one that is safe in the current phase, and what is waited for.
 
-    Settings that the kernel forgot (it forgets nearly all at a reboot) come first: some of them are what makes
-    writeback safe.
+    Settings that the kernel lost come first (it loses most of them at a reboot): some of them make writeback safe.
     """
     plan = _next_action(state, obs, policy)
-    # Without a cache there is nothing to be done about it, and what talks to the cloud may rest.
+    # Without a cache a notice changes nothing, and the cloud worker need not run.
     is_of_interest = state.cycle is not None or state.notice is not None
     asks = plan.action is None and policy.notice_poll_s is not None and is_of_interest
     return _or_notice(plan, state, obs) if asks else plan
 
 
 def _or_notice(plan: NextAction, state: AgentState, obs: Observation) -> NextAction:
-    """Whenever nothing else is to be done: whether the cloud is about to take this machine away."""
+    """The plan, or, where it has no action, the poll for a notice when that is due."""
     poll = ask(PollNotice(), state.notice_backoff, obs, "")
     if poll.action is not None:
         return replace(plan, action=poll.action)
@@ -69,22 +68,23 @@ def _or_notice(plan: NextAction, state: AgentState, obs: Observation) -> NextAct
 
 def _next_action(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     backing = obs.host.backing if obs.host else None
-    # What the agent has lost hold of, or cannot write down, holds nobody back.
+    # Applications are not limited by an agent that cannot follow the flush, or cannot write its journal.
     is_limited = backing is not None and backing.write_limit_mb_s is not None
     free = is_limited and (state.phase is not Phase.FLUSHING or state.is_stopped or not obs.can_record)
-    let_go = ask(LimitWrites(None), state.limit_backoff, obs, "applications to be let go") if free else NextAction()
+    lift = ask(LimitWrites(None), state.limit_backoff, obs, "the write limit to be lifted") if free else NextAction()
     if state.is_stopped:
-        return replace(let_go, waiting_for="an operator")
-    # Otherwise somebody may have taken the device down on purpose, and it is left alone.
-    if obs.host is not None and obs.host.unregistered_backing and state.cycle is not None and state.cycle.is_in_front:
+        return replace(lift, waiting_for="an operator")
+    # Without a cache of this agent, somebody may have stopped the device on purpose, and it is left alone.
+    unregistered = obs.host.unregistered_backing if obs.host else ""
+    if unregistered and state.cycle is not None and state.cycle.may_be_attached:
         action = RegisterBacking()
-        waiting = f"{obs.host.unregistered_backing}, the backing device, to be registered again"
+        waiting = f"{unregistered}, the backing device, to be registered again"
         return ask(action, state.cycle.backoff_of(action), obs, waiting)
     if backing is not None and state.may_run_without_cache(backing):
         start = StartWithoutCache(state.failed_clean_set)
         backoff = state.cycle.backoff_of(start) if state.cycle else state.tune_backoff
-        return ask(start, backoff, obs, "the device to start without the cache that it has outlived")
-    return first(let_go, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
+        return ask(start, backoff, obs, "the device to start without its cache, which failed while clean")
+    return first(lift, _tuned_step(state, obs, policy)) if free else _tuned_step(state, obs, policy)
 
 
 def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
@@ -92,19 +92,19 @@ def _tuned_step(state: AgentState, obs: Observation, policy: Policy) -> NextActi
     if backing is None or backing.tuned or state.phase is Phase.FAULTED:
         return _step(state, obs, policy)
     tune = ask(TuneBacking(), state.tune_backoff, obs, "the backing device to be tuned")
-    # Without them nothing is written to a cache; but what is there can be flushed, released and listed.
+    # Without these settings nothing is written to a cache, but a cache can be flushed and released, and volumes listed.
     needed = state.phase in (Phase.ATTACHING, Phase.BOOSTING)
     return tune if needed else first(tune, _step(state, obs, policy))
 
 
 def _step(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
     if state.cycle is None:
-        return _gave_up(state, obs) or _upkeep(state, obs, policy)
+        return _start_without_cache(state, obs) or _upkeep(state, obs, policy)
     return BY_PHASE[state.phase](state, state.cycle, obs, policy)
 
 
-def _gave_up(state: AgentState, obs: Observation) -> NextAction | None:
-    """An operator gave up a cache that nobody remembers."""
+def _start_without_cache(state: AgentState, obs: Observation) -> NextAction | None:
+    """The start that an operator ordered for a cache that belongs to no cycle; None: none was ordered."""
     backing = obs.host.backing if obs.host else None
     if not state.is_loss_accepted or backing is None or not backing.waits_for_cache or backing.running:
         return None
@@ -125,6 +125,7 @@ def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
 
 
 def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
+    """An idle agent has no cycle: always raises InvariantError."""
     raise InvariantError("an idle agent has a cycle")
 
 
@@ -139,7 +140,7 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     host = obs.host
     if host is None or host.backing is None:
         return NextAction(waiting_for="the kernel's view of the backing device")
-    # Before it may hold anything: whoever finds the volume without its machine has to know.
+    # The tag comes before the cache: a janitor that finds the volume without its machine must keep it.
     tag = tag_volume(cycle, VolumeTag.DIRTY, obs, policy)
     disk = host.disk(cycle.serial)
     if disk is None:
@@ -148,11 +149,11 @@ def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy
     if tag.waiting_for:
         return tag
     install = InstallCache(cycle.serial, cycle.provisioned.size_bytes, governor.first_writeback_rate(policy))
-    return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be put in front as a cache")
+    return ask(install, cycle.backoff_of(install), obs, f"disk {disk.name} to be attached as a cache")
 
 
 def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
-    """Level-triggered: the one call that the volume's state asks for, and a look in between."""
+    """The one action that the volume's current state asks for, and polls in between."""
     if cycle.volume_id is None:
         return NextAction()
     poll = poll_volume(cycle, obs, f"volume {cycle.volume_id} ({cycle.volume_state or 'unseen'}) to appear")
@@ -164,7 +165,7 @@ def _towards_attached(cycle: Cycle, obs: Observation) -> NextAction:
 
 # --- boosting and flushing -------------------------------------------------------------------------------
 
-GONE = "bcache to notice that the disk of its cache is gone: a request to it, or a reboot, ends this"
+GONE = "bcache to notice that its cache disk is gone, which takes a request to the disk, or a reboot"
 
 
 def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
@@ -178,7 +179,7 @@ def _boosting(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     in_force = backing.flush_limit_mb_s if backing.writeback_running else governor.NOTHING
     if governor.is_change(wanted, in_force, policy):
         action = SetFlush(wanted)
-        return ask(action, cycle.backoff_of(action), obs, "the pace of background flushing to be set")
+        return ask(action, cycle.backoff_of(action), obs, "the writeback rate to be set")
     waiting = GONE if _is_disk_gone(cycle, obs) else "the load to end"
     return replace(tag_volume(cycle, VolumeTag.DIRTY, obs, policy), waiting_for=waiting)
 
@@ -200,8 +201,8 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
         return NextAction(wake_at=obs.now + 1.0, waiting_for=waiting)
     if backing.state is CacheState.CLEAN and backing.dirty_bytes > 0:
         wake = WakeWriteback()
-        waiting = f"a write to the device: only then the kernel flushes {format_size(backing.dirty_bytes)} that it "
-        return ask(wake, cycle.backoff_of(wake), obs, waiting + "calls clean (a power cut left them so)")
+        waiting = f"a write to the device: until then the kernel does not flush {format_size(backing.dirty_bytes)} "
+        return ask(wake, cycle.backoff_of(wake), obs, waiting + "that it calls clean after a power cut")
     left_s = backing.dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
     bypass = BypassCache()
     if left_s <= LAST_S:
@@ -210,12 +211,12 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
         limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
-        return first(ask(limit, cycle.backoff_of(limit), obs, "applications to be slowed down"), poll)
+        return first(ask(limit, cycle.backoff_of(limit), obs, "applications' writes to be limited"), poll)
     return poll
 
 
 def must_end(state: AgentState, cycle: Cycle, now: float, policy: Policy) -> bool:
-    """Whether a flush comes first even under load: somebody wants the cache away, or it takes far too long."""
+    """The flush has priority over applications: the cache has to be released, or the flush is overdue."""
     if cycle.forced or state.paused or inhibition.wants_flush(state) or state.is_cache_stale:
         return True
     expected_s = cycle.flush_started_dirty_bytes / (policy.backing_bandwidth_mb_s * MB)
@@ -233,10 +234,10 @@ def _attached_backing(cycle: Cycle, host: HostView | None) -> BackingView | None
 
 
 def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    """Releases nothing. The one thing it does is to ask for a missing cache volume to be attached again.
+    """Nothing is released. The only actions attach and register a missing cache again, or start without it if ordered.
 
     Never while the device that lost it still runs: udev would register the returned cache, and the kernel oopses when
-    a device whose cache died is unmounted after that.
+    a device whose cache failed is unmounted after that.
     """
     host = obs.host
     backing = host.backing if host else None
@@ -244,7 +245,7 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
         backing is not None and backing.waits_for_cache and backing.running
     ):
         return NextAction(
-            waiting_for="the adaptive device to be unmounted; its cache volume is attached again after that"
+            waiting_for="the adaptive device to be unmounted; after that its cache volume is attached again"
         )
     if host is None or backing is None or not backing.waits_for_cache:
         return NextAction(waiting_for="an operator")
@@ -262,9 +263,9 @@ def _faulted(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) 
 
 
 def _towards_registered(cycle: Cycle, disk: DiskView, obs: Observation) -> NextAction:
-    """The disk is back. udev registers one that comes; one that never went has to be registered here."""
+    """The disk is there. udev registers a disk that appears; one that stayed has to be registered here."""
     if disk.cache_set is not None or disk.superblock is None:
-        return NextAction(waiting_for="the kernel to put the device together, or an operator")
+        return NextAction(waiting_for="the kernel to attach the cache set, or an operator")
     register = RegisterCache(disk.serial, disk.superblock)
     return ask(register, cycle.backoff_of(register), obs, f"disk {disk.name} to be registered")
 

@@ -1,7 +1,6 @@
-"""When to boost, how big, and when to flush: pure functions of what was seen.
+"""When to boost, how big, and when to flush. Pure.
 
-Each question is a function of its own, so that another answer (a forecast, a calibrated size, a finer governor)
-is another function and not another branch in the loop.
+Each question is a function of its own, so that another answer needs no change in the loop.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from elastio.units import GIB, MB, agbs
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """What may be spent. None: no limit."""
+    """Upper limits per volume and per day; None: no limit. The cost is in the currency of the prices."""
 
     max_size_bytes: int = 100 * GIB
     max_boosts_per_day: int | None = None
@@ -25,13 +24,13 @@ class Caps:
 
     @property
     def has_daily(self) -> bool:
-        """Something but the size is limited."""
+        """At least one limit per day is set."""
         return any(c is not None for c in (self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day))
 
 
 @dataclass(frozen=True, slots=True)
 class StopPolicy:
-    """What happens to an attached cache before the agent, or the machine, ends: flushed within the time, or left."""
+    """Before the agent or the machine stops, an attached cache is flushed for up to `limit_s`, or left attached."""
 
     flush: bool = False
     limit_s: float = 0.0
@@ -39,19 +38,20 @@ class StopPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings of every decision.
+    """The settings of every decision; docs/reference/configuration.md describes each key.
 
-    `cache_bandwidth_mb_s` is what a cache gives to applications; `drain_bandwidth_mb_s` is bought on top of it, so
-    that dirty data flows back while applications write at full speed. With the backing volume's bandwidth b on top of
-    B, a saturating burst leaves 1 - b/B of its data to be held: a smaller cache for a shorter time, which together cost
+    `cache_bandwidth_mb_s` is what a cache offers to applications. `drain_bandwidth_mb_s` is bought on top of it, so
+    that dirty data is flushed while applications write at full speed. With the backing volume's bandwidth b on top of
+    B, the cache has to hold only 1 - b/B of a saturating burst: a smaller cache for a shorter time. In total it costs
     less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
-    `cutoff` is the share of a cache set's buckets up to which bcache absorbs asynchronous writes, where the kernel has
-    not shown it (0.40: the module's own default). `headroom` multiplies a learned size. Volumes
-    that carry another `backing_uuid` are another agent's. `lead_s` is how long before a forecast burst the cache is
-    bought, `least_confidence` how sure the forecast must be. `notice_poll_s` is how often the cloud is asked whether it
-    takes this machine away (None: never), `notice_flush` whether the cache is flushed then. `tags_volumes` keeps the
-    tag that tells a janitor what a volume may hold. `detach_throttle_after_s` is how long a detach may wait for an
-    instant without requests before the applications are held back for one (None: for ever).
+
+    `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its own
+    (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid` belong to
+    another agent. `lead_s` is how long before a forecast burst the cache is bought, `least_confidence` the confidence
+    that this takes. `notice_poll_s` is the interval of polls for a notice (None: never), `notice_flush` whether a
+    notice flushes the cache. `tags_volumes`: keep the tag from which a janitor learns what a volume may hold.
+    `detach_throttle_after_s` is how long a detach waits for an instant without requests before applications are held
+    back for one (None: for ever).
     """
 
     backing_bandwidth_mb_s: float
@@ -85,7 +85,7 @@ class Policy:
 
     @property
     def bought_bandwidth_mb_s(self) -> float:
-        """Of a cache volume."""
+        """MB/s to buy for a cache volume."""
         return self.cache_bandwidth_mb_s + self.drain_bandwidth_mb_s
 
 
@@ -93,14 +93,15 @@ class Policy:
 
 
 def utilization(sample: Sample, policy: Policy) -> float:
-    """Throughput of the adaptive device (reads and writes) over the reserved bandwidth of the backing device."""
+    """Throughput of the adaptive device, reads and writes, over the bandwidth of the backing volume; 1.0: all of it."""
     return sample.adaptive.total_mb_s / policy.backing_bandwidth_mb_s
 
 
 def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
-    """Two thresholds: at or above UT the load is there, below the release threshold it is gone, between: as before.
+    """The load after one more sample, with two thresholds.
 
-    A stretch of load (or of quiet) begins with the sample that showed it, not before.
+    At or above UT the load is high, below the release threshold it is over; in between nothing changes. A stretch of
+    high or low load begins at the beginning of the sample that showed it.
     """
     used = utilization(sample, policy)
     begun = sample.at - sample.seconds
@@ -114,15 +115,15 @@ def watch_load(load: LoadWatch, sample: Sample, policy: Policy) -> LoadWatch:
 
 
 def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
-    """Utilization has been at or above UT for the hold time."""
+    """Utilization has been at or above UT for the trigger delay."""
     return load.above_since is not None and now - load.above_since >= policy.trigger_delay_s
 
 
 def boost_trigger(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
-    """What asks for a boost now, or None. The one place that decides when to boost.
+    """What asks for a boost now; None: nothing does. The only place that decides when to boost by itself.
 
-    A load that is there; else a sure enough forecast whose burst begins within the lead time. A burst that should
-    have begun and did not is left to the load: it is too late to be ahead of it.
+    A high load; else a forecast with enough confidence whose burst begins within the lead time. A forecast burst that
+    is late no longer counts: from then on only the load does.
     """
     if is_load_high(load, now, policy):
         return Trigger.LOAD
@@ -132,12 +133,15 @@ def boost_trigger(load: LoadWatch, forecast: Forecast | None, now: float, policy
 
 
 def chance_until(forecast: Forecast, policy: Policy) -> float:
-    """Until when a boost ahead of this burst is kept: its end at the cache's speed, and the inactivity delay."""
+    """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
+
+    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay.
+    """
     seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
     return forecast.begins_at + seconds + policy.inactivity_delay_s
 
 
-def has_chance(cycle: Cycle, now: float) -> bool:
+def is_burst_expected(cycle: Cycle, now: float) -> bool:
     """The burst that this cycle was bought ahead of may still come."""
     return cycle.chance_until is not None and now < cycle.chance_until
 
@@ -148,7 +152,7 @@ def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
 
 
 def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
-    """Why a boost of this size may not be bought now, or an empty string."""
+    """Why a cap forbids a boost of this size now; empty: none does."""
     caps = policy.caps
     if size_bytes > caps.max_size_bytes:
         return (
@@ -156,12 +160,12 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
             f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
         )
     if not spend.known and caps.has_daily:
-        return "what was spent today is not known, because the ledger cannot be read, and there are caps on it ([caps])"
+        return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
     if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
         return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
     least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
     if caps.max_agbs_per_day is not None and spend.agbs + least > caps.max_agbs_per_day:
-        return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be passed (caps.max_agbs_per_day)"
+        return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be exceeded (caps.max_agbs_per_day)"
     if caps.max_cost_per_day is not None and spend.currency >= caps.max_cost_per_day:
         return f"the cap of {caps.max_cost_per_day} a day is reached (caps.max_cost_per_day)"
     return ""
@@ -171,18 +175,18 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
 
 
 def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
-    """Bytes to buy for the next cycle: what past phases taught, else the initial size; within the bounds."""
+    """Bytes to buy for the next boost: the learned size, else the initial size; within the bounds."""
     wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
     return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
 
 
 def forecast_size(forecast: Forecast, learned_size_bytes: int | None, policy: Policy) -> int:
-    """Bytes to buy ahead of this burst: room for all that it writes, or what was learned if that is more."""
+    """Bytes to buy ahead of this burst: room for all that it writes, or the learned size if that is larger."""
     wanted = in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
     return max(wanted, next_size(learned_size_bytes, policy))
 
 
 def in_steps(wanted_bytes: float, policy: Policy) -> int:
-    """Rounded up to a whole step, within the bounds."""
+    """`wanted_bytes` rounded up to a whole step, within the bounds."""
     steps = -(-int(wanted_bytes) // policy.size_step_bytes)
     return max(policy.min_size_bytes, min(steps * policy.size_step_bytes, policy.caps.max_size_bytes))

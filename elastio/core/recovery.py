@@ -1,38 +1,38 @@
-"""The phase after a start, a reboot or a repair.
+"""The phase after a start, a reboot or a repair. Pure.
 
 Theory of operation
 -------------------
 
-Crash, reboot and repair are one case. The *phase* is what the kernel shows now; memory only supplies names: on which
-volume the cache set is, what it was bought for, since when it is paid for. The journal remembers the cycle; where it
+A crash, a reboot and a repair are one case. The *phase* is what the kernel shows now. Memory only supplies names: which
+volume carries the cache set, what it was bought for, from when on it is billed. The journal remembers the cycle; if it
 remembers none, the cloud's tags say which volume is this agent's.
 
-With a cache set attached the kernel's own settings tell the phase: mode writeback at a limited rate is BOOSTING, full
-speed or any other mode FLUSHING, a detach that has begun DETACHING. Nothing needs to be undone: each of these phases
-goes on from where the kernel is.
+With a cache set attached, the kernel's settings show the phase: writeback mode at a limited rate is BOOSTING, full
+speed or any other mode is FLUSHING, a detach that has begun is DETACHING. Nothing needs to be undone: each of these
+phases continues from what the kernel shows.
 
 Without a cache set there are three cases:
 
-1. The device waits for its cache (it does not run, or its superblock says dirty). The cycle goes on DETACHING and
-   `detection.danger` makes it FAULTED: the cache has to come back. Nothing is started without it.
-2. The device runs, and the journal explains why it may: the agent had set out to detach, or the kernel went on without
-   a cache that failed while it was clean. The cycle goes on ATTACHING if it never boosted, else DETACHING.
-3. The device runs, and nothing explains it: the volume may hold what the device does not (`may_lack_data`). That is
+1. The device waits for its cache: it does not run, or its superblock says dirty. The cycle continues in DETACHING, and
+   `detection.danger` makes it FAULTED: the cache has to come back. The device is not started without it.
+2. The device runs, and the journal explains why: the agent was about to detach, or the cache failed while it was clean
+   and the kernel continued without it. The cycle continues in ATTACHING if it never boosted, else in DETACHING.
+3. The device runs, and nothing explains it: the volume may hold data that the device lacks (`may_lack_data`). That is
    FAULTED, and the volume is kept.
 
-Case 3 is where data is lost by agents that trust the superblock. Three facts about bcache make it necessary:
+Case 3 is where an agent that trusts the superblock loses data. Three facts about bcache make it necessary:
 
 - bcache writes "dirty" and "clean" to the superblock without waiting for the write, and flushes the disk after neither.
-  After a power cut a superblock may say clean over an index that is dirty (measured: 15 of 71 power cuts while dirty).
-  So a cache that left as clean is believed only in the boot in which it was seen clean and bypassed.
-- A backing device that names no cache starts on its own. If somebody put an older copy of the disk in place, it starts
+  After a power cut, a superblock may say clean although the index is dirty (measured: 15 of 71 power cuts while dirty).
+  So a cache that failed as clean is believed only in the boot in which it was seen clean and bypassed.
+- A backing device that names no cache starts by itself. If somebody put an older copy of the disk in place, it starts
   too, and looks as if the cache had been detached. So a cycle is bound to the serial of its backing disk, and "no
-  cache" is believed only after a detach of the agent's own.
-- A detach cannot be taken back, and the kernel shows its beginning only after it has written it. So an intent to detach
-  is remembered as long as the boot lasts.
+  cache" is believed only after the agent itself began a detach.
+- A detach cannot be undone, and the kernel shows that it has begun only after it wrote the superblock. So an intent to
+  detach is remembered until the next boot.
 
-A cache that comes back after the device has gone on without it is stale (`is_cache_stale`): it is flushed and released
-whatever the load, and, if it may have been dirty (`is_mixed`), not before an operator has checked the filesystem.
+A cache that comes back after the device ran without it is stale (`is_cache_stale`): it is flushed and released whatever
+the load. If it may have been dirty (`is_mixed`), this waits until an operator has checked the filesystem.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.detection import why_data_may_lack
+from elastio.core.detection import why_may_lack_data
 from elastio.core.model import (
     BackingView,
     CacheMode,
@@ -56,18 +56,18 @@ from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.core.update import remember_failed_clean
 
 MIXED = (
-    "the cache is back, but it may have been dirty when the device went on without it: blocks may be older than what "
-    "was written last. Check the filesystem; `elastio resume` flushes the cache and releases it"
+    "the cache is back, but it may have been dirty when the device continued without it: some blocks may be older than "
+    "what was written last. Check the filesystem; `elastio resume` flushes the cache and releases it"
 )
 
 
 def recover(
     state: AgentState, obs: Observation, policy: Policy, *, is_ordered: bool = False
 ) -> tuple[AgentState, str] | None:
-    """The state to go on from and the sentence that says why; None while too little is known.
+    """The state to continue from, and a sentence that says why; None while too little is known.
 
-    `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator said that he
-    has checked what is there, and wants to go on.
+    `state` is what the journal remembered: phase and cycle of the last record. `is_ordered`: an operator has checked
+    the device and wants to go on.
     """
     backing = obs.host.backing if obs.host else None
     if backing is None:
@@ -80,8 +80,8 @@ def recover(
 
 
 def _given_up(state: AgentState, backing: BackingView) -> tuple[AgentState, str]:
-    """The order is used up. The volume stays, and a list made from now on tells whether it still exists."""
-    text = f"going on without volume {state.loss_accepted_for}, which is left as it is"
+    """The order to give up the data is carried out. The volume stays; a new list shows whether it still exists."""
+    text = f"continuing without volume {state.loss_accepted_for}, which is left as it is"
     kept = tuple(dict.fromkeys((*state.given_up, VolumeId(state.loss_accepted_for))))
     stale = backing.state is CacheState.INCONSISTENT
     state = replace(_at_rest(state), loss_accepted_for="", given_up=kept, is_stale_accepted=stale)
@@ -98,15 +98,15 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
         return remember_failed_clean(_at_rest(state), backing), "no cache is attached"
     cycle = replace(cycle, failure=None, backoffs={})
     if not backing.waits_for_cache and _may_lack_data(state, cycle, obs, backing):
-        cycle, fault = replace(cycle, may_lack_data=True), why_data_may_lack(cycle)
+        cycle, fault = replace(cycle, may_lack_data=True), why_may_lack_data(cycle)
         return replace(
             state, phase=Phase.FAULTED, cycle=cycle, recovered=True, fault=Fault(FaultKind.MAY_LACK_DATA, fault)
         ), fault
     if cycle.volume_id is None:
-        cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the purchase may have been made at the very last moment
+        cycle = replace(cycle, create_unconfirmed_at=obs.now)  # the volume may have been bought just before the crash
     going_on = state.phase is Phase.ATTACHING and cycle.times.boosted is None
     phase = Phase.ATTACHING if going_on else Phase.DETACHING
-    text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: going on {phase}"
+    text = f"cycle {cycle.token} was open in phase {state.phase} and no cache is attached: continuing in phase {phase}"
     if backing.lost_clean_cache:
         cycle = cycle.stamped(detached=obs.now, failed_clean=obs.now)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
@@ -114,12 +114,12 @@ def _without_cache(state: AgentState, obs: Observation, backing: BackingView) ->
 
 
 def _may_lack_data(state: AgentState, cycle: Cycle, obs: Observation, backing: BackingView) -> bool:
-    """Whether the volume may hold what this backing device lacks: see `facts._without` for what a look can tell.
+    """The volume may hold data that this backing device lacks; see also `update._without_cache_set`.
 
-    A cache that the kernel let go of as clean is believed only in the boot in which it was seen so. At a boot the
-    superblock says what it said at its last write, which may be older than the last of the data; and while writes went
-    to the cache the last figure said nothing, for the next write made it false. One that was being attached may have
-    served, too, though nobody saw it.
+    A cache that the kernel stopped as clean is believed only in the boot in which it was seen clean. After a boot the
+    superblock shows its last write, which may be older than the last data. While writes went to the cache, the last
+    count of dirty data proves nothing, because the next write changed it. A cache that was being attached may have
+    served unseen.
     """
     if cycle.may_lack_data or not cycle.may_have_served:
         return cycle.may_lack_data
@@ -127,10 +127,10 @@ def _may_lack_data(state: AgentState, cycle: Cycle, obs: Observation, backing: B
         return cycle.times.boosted is not None and not state.is_stale_accepted
     if not backing.lost_clean_cache:
         return not cycle.may_have_left
-    last_boot = cycle.dirty_boot or state.boot_id  # a journal of before knows only the boot of its last record
+    last_boot = cycle.dirty_boot or state.boot_id  # a journal of 0.1.0 has only the boot of its last record
     is_other_boot = last_boot not in ("", obs.host.boot_id if obs.host else "")
     is_known_clean = cycle.dirty_bytes == 0 and cycle.times.bypassed is not None
-    return cycle.is_in_front and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
+    return cycle.may_be_attached and not is_known_clean and (is_other_boot or state.phase is Phase.FAULTED)
 
 
 def _with_cache(
@@ -143,7 +143,7 @@ def _with_cache(
     )
     if not known:
         if state.owned is None:
-            return None  # the cloud has to say whose volume this is
+            return None  # only the cloud knows whose volume this is
         volume = next((v for v in state.owned if disk is not None and v.serial == disk.serial), None)
         if volume is None:
             fault = f"cache set {backing.cache_set} is attached and its volume is not one of this agent's"
@@ -157,30 +157,30 @@ def _with_cache(
         return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
-        phase = Phase.FLUSHING  # an operator's order that the kernel has not been told yet
+        phase = Phase.FLUSHING  # an operator's order that has not reached the kernel yet
     if backing.cache_set == state.failed_clean_set:
-        # Writes have gone past it: what is clean on it may be old, and is read until it is off again.
+        # Writes have bypassed it: its clean data may be stale, and is read until the set is detached again.
         phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)
     cycle = _attached(cycle, backing, is_leaving=_may_be_leaving(state, obs, backing)).stamped(boosted=obs.now)
     if phase is Phase.FLUSHING and cycle.times.quiet is None:
         cycle = replace(cycle.stamped(quiet=obs.now), flush_started_dirty_bytes=backing.dirty_bytes)
-    text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: going on {phase}"
+    text = f"cache set {backing.cache_set} is attached in mode {backing.cache_mode}: continuing in phase {phase}"
     kept = tuple(v for v in state.given_up if v != cycle.volume_id)
     state = replace(state, phase=phase, cycle=cycle, recovered=True, fault=None)
     return replace(state, given_up=kept), text
 
 
 def _may_be_leaving(state: AgentState, obs: Observation, backing: BackingView) -> bool:
-    """A detach that was asked for in this boot ends by itself, and the kernel may not show yet that it has begun."""
+    """A detach that was begun in this boot finishes by itself; the kernel may not show yet that it has begun."""
     is_same_boot = obs.host is not None and obs.host.boot_id == state.boot_id
     is_drained = backing.state is CacheState.CLEAN and backing.cache_mode is CacheMode.NONE
     return backing.state is CacheState.NO_CACHE or (is_same_boot and is_drained)
 
 
 def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
-    """The cache is there: whatever said that it had left, or held nothing, is void."""
+    """The cycle with its cache attached: earlier signs that it was detached, or held nothing, no longer count."""
     clean, detaching = (cycle.times.clean, cycle.times.detaching) if is_leaving else (None, None)
-    marks = replace(
+    times = replace(
         cycle.times, detached=None, durable=None, released=None, failed_clean=None, clean=clean, detaching=detaching
     )
     return replace(
@@ -190,7 +190,7 @@ def _attached(cycle: Cycle, backing: BackingView, *, is_leaving: bool) -> Cycle:
         backoffs={},
         may_lack_data=False,
         operator_confirmed=False,
-        times=marks,
+        times=times,
     )
 
 
@@ -200,15 +200,15 @@ def _cache_disk(obs: Observation, backing: BackingView) -> DiskView | None:
 
 
 def phase_of(backing: BackingView) -> Phase:
-    """The phase that an attached cache is in."""
+    """The phase that the kernel's settings of an attached cache show."""
     if backing.state is CacheState.NO_CACHE:
-        return Phase.DETACHING  # the kernel has begun a detach, which cannot be taken back
+        return Phase.DETACHING  # the kernel has begun a detach, which cannot be undone
     boosts = backing.cache_mode is CacheMode.WRITEBACK and not backing.flush_full_speed
     return Phase.BOOSTING if boosts else Phase.FLUSHING
 
 
 def cycle_of(volume: Volume, obs: Observation) -> Cycle:
-    """A cycle for a volume that nobody remembers, from its tags."""
+    """A cycle for a volume that belongs to none, made from its tags."""
     return Cycle(
         token=volume.token or volume.id,
         trigger=Trigger.ORPHAN,

@@ -1,16 +1,17 @@
-"""The way of a volume out of the machine: each step waits for the proof of the one before.
+"""The release of a cache volume: each step waits for the proof of the one before. Pure.
 
-1. The cache set leaves the backing device (`DetachCacheSet`), which it may only when it is drained.
+1. The cache set is detached from the backing device (`DetachCacheSet`), once it is drained.
 2. The backing device is made durable and the superblock is wiped (`ReleaseCacheDisk`, `MakeDurable`).
-3. The volume is tagged clean: from here on a janitor may delete it.
-4. The volume is detached from the VM, and deleted. A list, not the answer to the deletion, proves that it is gone.
+3. The volume is tagged clean: from now on a janitor may delete it.
+4. The volume is detached from the VM and deleted. A list, not the answer to the deletion, proves that it is gone.
 
-A step that fails is asked for again; a step that was done needs no memory, because the scan shows it.
+A step that failed is repeated. A step that was done needs no memory, because a scan or a poll shows it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from elastio.core.actions import (
     Action,
@@ -31,13 +32,13 @@ from elastio.core.state import AgentState
 
 
 def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
-    """Inside out: cache set off the backing device, superblock off the disk, disk off the VM, volume deleted."""
+    """The next step of the release."""
     if cycle.volume_id is None or cycle.serial is None:
         return ask(ListVolumes(), state.list_backoff, obs, "the cloud to show whether a volume was bought")
     host = obs.host
     if host is None or host.backing is None:
-        # Without it nobody can tell whether all of the cache's data is on it, so the volume stays, and is paid for.
-        return NextAction(waiting_for=f"the backing device: volume {cycle.volume_id} is kept until it is there")
+        # While the device is unknown, so is whether it has all of the cache's data: the volume stays, and is billed.
+        return NextAction(waiting_for=f"the backing device; volume {cycle.volume_id} is kept until it shows")
     if cycle.cache_set is not None and host.backing.cache_set == cycle.cache_set:
         return _towards_detached(cycle, cycle.cache_set, host.backing, obs, policy)
     disk = host.disk(cycle.serial)
@@ -48,7 +49,7 @@ def detaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     if cycle.needs_sync:
         action = MakeDurable()
         return ask(action, cycle.backoff_of(action), obs, "the backing device to be durable")
-    # An account may refuse to detach or delete what is tagged dirty. One that refuses the tag is no reason to stay.
+    # An account may forbid detaching and deleting what is tagged dirty. If the tag fails, the release goes on.
     tag = tag_volume(cycle, VolumeTag.CLEAN, obs, policy) if not is_gone else NextAction()
     plan = _towards_deleted(cycle, obs)
     return plan if tag.action is None else replace(plan, action=tag.action)
@@ -58,11 +59,11 @@ def _towards_detached(
     cycle: Cycle, cache_set: str, backing: BackingView, obs: Observation, policy: Policy
 ) -> NextAction:
     if not backing.is_drained:
-        # Once the kernel has taken the detach, `state` is "no cache" and the link goes at the first instant
-        # without a request in flight.
+        # Once the kernel has begun the detach, `state` is "no cache"; the link `cache` disappears at the first
+        # instant without a request in flight.
         waiting = "an instant without I/O to finish the detach"
-        help_at = _help_at(cycle, policy)
-        if help_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= help_at:
+        throttle_at = _throttle_at(cycle, policy)
+        if throttle_at is not None and backing.state is CacheState.NO_CACHE and obs.now >= throttle_at:
             action: Action = HelpDetach()
             plan = ask(action, cycle.backoff_of(action), obs, waiting)
             return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
@@ -74,16 +75,19 @@ def _towards_detached(
     return plan if plan.action else NextAction(None, obs.now + 0.25, plan.waiting_for)
 
 
-def _help_at(cycle: Cycle, policy: Policy) -> float | None:
-    """When applications may be held back for a moment; None: never."""
+def _throttle_at(cycle: Cycle, policy: Policy) -> float | None:
+    """When (CLOCK_BOOTTIME) applications may be held back for a moment so that a detach finishes; None: never."""
     if policy.detach_throttle_after_s is None or cycle.times.clean is None:
         return None
     return cycle.times.clean + policy.detach_throttle_after_s
 
 
 def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
-    """By now the disk is wiped, or gone. One that the kernel still shows although the cloud has detached the volume (it
-    was plugged in again with the power) must not keep the volume on the bill."""
+    """The disk is wiped, or gone: detach the volume, then delete it.
+
+    A disk that the kernel still shows although the cloud has detached the volume must not delay the deletion: it may
+    have been connected again with the power.
+    """
     volume_id, serial = cycle.volume_id, cycle.serial
     if volume_id is None or serial is None:
         return NextAction()
@@ -95,8 +99,18 @@ def _towards_deleted(cycle: Cycle, obs: Observation) -> NextAction:
             action = DetachVolume(volume_id, serial)
         case VolumeState.AVAILABLE | VolumeState.ERROR:
             action = DeleteVolume(volume_id, serial)
+        case (
+            VolumeState.CREATING
+            | VolumeState.DETACHING
+            | VolumeState.DELETING
+            | VolumeState.GONE
+            | VolumeState.ELSEWHERE
+            | VolumeState.FOREIGN
+            | None
+        ):
+            return poll  # it changes by itself, or nothing may be done to it
         case _:
-            return poll
+            assert_never(cycle.volume_state)
     if cycle.backoff_of("DescribeVolume").tries == 0:
-        return poll  # decide on a fresh poll, never on a state that is a whole boost old
+        return poll  # decide on a new poll, never on a state that is as old as the boost
     return first(ask(action, cycle.backoff_of(action), obs, poll.waiting_for), poll)

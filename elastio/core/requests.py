@@ -1,7 +1,7 @@
-"""What operators, scripts and the service manager ask for: one function per request.
+"""Requests of operators, scripts and the service manager: one function per request. Pure.
 
-Each takes the state as it is after this tick's detections, and returns the new state and the answer. Where a request
-moves the state machine it does so by an event of the table, through `move`. Every request is answered.
+Each takes the state after this decision's detections and returns the new state and the answer. A request changes the
+phase only by an event of the table, through `move`. Every request is answered.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from elastio.units import format_duration, format_size
 
 Answered = tuple[AgentState, Answer]
 InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind.STOP, RequestKind.SHUTDOWN]
-# The state after an event. Raises InvariantError for one that the table does not have.
+# Returns the state after an event. Raises InvariantError for an event that the table does not have.
 Move = Callable[[AgentState, Detection], AgentState]
 
 
 def answer(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
-    """The request carried out, or refused with the reason."""
+    """The state after the request, and its answer. Raises InvariantError as `move` does."""
     kind = request.kind
     match kind:
         case RequestKind.BOOST:
@@ -67,7 +67,7 @@ def _inhibit(kind: InhibitionKind, state: AgentState, request: Request, obs: Obs
 
 
 def boost(state: AgentState, request: Request, obs: Observation, policy: Policy, move: Move) -> Answered:
-    """Buy a cache now, or let the one that is being flushed take writes again."""
+    """Buy a cache now, or let a cache that is being flushed take writes again."""
     if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
     if state.phase is Phase.FLUSHING and detection.may_boost_again(state, obs):
@@ -97,7 +97,7 @@ def flush(state: AgentState, request: Request, move: Move) -> Answered:
 
 
 def pause(state: AgentState, request: Request, move: Move) -> Answered:
-    """No boost begins until `resume`; one that is under way ends."""
+    """No boost begins by itself until `resume`; a boost that is under way ends."""
     state = _end_boost(replace(state, paused=True), move)
     return state, Answer(request, True, "no boost will start until `elastio resume`")
 
@@ -111,9 +111,9 @@ def _end_boost(state: AgentState, move: Move) -> AgentState:
 
 
 def resume(state: AgentState, request: Request, obs: Observation, move: Move) -> Answered:
-    """Boosts may begin again, and a fault ends if nothing shows it any more.
+    """Boosts may begin again, and a fault ends if its cause is gone.
 
-    Whoever resumes has seen to what failed: a boost that is wanted begins at once.
+    Failures and cool-downs are cleared, because whoever resumes has dealt with them: a wanted boost begins at once.
     """
     state = replace(state, paused=False)
     if state.phase is Phase.FAULTED:
@@ -125,9 +125,9 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
 
 
 def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
-    """An inconsistent device is taken as it is, and stays so until the next cache.
+    """The state after REPAIRED, if nothing is in danger. An inconsistent device is accepted as it is.
 
-    Not while a volume is left that may hold what is missing: that is given up by its name, or not at all.
+    It is not accepted while a volume is left that may hold the missing data: `elastio recover` gives that up by name.
     """
     backing = obs.host.backing if obs.host else None
     if backing is None:
@@ -143,25 +143,25 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
 
 
 def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
-    """Flush and release the cache, and begin no boost for `seconds`: the backing volume is whole by itself."""
+    """Flush and release the cache, and begin no boost for `seconds`: the backing volume is consistent by itself."""
     if state.fault:
         return state, Answer(request, False, f"the agent is faulted: {state.fault}")
     if state.inhibition is not None and state.inhibition.reason is not InhibitionReason.SNAPSHOT:
-        return state, Answer(request, False, f"the agent is held already ({state.inhibition.reason})")
+        return state, Answer(request, False, f"boosts are held already ({state.inhibition.reason})")
     if state.failed_clean_set:
-        text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush before"
+        text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush first"
         return state, Answer(request, False, text)
     seconds = request.seconds or 0.0
     until = max(obs.now + seconds, state.inhibition.until if state.inhibition is not None else 0.0)
-    begun = Inhibition(InhibitionReason.SNAPSHOT, until)  # never shorter than what somebody else was promised
-    text = f"no boost begins for {format_duration(until - obs.now)}; a cache that is attached is flushed and released"
+    begun = Inhibition(InhibitionReason.SNAPSHOT, until)  # never shorter than an earlier hold
+    text = f"no boost begins for {format_duration(until - obs.now)}; an attached cache is flushed and released"
     return replace(state, inhibition=begun), Answer(request, True, text)
 
 
 def unquiesce(state: AgentState, request: Request) -> Answered:
-    """A script has to learn that its hold ended before it was done."""
+    """End the hold of `quiesce`. Refused if there is none: a script has to learn that its hold ended too early."""
     if inhibition.snapshot_of(state.inhibition) is None:
-        text = "nothing is held: the time of the hold was over, or none was begun; what was copied since may be torn"
+        text = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
         return state, Answer(request, False, text)
     rest = inhibition.without_snapshot(state.inhibition)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
@@ -169,10 +169,10 @@ def unquiesce(state: AgentState, request: Request) -> Answered:
 
 
 def end(state: AgentState, request: Request, reason: InhibitionReason, how: StopPolicy, obs: Observation) -> Answered:
-    """The agent, or the machine, is about to stop: flush for a while, or leave all as it is."""
+    """The agent or the machine is about to stop: flush for a limited time, or leave the cache attached."""
     begun = Inhibition(reason, obs.now + how.limit_s, how.flush, under=inhibition.snapshot_of(state.inhibition))
     if not how.flush:
-        # Nothing new is begun in the moments that are left; what is attached stays so.
+        # No boost begins in the time that is left.
         begun = replace(begun, until=obs.now + NOTICE_GRACE_S)
         return replace(state, inhibition=begun), Answer(request, True, "the device keeps its state")
     text = f"flushing for up to {format_duration(how.limit_s)}; what is left then stays on its volume"
@@ -183,13 +183,13 @@ def end(state: AgentState, request: Request, reason: InhibitionReason, how: Stop
 
 
 def collect(state: AgentState, request: Request) -> Answered:
-    """List the agent's volumes now; those that no cycle knows are released."""
-    text = "the agent's volumes are listed now, and those that no cycle knows are released"
+    """List the agent's volumes now; those that belong to no cycle are released."""
+    text = "the agent's volumes are listed now, and those that belong to no cycle are released"
     return replace(state, listed_at=None, list_backoff=NO_BACKOFF), Answer(request, True, text)
 
 
 def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
-    """Refused rather than clamped, and not unlearned by a cycle that is open: who asks for a size wants that size."""
+    """Set the learned size. A size outside the bounds is refused; an open cycle does not change it again."""
     size = request.size_bytes
     if size is None:
         return state, Answer(request, False, "learn needs a size (size_bytes)")

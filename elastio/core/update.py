@@ -1,20 +1,26 @@
-"""Fold what was seen into the state: outcomes of actions, the kernel's view, throughput.
+"""Fold what was seen into the state: outcomes of actions, the scan of the kernel, throughput. Pure.
 
-Outcomes only supply what a look cannot (an id, an error text); what *is* comes from looking.
+An outcome supplies only what a scan or a poll cannot show, such as an ID or an error.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from elastio.core import governor, waste
 from elastio.core.actions import (
     Action,
     AttachVolume,
+    BypassCache,
     CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachCacheSet,
+    DetachVolume,
+    EnterPhase1,
+    EnterPhase2,
+    HelpDetach,
     Identify,
     InstallCache,
     LimitWrites,
@@ -23,10 +29,14 @@ from elastio.core.actions import (
     Outcome,
     OutcomeKind,
     PollNotice,
+    RegisterBacking,
+    RegisterCache,
     ReleaseCacheDisk,
+    SetFlush,
     StartWithoutCache,
     TagVolume,
     TuneBacking,
+    WakeWriteback,
     is_read,
 )
 from elastio.core.cycle import Backoff, Cycle, Failure, FailureKind, Trigger, verb
@@ -45,20 +55,20 @@ from elastio.core.model import (
 )
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, watch_load
-from elastio.core.polling import PATIENT_ASKS, RETRY_MOST_S, awaiting, create_s, next_backoff
+from elastio.core.polling import PATIENT_TRIES, RETRY_MOST_S, next_backoff, shortest_create_s, with_next_poll
 from elastio.core.state import AgentState, LoadWatch, Phase
 from elastio.units import MB
 
-# A volume that was never shown and still is not after this long does not exist.
+# A volume that the cloud has not shown within this time does not exist.
 VISIBLE_WITHIN_S = 60.0
-# A volume on its way out is looked for again this soon.
+# While a volume is being deleted, the volumes are listed at this interval.
 LEAVING_S = 60.0
-# The clocks of a cloud and of a machine that keeps its time differ by less.
+# The clocks of a cloud and of a machine with a synchronized clock differ by less than this.
 CLOCKS_AGREE_S = 5.0
 
 
 def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
-    """The state with everything in `obs` taken into account; no decision yet."""
+    """The state with everything in `obs` folded in. Decides nothing."""
     for outcome in obs.outcomes:
         state = _fold_outcome(state, outcome, obs, policy)
     if obs.sample is not None:
@@ -66,13 +76,13 @@ def fold(state: AgentState, obs: Observation, policy: Policy) -> AgentState:
     if obs.host is None:
         return state
     if obs.host.backing is None or not obs.host.backing.running:
-        state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is no load
+        state = replace(state, load=LoadWatch())  # without a device there are no samples, and the last one is over
     if state.cycle is not None:
         state = replace(state, cycle=_fold_host(state.cycle, obs.host, state, obs.wall))
     if obs.host.backing is None:
         return state
     state = _forget_failed_clean(state, obs.host.backing)
-    # Not before it is known whether this is the device that the cycle was on.
+    # Before recovery it is not known whether this is the cycle's device.
     return remember_failed_clean(state, obs.host.backing) if state.recovered else state
 
 
@@ -80,25 +90,25 @@ def _fold_sample(state: AgentState, sample: Sample, host: HostView | None, polic
     backing = host.backing if host else None
     state = replace(state, load=watch_load(state.load, sample, policy))
     if state.cycle is not None:
-        state = replace(state, cycle=waste.watch(state.cycle, state.load, sample, policy))
+        state = replace(state, cycle=waste.with_sample(state.cycle, state.load, sample, policy))
     if _shows_no_cache_yet(state, sample):
         return replace(state, flush_mb_s=governor.first_writeback_rate(policy))
     state = replace(state, flush_mb_s=governor.writeback_rate(sample, backing, policy))
-    pressed = governor.pressed_mb_s(sample, backing, policy)
-    if state.cycle is None or state.phase is not Phase.BOOSTING or pressed <= 0:
+    forced = governor.forced_writeback_mb_s(sample, backing, policy)
+    if state.cycle is None or state.phase is not Phase.BOOSTING or forced <= 0:
         return state
-    more = int(pressed * sample.seconds * MB)
+    more = int(forced * sample.seconds * MB)
     return replace(state, cycle=replace(state.cycle, forced_writeback_bytes=state.cycle.forced_writeback_bytes + more))
 
 
 def _shows_no_cache_yet(state: AgentState, sample: Sample) -> bool:
-    """The sample begins before the cache was there: what it shows of the backing volume is over."""
+    """The sample begins before the cache was attached: what it shows of the backing volume no longer applies."""
     boosted = state.cycle.times.boosted if state.cycle else None
     return state.phase is Phase.ATTACHING or (boosted is not None and sample.at - sample.seconds < boosted)
 
 
 def intended(state: AgentState, action: Action, now: float) -> AgentState:
-    """The state to be written down with an intent: from then on the cache may serve, or may leave."""
+    """The state to be recorded with the intent of `action`: from then on the cache may serve, or may be detached."""
     cycle = state.cycle
     if cycle is None:
         return state
@@ -109,7 +119,16 @@ def intended(state: AgentState, action: Action, now: float) -> AgentState:
             return replace(state, cycle=cycle.stamped(detaching=now))
         case TagVolume():
             return replace(state, cycle=replace(cycle, tag=VolumeTag.UNKNOWN))  # until it is acknowledged
-    return state
+        case CreateVolume() | AttachVolume() | DetachVolume() | DeleteVolume() | ReleaseCacheDisk() | MakeDurable():
+            return state  # the journal records the action; a list, a poll or a scan shows its effect
+        case DescribeVolume() | ListVolumes() | Identify() | PollNotice():
+            return state
+        case EnterPhase1() | EnterPhase2() | BypassCache() | LimitWrites() | WakeWriteback() | SetFlush():
+            return state
+        case TuneBacking() | HelpDetach() | RegisterBacking() | RegisterCache() | StartWithoutCache():
+            return state
+        case _:
+            assert_never(action)
 
 
 # --- outcomes --------------------------------------------------------------------------------------------
@@ -133,10 +152,10 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
     asked = cycle.backoff_of(outcome.action)
     cycle = cycle.with_backoff(outcome.action, next_backoff(asked, outcome, obs))
     counts = not is_read(outcome.action) and not isinstance(outcome.action, TagVolume)
-    if counts and outcome.kind is OutcomeKind.DONE and asked.tries < PATIENT_ASKS:
-        cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: look at once again
+    if counts and outcome.kind is OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
+        cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: poll at once
     if outcome.kind is OutcomeKind.DONE:
-        cycle = awaiting(_fold_done(cycle, outcome, obs), state.create_s, obs)
+        cycle = with_next_poll(_fold_done(cycle, outcome, obs), state.create_s, obs)
     elif outcome.kind is OutcomeKind.REFUSED:
         cycle = (
             replace(cycle, failure=Failure(FailureKind.ERROR, outcome.error))
@@ -145,11 +164,11 @@ def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Obser
         )
     elif isinstance(outcome.action, CreateVolume):
         cycle = replace(cycle, create_unconfirmed_at=obs.now)
-    return replace(state, cycle=cycle, create_s=create_s(state, cycle))
+    return replace(state, cycle=cycle, create_s=shortest_create_s(state, cycle))
 
 
 def _fold_notice(state: AgentState, outcome: Outcome, obs: Observation, policy: Policy) -> AgentState:
-    """Without an answer the last one holds: a notice does not end because a metadata service is slow."""
+    """The state after a poll for a notice. Without an answer the last notice stays: a service may only be slow."""
     view = outcome.value if isinstance(outcome.value, NoticeView) else None
     if view is None or policy.notice_poll_s is None:
         backoff = next_backoff(state.notice_backoff, outcome, obs)
@@ -187,11 +206,33 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return cycle.stamped(durable=obs.now)
         case DeleteVolume():
             return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
-    return cycle
+        case (
+            CreateVolume()
+            | InstallCache()
+            | DetachVolume()
+            | ListVolumes()
+            | Identify()
+            | PollNotice()
+            | EnterPhase1()
+            | EnterPhase2()
+            | BypassCache()
+            | LimitWrites()
+            | WakeWriteback()
+            | SetFlush()
+            | DetachCacheSet()
+            | TuneBacking()
+            | HelpDetach()
+            | RegisterBacking()
+            | RegisterCache()
+            | StartWithoutCache()
+        ):
+            return cycle  # a scan, a poll or a list shows the effect
+        case _:
+            assert_never(outcome.action)
 
 
 def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
-    """Bind the cycle to its volume. The bill runs from the cloud's own creation time."""
+    """The cycle bound to its volume. The bill begins at the creation time that the cloud shows."""
     opened = cycle.opened_wall if cycle.opened_wall is not None else _opened_wall(cycle, volume, obs)
     return replace(
         cycle,
@@ -205,7 +246,7 @@ def adopt(cycle: Cycle, volume: Volume, obs: Observation) -> Cycle:
 
 
 def _opened_wall(cycle: Cycle, volume: Volume, obs: Observation) -> float:
-    """The cloud's time, unless our clock contradicts it: then the decision to buy, as we count."""
+    """When the bill begins: at the cloud's creation time; at the decision, if this machine's clock contradicts that."""
     latest = cycle.wall_at(obs.now)
     agree = cycle.started_wall - CLOCKS_AGREE_S <= volume.created_wall <= latest + CLOCKS_AGREE_S
     return min(volume.created_wall, latest) if agree else cycle.started_wall
@@ -231,7 +272,7 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
         return replace(state, list_backoff=backoff)
     volumes = tuple(v for v in outcome.value if v.backing_uuid == policy.backing_uuid)
     others = tuple(v for v in outcome.value if v.backing_uuid != policy.backing_uuid)
-    # Machines that were started together shall not ask together for ever. What leaves is seen to be gone.
+    # Jitter separates machines that were started together. A volume that is being deleted is listed again soon.
     leaves = any(v.state is VolumeState.DELETING for v in volumes)
     every_s = min(policy.reconcile_interval_s, LEAVING_S) if leaves else policy.reconcile_interval_s
     retry_at = obs.now + every_s * (0.75 + 0.5 * obs.jitter)
@@ -252,21 +293,21 @@ def _fold_list(state: AgentState, outcome: Outcome, obs: Observation, policy: Po
 
 
 def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> Cycle:
-    cycle = _based(cycle, host)
+    cycle = _with_counter_base(cycle, host)
     disk = host.disk(cycle.serial)
     if disk is not None and state.phase is Phase.ATTACHING:
         cycle = cycle.stamped(appeared=host.at)
         if cycle.cache_set is None and cycle.times.installing is not None:
-            # Its answer may be lost; the set on the volume that was bought is the one that was made there.
+            # The answer may be lost; the set on this volume can only be the one that was made there.
             cycle = replace(cycle, cache_set=disk.cache_set or disk.superblock)
     backing = host.backing
     if backing is None or cycle.cache_set is None or backing.cache_set != cycle.cache_set:
-        return _without(cycle, host, state)
+        return _without_cache_set(cycle, host, state)
     if cycle.backing_serial is None:
         cycle = replace(cycle, backing_serial=backing.disk_serial)
     gone = (cycle.times.detached, cycle.times.durable, cycle.times.failed_clean)
     if any(at is not None for at in gone):
-        # It is there again: whatever said that it had left, or held nothing, is void.
+        # It is attached again: earlier signs that it was detached, or held nothing, no longer count.
         cycle = replace(
             cycle, times=replace(cycle.times, detached=None, durable=None, released=None, failed_clean=None)
         )
@@ -290,12 +331,12 @@ def _fold_host(cycle: Cycle, host: HostView, state: AgentState, wall: float) -> 
     )
 
 
-def _without(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
-    """Its cache is not in front, or not any more. At a boot it may be the cache that comes late.
+def _without_cache_set(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
+    """The cycle when its cache set is not attached: not yet, or no longer. After a boot the cache may just be late.
 
-    Only the disk that the cache was put in front of can tell that it needs the cache no more, and only after the agent
-    took the cache off, or the kernel let go of one that was clean. Else the device may be an older copy, put in place
-    while nobody looked, and the volume may hold what is nowhere else.
+    "No cache" is believed only of the disk that the cache was attached to, and only after the agent began to detach the
+    cache, or the kernel stopped a clean one. Otherwise the device may be an older copy, put in place unseen, and the
+    volume may hold data that is nowhere else.
     """
     backing = host.backing
     if backing is None or backing.cache_set is not None or backing.waits_for_cache or cycle.times.released is not None:
@@ -314,19 +355,22 @@ def _without(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
 
 
 def _failed_clean(cycle: Cycle, host: HostView, state: AgentState) -> Cycle:
-    """The kernel goes by the superblock. After a power cut that may say clean over an index that is not."""
+    """The cycle when the kernel stopped its cache as clean.
+
+    The kernel reads that from the superblock, which may say clean after a power cut although the index is dirty.
+    """
     if cycle.is_index_dirty:
         return replace(cycle, may_lack_data=True)
     if not state.recovered:
-        return cycle  # `recovery` asks first whether this boot is the one in which the cache was last seen
+        return cycle  # `recovery` first checks whether the cache was last seen in this boot
     cycle = cycle.stamped(failed_clean=host.at) if cycle.times.boosted is not None else cycle
     return cycle.stamped(detached=host.at) if state.phase is Phase.DETACHING else cycle
 
 
 def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
-    """Remember what the kernel shows until the next cache only, and forgets at a boot.
+    """The state with the cache set that failed while clean: the kernel shows it only until the next cache or boot.
 
-    While a cache is being attached the kernel shows the same.
+    The kernel shows the same while a cache is being attached, which does not count.
     """
     cycle, named = state.cycle, backing.superblock_set
     if not backing.lost_clean_cache or named is None:
@@ -340,6 +384,7 @@ def remember_failed_clean(state: AgentState, backing: BackingView) -> AgentState
 
 
 def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
+    """The state without a failed clean set that the superblock no longer names."""
     started = state.failed_clean_set != "" and backing.state is CacheState.INCONSISTENT
     renewed = backing.cache_set is not None and backing.cache_set != state.failed_clean_set
     if state.failed_clean_set == "" or not (started or renewed or backing.state is CacheState.NO_CACHE):
@@ -347,9 +392,9 @@ def _forget_failed_clean(state: AgentState, backing: BackingView) -> AgentState:
     return replace(state, failed_clean_set="", is_stale_accepted=state.is_stale_accepted or started)
 
 
-def _based(cycle: Cycle, host: HostView) -> Cycle:
-    """The kernel counts from its boot on, the cycle from its beginning: what was there before is not its own."""
+def _with_counter_base(cycle: Cycle, host: HostView) -> Cycle:
+    """The cycle with the value that the kernel's counter had when it began; the counter starts again at a boot."""
     shown = host.backing.overflow_bytes if host.backing else None
     if shown is None or (cycle.overflow_base is not None and cycle.overflow_base <= shown):
         return cycle
-    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: it was booted anew
+    return replace(cycle, overflow_base=shown if cycle.overflow_base is None else 0)  # 0: there was a boot

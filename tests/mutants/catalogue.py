@@ -51,8 +51,8 @@ NO_DISPUTE = Patch(RECOVERY, "_may_lack_data(state, cycle, obs, backing):", "Fal
 NOT_RELEASED = Patch(RELEASE, "if disk is not None and disk.is_in_use and not is_gone:", "if False and disk:")
 LET_GO = Patch(
     INVARIANTS,
-    'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n',
-    'Used on a decision, and again by the executor on a look made for the purpose.\n    """\n    return ""\n',
+    'Checked on every decision, and again by the executor on a scan of its own.\n    """\n',
+    'Checked on every decision, and again by the executor on a scan of its own.\n    """\n    return ""\n',
 )
 OUTLIVED_ANYWAY = Patch(
     STATE,
@@ -174,8 +174,8 @@ LETTING_GO = (
             OUTLIVED_ANYWAY,
             Patch(
                 INVARIANTS,
-                "if not outlived and not (state.is_loss_accepted and action.given_up == state.loss_accepted_for):",
-                "if not outlived and False:",
+                "if not is_failed_clean and not (state.is_loss_accepted",
+                "if False and (state.is_loss_accepted",
             ),
         ),
     ),
@@ -275,14 +275,14 @@ WRITING_DOWN = (
         "no intents",
         "an intent is written before its effect",
         LOOP,
-        "if not (is_read(action) or self._is_intended(action, obs) or gives_back(action)):",
+        "if not (is_read(action) or self._is_intended(action, obs) or lifts_limit(action)):",
         "if False:",
     ),
     one(
         "giving back is written down first",
         "limits are lifted with a full disk, too",
         LOOP,
-        "self._is_intended(action, obs) or gives_back(action)):",
+        "self._is_intended(action, obs) or lifts_limit(action)):",
         "self._is_intended(action, obs)):",
         first=DISK_FULL,
     ),
@@ -290,8 +290,8 @@ WRITING_DOWN = (
         "limits stay",
         "limits are lifted",
         STEPS,
-        'obs, "applications to be let go") if free else NextAction()',
-        'obs, "applications to be let go") if False else NextAction()',
+        'obs, "the write limit to be lifted") if free else NextAction()',
+        'obs, "the write limit to be lifted") if False else NextAction()',
         first=DISK_FULL,
     ),
 )

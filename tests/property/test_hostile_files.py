@@ -102,7 +102,7 @@ def test_a_journal_is_remembered_or_named_as_not_understood(
     path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
     path.write_bytes(b"\n".join(damaged))
     refused, memory = outcome(lambda: recalled(path, boot=boot), JournalError)
-    assert memory is not None or "move it away" in refused
+    assert memory is not None or str(path) in refused
     assert memory is None or memory.cycle is None or isinstance(memory.cycle, Cycle)
 
 

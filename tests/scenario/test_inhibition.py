@@ -73,7 +73,7 @@ def test_an_inhibition_survives_an_orderly_stop(on_stop: StopPolicy) -> None:
     quiesce(sim)
     sim.run_until(lambda: is_safe(sim), 300)
     shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.is_over()), 120)
+    sim.run_until(lambda: bool(shutdown.exit_reason()), 120)
     sim.start_agent()
     sim.run_for(60)
     assert sim.phase is Phase.IDLE
@@ -87,7 +87,7 @@ def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(3)
     shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.is_over()), 10)
+    sim.run_until(lambda: bool(shutdown.exit_reason()), 10)
     assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
     sim.start_agent()
     sim.run_for(3)
@@ -99,7 +99,7 @@ def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> 
     in_phase(sim, Phase.BOOSTING)
     sim.run_for(8)
     shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.is_over()), 10)
+    sim.run_until(lambda: bool(shutdown.exit_reason()), 10)
     assert sim.world.kernel.bcache.dirty_bytes > 0
     assert sim.world.volumes_left() == 1
     sim.power_cut()
@@ -110,7 +110,7 @@ def test_a_prepared_shutdown_is_not_prepared_again_by_the_stop() -> None:
     sim = machine(STEADY, on_stop=FLUSH)
     in_phase(sim, Phase.BOOSTING)
     assert sim.ask(RequestKind.SHUTDOWN).accepted
-    assert begin_shutdown(sim).is_over()
+    assert begin_shutdown(sim).exit_reason()
     assert intents(sim, "EnterPhase2") == 0
 
 

@@ -51,7 +51,7 @@ def answer(worker: ForkWorker[str, Result]) -> Result:
         if result is not None:
             return result
         due = present(worker.next_event_at())
-        awaited = present(worker.awaited())
+        awaited = present(worker.readable_pipe())
         select.select([awaited.fileno()], [], [], max(0.001, due - time.monotonic() + 0.001))
     raise AssertionError("the worker said nothing")
 

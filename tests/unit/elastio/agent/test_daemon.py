@@ -68,7 +68,7 @@ def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -
         for asked in (False, True):
             if asked:
                 worker.submit(ListVolumes(), LONG_S)
-            awaited = present(worker.awaited())
+            awaited = present(worker.readable_pipe())
             assert wait([awaited], LONG_S)
             outcome = worker.poll()
             assert worker.trouble

@@ -164,7 +164,7 @@ def test_the_event_loop_is_woken_by_the_child_that_replaced_a_killed_one(make: C
             first.submit("two", LONG_S)
 
         def scan() -> None:
-            awaited = present(first.awaited())
+            awaited = present(first.readable_pipe())
             assert wait([awaited], LONG_S)
             seen.append(reported(driver))
             assert first.poll() == "TWO"

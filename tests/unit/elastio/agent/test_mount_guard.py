@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastio.agent.journal import NOBODY
-from elastio.agent.mount_guard import GuardedJournal, MountGuard, is_out
+from elastio.agent.mount_guard import GuardedJournal, MountGuard, guard_needed
 from elastio.core.actions import CreateVolume, InstallCache, Outcome, OutcomeKind
 from elastio.core.cycle import Timestamps
 from elastio.core.model import VolumeSpec
@@ -40,7 +40,7 @@ INSTALL = InstallCache(SERIAL, 1, None)
     ],
 )
 def test_a_cache_is_out_from_its_attachment_to_its_proven_end(of: AgentState, out: bool | None) -> None:
-    assert is_out(of) is out
+    assert guard_needed(of) is out
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 def test_a_result_comes_back_once(worker: TextWorker) -> None:
     assert do(worker, "one") == "ONE"
     assert worker.poll() is None
-    assert worker.awaited() is None
+    assert worker.readable_pipe() is None
     assert worker.next_event_at() is None
 
 
@@ -67,7 +67,7 @@ def test_a_result_larger_than_a_pipe_comes_back_whole(worker: TextWorker) -> Non
 
 def test_an_answer_that_is_there_counts_even_after_the_deadline(worker: TextWorker) -> None:
     worker.submit("one", 0.0)
-    awaited = present(worker.awaited())
+    awaited = present(worker.readable_pipe())
     assert wait([awaited], LONG_S)
     assert worker.poll() == "ONE"
 
@@ -172,23 +172,23 @@ def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
 
     worker = make("cloud", refuse)
     worker.start()
-    awaited = worker.awaited()
+    awaited = worker.readable_pipe()
     assert awaited is not None  # a driver is woken by it
     assert wait([awaited], LONG_S)
     assert worker.poll() is None
     assert worker.trouble == "no such provider is installed"
     assert caplog.records
-    assert worker.awaited() is None
+    assert worker.readable_pipe() is None
     assert do(worker, "one") == "ONE"
 
 
 def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[..., TextWorker]) -> None:
     worker = make("dying", lambda: os._exit(1))
     worker.start()
-    awaited = present(worker.awaited())
+    awaited = present(worker.readable_pipe())
     assert wait([awaited], LONG_S)
     assert worker.poll() is None
-    assert worker.awaited() is None
+    assert worker.readable_pipe() is None
     assert worker.trouble
     let_die(worker)
     assert not worker.busy
@@ -198,7 +198,7 @@ def test_closing_waits_for_a_job_and_ends_the_child(worker: TextWorker) -> None:
     pid = int(do(worker, "pid"))
     worker.submit("two", LONG_S)
     worker.close(LONG_S)
-    assert worker.awaited() is None
+    assert worker.readable_pipe() is None
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -138,7 +138,7 @@ def test_a_device_that_waits_for_another_set_is_not_started(named: CacheSetUuid 
 
 def test_a_boost_that_was_given_up_is_not_missed_once_the_kernel_shows_no_cache() -> None:
     of = fold(state(Phase.DETACHING, cycle(times=Timestamps(registered=NOW - 5))), seen(host(backing())), POLICY)
-    assert not present(of.cycle).is_in_front
+    assert not present(of.cycle).may_be_attached
     assert danger(of, seen(host(None))) is None
 
 

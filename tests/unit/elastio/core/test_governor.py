@@ -120,5 +120,5 @@ def test_what_is_flushed_beyond_the_spare_bandwidth_is_what_a_full_cache_presses
 ) -> None:
     policy = replace(SMALL, drain_bandwidth_mb_s=drain)
     full = cached(available_percent=31, cutoff_percent=70)
-    assert governor.pressed_mb_s(seen, full, policy) == pytest.approx(pressed)
-    assert governor.pressed_mb_s(seen, cached(available_percent=60, cutoff_percent=70), policy) == 0.0
+    assert governor.forced_writeback_mb_s(seen, full, policy) == pytest.approx(pressed)
+    assert governor.forced_writeback_mb_s(seen, cached(available_percent=60, cutoff_percent=70), policy) == 0.0

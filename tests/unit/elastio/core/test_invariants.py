@@ -25,7 +25,7 @@ from elastio.core.actions import (
     WakeWriteback,
 )
 from elastio.core.cycle import Cycle, Timestamps, Trigger
-from elastio.core.invariants import check, why_not_let_go
+from elastio.core.invariants import check, why_not_release
 from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.state import Phase
@@ -101,8 +101,8 @@ def test_a_healthy_action_passes(action: Action, of: Cycle | None, view: HostVie
 
 
 FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
-    ("no cycle bought this", CREATE, None, None),
-    ("no cycle bought this", replace(CREATE, token="other"), UNBOUGHT, None),
+    ("no cycle has this token", CREATE, None, None),
+    ("no cycle has this token", replace(CREATE, token="other"), UNBOUGHT, None),
     ("has its volume already", CREATE, cycle(), None),
     ("larger than the cap", replace(CREATE, spec=LARGER), UNBOUGHT, None),
     ("not been made durable", DETACH, BOOSTED, host(backing(), disk())),
@@ -136,10 +136,10 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
         replace(DURABLE, backing_serial=DISK_1),
         host(backing(disk_serial=DISK_2)),
     ),
-    ("took it off", DELETE, NOT_BY_US, host(backing())),
-    ("took it off", DETACH, NOT_BY_US, host(backing())),
+    ("neither this agent nor the kernel", DELETE, NOT_BY_US, host(backing())),
+    ("neither this agent nor the kernel", DETACH, NOT_BY_US, host(backing())),
     ("cannot be held back so long", BypassCache(), BOOSTED, host(cached(), FORMATTED)),
-    ("calls clean what", BypassCache(), BOOSTED, host(cached(state=CacheState.CLEAN, dirty_bytes=1), FORMATTED)),
+    ("index holds dirty", BypassCache(), BOOSTED, host(cached(state=CacheState.CLEAN, dirty_bytes=1), FORMATTED)),
     ("another backing disk", DetachCacheSet(SET), ON_DISK_1, host(drained(disk_serial=DISK_2), FORMATTED)),
     ("is not this cycle's", EnterPhase1(flush_mb_s=None), BOOSTED, host(cached(cache_set=OTHER_SET))),
     ("is not this cycle's", EnterPhase2(), BOOSTED, host(backing())),
@@ -153,7 +153,7 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("not been made durable", TagVolume(VOLUME_ID, VolumeTag.CLEAN), BOOSTED, host(backing())),
     ("not this cycle's", TagVolume(VolumeId("vol-2"), VolumeTag.CLEAN), RELEASED, host(backing())),
     ("no cache of this agent", RegisterBacking(), cycle(), host(None)),
-    ("no operator gave up", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
+    ("no operator accepted the loss", StartWithoutCache(VOLUME_ID), BOOSTED, host(MISSING)),
     ("dirty data was on it", DELETE, replace(BOOSTED, may_lack_data=True), host(backing())),
     ("dirty data was on it", DETACH, replace(BOOSTED, may_lack_data=True), host(backing())),
     (
@@ -176,5 +176,5 @@ def test_a_dangerous_action_is_rejected(action: Action, of: Cycle | None, view: 
 
 
 def test_a_disk_that_is_gone_or_blank_may_leave() -> None:
-    assert why_not_let_go(SERIAL, host(backing())) == ""
-    assert why_not_let_go(SERIAL, host(backing(), disk())) == ""
+    assert why_not_release(SERIAL, host(backing())) == ""
+    assert why_not_release(SERIAL, host(backing(), disk())) == ""

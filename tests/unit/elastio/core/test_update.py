@@ -210,6 +210,6 @@ def test_while_the_kernel_is_still_attaching_no_set_has_failed_clean() -> None:
 
 def test_a_cache_that_is_there_again_is_attached_again() -> None:
     gone = replace(boosted(), times=replace(BOOSTED, detached=NOW - 2, durable=NOW - 1))
-    assert not gone.is_in_front
+    assert not gone.may_be_attached
     after = present(fold(state(Phase.DETACHING, gone), seen(host(cached())), POLICY).cycle)
-    assert (after.is_in_front, after.needs_sync) == (True, True)
+    assert (after.may_be_attached, after.needs_sync) == (True, True)

@@ -78,7 +78,7 @@ def watched(*rates: float, boosted: float | None) -> Cycle:
     for second, rate in enumerate(rates, start=1):
         sample = Sample(float(second), 1.0, Rates(write_mb_s=rate))
         seen_load = watch_load(seen_load, sample, POLICY)
-        of = waste.watch(of, seen_load, sample, POLICY)
+        of = waste.with_sample(of, seen_load, sample, POLICY)
     return of
 
 
@@ -86,7 +86,7 @@ def test_what_was_moved_beyond_the_rate_without_the_cache_was_gained() -> None:
     of = replace(watched(8, 10, boosted=None), times=Timestamps(decided=0.0, boosted=2.5))
     assert of.bare == 0.5
     for second in (3, 4):  # the first of them began before the cache was there
-        of = waste.watch(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
+        of = waste.with_sample(of, LoadWatch(), Sample(float(second), 1.0, Rates(5, 10)), POLICY)
     assert (of.moved_bytes, of.gained_bytes) == (15 * MB, 5 * MB)
 
 
@@ -103,7 +103,7 @@ def test_the_longest_stretch_of_load_counts_and_not_their_sum() -> None:
 
 def over(of: Cycle, **changes: Any) -> Waste:
     """What is remembered once this cycle is over."""
-    return waste.judged(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
+    return waste.after_cycle(replace(state(Phase.DETACHING, of), **changes), of, WALL, POLICY)
 
 
 def served(**changes: Any) -> Cycle:
@@ -183,7 +183,7 @@ def test_after_many_volumes_that_never_became_a_cache_none_is_bought_until_an_op
         assert of.waste.stopped == ""
         of = wasted(of, number)
     assert f"refused {waste.MOST_WASTED}" in of.waste.stopped
-    assert of.waste.stopped in waste.told(of.waste, WALL)
+    assert of.waste.stopped in waste.restraint(of.waste, WALL)
     later = replace(of, cool_until=0.0, load=load(1.0, 9), listed_at=NOW - 1)
     assert decide(later, seen(host(backing())), POLICY).state.phase is Phase.IDLE
     resumed = decide(later, seen(host(backing()), requests=(Request(RequestKind.RESUME),)), POLICY).state
