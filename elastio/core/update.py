@@ -200,10 +200,9 @@ def _fold_done(cycle: Cycle, outcome: Outcome, obs: Observation) -> Cycle:
             return replace(cycle, cache_set=outcome.value)
         case TagVolume():
             return replace(cycle, tag=outcome.action.tag)
-        case ReleaseCacheDisk():
-            return cycle.stamped(durable=obs.now, released=obs.now)
-        case MakeDurable():
-            return cycle.stamped(durable=obs.now)
+        case ReleaseCacheDisk() | MakeDurable():
+            cycle = cycle.stamped(durable=obs.now)
+            return cycle.stamped(released=obs.now) if isinstance(outcome.action, ReleaseCacheDisk) else cycle
         case DeleteVolume():
             return cycle.bill_closed(obs.now).stamped(deleted=obs.now)
         case (
