@@ -73,7 +73,7 @@ class LazyProvider:
 
 
 def scan_with(host: BcacheHost) -> Callable[[Serials], HostView | str]:
-    """A look that answers its error as text: a worker carries values only."""
+    """A scan that returns its error as text: a worker carries values only."""
 
     def scan(serials: Serials) -> HostView | str:
         try:
@@ -85,7 +85,7 @@ def scan_with(host: BcacheHost) -> Callable[[Serials], HostView | str]:
 
 
 def clear_io_limits(sysfs: Sysfs) -> None:
-    """Who was killed while it held applications back, or ends while a flush slows them down, has left them so."""
+    """Lift the limits that an agent left on applications: one that was killed, or that ends during a slowed flush."""
     try:
         for group in throttle.release(sysfs):
             _log.warning("applications in %s were still held back or slowed down; they are not any more", group)
@@ -141,12 +141,12 @@ def is_near_boost(agent: Agent) -> bool:
 
 def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkWorker[Action, Outcome], ...]]:
     """The three workers, their children started."""
-    door = LazyProvider(config)
-    executor = Executor(host, door)
+    provider = LazyProvider(config)
+    executor = Executor(host, provider)
     late = "the kernel did not show its state within {:.0f} s: bcache may hang"
     scan: ForkWorker[Serials, HostView | str] = ForkWorker("scan", scan_with(host), lambda _, s: late.format(s))
     on_host: ForkWorker[Action, Outcome] = ForkWorker("host", executor.run, lost_on(host.sysfs))
-    on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, door.warm_up)
+    on_cloud: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, provider.warm_up)
     forked = (scan, on_host, on_cloud)
     # The garbage collector writes into every object it looks at: each child would soon have all pages to itself.
     gc.collect()
@@ -201,28 +201,28 @@ class Daemon:
         self, recorder: CostRecorder | NullRecorder, workers: Workers, forked: tuple[ForkWorker[Action, Outcome], ...]
     ) -> None:
         agent = self._agent(recorder, workers)
-        driver = EventLoop(agent, forked, self._notifier)
+        event_loop = EventLoop(agent, forked, self._notifier)
         requests = Requests(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
-        socket.register(driver.selector)
+        socket.register(event_loop.selector)
         events = BlockEvents()
-        driver.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
+        event_loop.watch(events, lambda: agent.kernel_changed() if events.drain() else None)
         self._notifier.send("READY=1", f"STATUS={agent.state.phase}")
         _log.info("elastiod %s drives %s", __version__, self.config.device.backing_uuid)
-        teller = StatusReporter(self._notifier)
+        reporter = StatusReporter(self._notifier)
 
         cloud_rest = CloudRest(next(worker for worker in forked if worker.name == "cloud"), self._clock.now() + REST_S)
 
         def after_step() -> None:
             self._host.lease.pulse.beat()
             socket.sweep()
-            teller.tell(agent)
+            reporter.report(agent)
             is_boosting = agent.state.cycle is not None
             cloud_rest.tend(self._clock.now(), is_near=is_near_boost(agent), is_boosting=is_boosting)
             self._touch(recorder, agent)
 
         try:
-            driver.run(lambda: self._reload(agent), after_step)
+            event_loop.run(lambda: self._reload(agent), after_step)
         finally:
             self._notifier.send("STOPPING=1")
             socket.close()
@@ -268,22 +268,22 @@ class Daemon:
 
 
 class StatusReporter:
-    """Tells the log and systemd about every change of phase, fault and error, once."""
+    """Reports every change of phase, fault and error once, to the log and to systemd."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
-        self._told: tuple[str, str, str] = ("", "", "")
+        self._reported: tuple[str, str, str] = ("", "", "")
 
-    def tell(self, agent: Agent) -> None:
+    def report(self, agent: Agent) -> None:
         state = agent.state
         now = (state.phase.value, str(state.fault or ""), agent.last_error)
-        if now == self._told:
+        if now == self._reported:
             return
-        if now[0] != self._told[0]:
+        if now[0] != self._reported[0]:
             _log.info("%s", state.phase)
             self._notifier.send(f"STATUS={state.phase}")
-        if now[1] and now[1] != self._told[1]:
+        if now[1] and now[1] != self._reported[1]:
             _log.error("faulted: %s", state.fault)
-        if now[2] and now[2] != self._told[2]:
+        if now[2] and now[2] != self._reported[2]:
             _log.warning("%s", agent.last_error)
-        self._told = now
+        self._reported = now

@@ -132,11 +132,11 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
     backing = obs.host.backing if obs.host else None
     if backing is None:
         return state
-    if backing.state is CacheState.INCONSISTENT and state.cycle is None:
-        state = replace(state, is_stale_accepted=True)
-    if detection.danger(state, obs) is not None:
-        return state
-    return move(state, Detection(Event.REPAIRED, "an operator asked to go on", is_ordered=True))
+    is_left_alone = backing.state is CacheState.INCONSISTENT and state.cycle is None
+    accepted = replace(state, is_stale_accepted=True) if is_left_alone else state
+    if detection.danger(accepted, obs) is not None:
+        return state  # a request that is refused changes nothing
+    return move(accepted, Detection(Event.REPAIRED, "an operator asked to go on", is_ordered=True))
 
 
 # --- times without boosts --------------------------------------------------------------------------------
