@@ -27,7 +27,6 @@ from elastio_calibration.fio import KINDS, PATTERNS, Fio
 from elastio_calibration.record import Header, SavedState
 from elastio_calibration.schedule import WRITE, Point
 from elastio_calibration.target import (
-    Boost,
     Labels,
     LedgerPosition,
     check_sizes,
@@ -195,7 +194,7 @@ class LiveTarget:
         """See `Target`."""
         return LedgerPosition(self.ports.wall(), self.ports.now())
 
-    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+    def boosts_since(self, position: LedgerPosition) -> tuple[CycleRow, ...]:
         """See `Target`. The wall clock tells for how long a cache is paid."""
         wall = self.ports.wall()
         set_by_s = wall - position.wall_s - (self.ports.now() - position.monotonic_s)
@@ -203,7 +202,7 @@ class LiveTarget:
             text = f"the clock was set by {set_by_s:+.1f} s meanwhile: the time for which the cache was paid is unknown"
             raise CalibrationError(text, code="clock.set")
         since = position.wall_s - CLOCK_S
-        return tuple(_boost(row, wall) for row in self.ports.cycles(since, wall) if row.started_wall >= since)
+        return tuple(row for row in self.ports.cycles(since, wall) if row.started_wall >= since)
 
 
 def _is_idle(status: Status, release_threshold: float) -> bool:
@@ -211,18 +210,6 @@ def _is_idle(status: Status, release_threshold: float) -> bool:
     listed = status.owned is not None and all(volume.kept for volume in status.owned)
     nothing_left = status.phase == "idle" and status.cycle is None and status.hold is None and listed
     return status.recovered and nothing_left and status.load.utilization < release_threshold
-
-
-def _boost(row: CycleRow, wall: float) -> Boost:
-    return Boost(
-        provisioned_bytes=row.provisioned_size_bytes,
-        held_s=row.billed_s(0.0, wall),
-        attached_s=row.steps.attached_s,
-        boost_s=row.steps.boost_s,
-        peak_in_use_percent=row.peak_in_use_percent,
-        written_through_bytes=row.written_through_bytes,
-        failure=row.failure,
-    )
 
 
 def ledger_cycles(path: Path) -> Callable[[float, float], tuple[CycleRow, ...]]:

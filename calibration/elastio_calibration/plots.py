@@ -18,7 +18,7 @@ SHADES = ("#2e7d4f", "#1b4f8f", "#b3541e", "#7d4fb3")
 
 def trade_off(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
     """Completion time and AGBs over M(Sc), relative to static-fast; a ring marks the recommended size."""
-    figure, (left, right) = _panels(2)
+    figure, left, right = _panels()
     for number, mb_s in enumerate(sorted({r["cache_mb_s"] for r in rows})):
         own = [r for r in rows if r["cache_mb_s"] == mb_s]
         for axes, key in ((left, "completion_of_fast"), (right, "agbs_of_fast")):
@@ -26,17 +26,15 @@ def trade_off(rows: Sequence[dict[str, Any]], title: str, path: Path) -> None:
             axes.plot([r["cache_gb"] for r in own], [r[key] for r in own], "o-", color=colour, label=f"{mb_s:g} MB/s")
             chosen = [(r["cache_gb"], r[key]) for r in own if r["chosen"]]
             axes.plot(*zip(*chosen, strict=True), "o", ms=14, mfc="none", color="black") if chosen else None
-    left.set_ylabel("completion time / static-fast")
-    right.set_ylabel("AGBs / static-fast")
-    for axes in (left, right):
-        axes.set_xlabel("cache for checkpoints, GB")
+    left.set(xlabel="cache for checkpoints, GB", ylabel="completion time / static-fast")
+    right.set(xlabel="cache for checkpoints, GB", ylabel="AGBs / static-fast")
     left.legend(frameon=False, fontsize=8)
     _save(figure, title, path)
 
 
 def sweep(steps: Sequence[Step], symbol: str, title: str, path: Path) -> None:
     """Completion time and AGBs of the three set-ups over the varied value, with their intervals."""
-    figure, (left, right) = _panels(2)
+    figure, left, right = _panels()
     for name, colour in COLOURS.items():
         known = [(s.value, f) for s in steps for f in s.forecasts if f.setup == name]
         for axes, key in ((left, "completion_s"), (right, "agbs")):
@@ -46,10 +44,8 @@ def sweep(steps: Sequence[Step], symbol: str, title: str, path: Path) -> None:
             if sure:
                 at, low, high = zip(*sure, strict=True)
                 axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
-    left.set_ylabel("completion, s")
-    right.set_ylabel("AGBs")
-    for axes in (left, right):
-        axes.set_xlabel(symbol)
+    left.set(xlabel=symbol, ylabel="completion, s")
+    right.set(xlabel=symbol, ylabel="AGBs")
     left.legend(frameon=False, fontsize=8)
     _save(figure, title, path)
 
@@ -71,12 +67,12 @@ def timeline(runs: Mapping[str, Sequence[tuple[float, float, float]]], title: st
     _save(figure, title, path)
 
 
-def _panels(count: int) -> tuple[Figure, tuple[Axes, ...]]:
-    figure = Figure(figsize=(5.5 * count, 4))
-    panels = tuple(figure.add_subplot(1, count, n + 1) for n in range(count))
-    for axes in panels:
+def _panels() -> tuple[Figure, Axes, Axes]:
+    figure = Figure(figsize=(11, 4))
+    left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+    for axes in (left, right):
         axes.grid(alpha=0.25)
-    return figure, panels
+    return figure, left, right
 
 
 def _save(figure: Figure, title: str, path: Path) -> None:

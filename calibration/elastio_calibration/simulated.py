@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from elastio.accounting.rows import CycleRow, StepDurations, row_of
 from elastio.core.cycle import Cycle
 from elastio.core.model import RequestKind
 from elastio.core.policy import Caps, Policy
@@ -19,7 +20,7 @@ from elastio.units import GB, GIB
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.record import Header, SavedState
 from elastio_calibration.schedule import WRITE, Point
-from elastio_calibration.target import Boost, Labels, LedgerPosition, check_sizes, ending_with, header_of, prices_of
+from elastio_calibration.target import Labels, LedgerPosition, check_sizes, ending_with, header_of, prices_of
 
 QUOTED_GIB = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 64, 100)
 
@@ -146,21 +147,16 @@ class SimulatedTarget:
         """See `Target`."""
         return LedgerPosition(self.world.clock.wall(), self.world.clock.elapsed())
 
-    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+    def boosts_since(self, position: LedgerPosition) -> tuple[CycleRow, ...]:
         """See `Target`. Nobody sets a simulated clock."""
-        return tuple(_boost(c) for c in self.recorder.rows.values() if c.started_wall >= position.wall_s)
+        return tuple(_row(c) for c in self.recorder.rows.values() if c.started_wall >= position.wall_s)
 
 
-def _boost(cycle: Cycle) -> Boost:
-    opened, closed, times = cycle.opened_wall, cycle.closed_wall, cycle.times
-    held_s = 0.0 if opened is None or closed is None else closed - opened
-    attached = None if times.boosted is None or times.detached is None else times.detached - times.boosted
-    return Boost(
-        provisioned_bytes=cycle.provisioned.size_bytes,
-        held_s=held_s,
-        attached_s=attached,
+def _row(cycle: Cycle) -> CycleRow:
+    times = cycle.times
+    steps = StepDurations(
         boost_s=None if times.boosted is None else times.boosted - cycle.started_at,
-        peak_in_use_percent=cycle.peak_in_use_percent,
-        written_through_bytes=cycle.written_through_bytes,
-        failure=str(cycle.failure or ""),
+        attached_s=None if times.boosted is None or times.detached is None else times.detached - times.boosted,
     )
+    peak, through = cycle.peak_in_use_percent, cycle.written_through_bytes
+    return replace(row_of(cycle), steps=steps, peak_in_use_percent=peak, written_through_bytes=through)

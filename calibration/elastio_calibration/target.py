@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from elastio import __version__
+from elastio.accounting.rows import CycleRow
 from elastio.core.model import Quote, VolumeSpec
 from elastio.core.policy import Policy
 from elastio.errors import ElastioError
@@ -27,19 +28,6 @@ LEAVE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Boost:
-    """One cache volume, as in the ledger."""
-
-    provisioned_bytes: int
-    held_s: float
-    attached_s: float | None
-    boost_s: float | None
-    peak_in_use_percent: int
-    written_through_bytes: int
-    failure: str
-
-
-@dataclass(frozen=True, slots=True)
 class LedgerPosition:
     """A time by two clocks, in seconds: the wall clock, which the ledger uses, and a monotonic one."""
 
@@ -49,7 +37,7 @@ class LedgerPosition:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Conditions that the VM cannot find out: volume types, a laboratory's scale, how the application writes."""
+    """Fields of `Conditions` that the VM cannot find out: volume types, a scale, how the application writes."""
 
     backing_type: str
     cache_type: str
@@ -63,46 +51,36 @@ class Target(Protocol):
 
     def header(self) -> Header:
         """The conditions and prices as of now."""
-        ...
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold the run lock of the machine. Raises CalibrationError where another calibration has it."""
-        ...
 
     def check(self, points: Sequence[Point]) -> None:
         """Raises CalibrationError for points that cannot be measured here, before anything is bought."""
-        ...
 
     def agent(self) -> SavedState:
         """The size that the agent has learned, and whether it is paused."""
-        ...
 
     def learn(self, size_bytes: int | None) -> None:
         """Have the next boost buy this size; None: the initial size of an agent that has learned nothing."""
-        ...
 
     def set_paused(self, paused: bool) -> None:
         """Pause or resume the agent."""
-        ...
 
     def wait_idle(self, limit_s: float) -> None:
         """Wait until there is no load, no cache and no volume left, and the next boost may start."""
-        ...
 
     def dataset(self, point: Point, limit_s: float) -> AbstractContextManager[float]:
         """Write a dataset, and remove it at the end. The value: seconds from the first write to the last fsync.
 
         Files that the pattern reads are laid out before, while the agent is paused.
         """
-        ...
 
     def position(self) -> LedgerPosition:
         """The present time, for `boosts_since`."""
-        ...
 
-    def boosts_since(self, position: LedgerPosition) -> tuple[Boost, ...]:
+    def boosts_since(self, position: LedgerPosition) -> tuple[CycleRow, ...]:
         """The boosts that began since. Raises CalibrationError where the wall clock was set meanwhile."""
-        ...
 
 
 def calibrate(target: Target, schedule: Schedule, file: RecordFile, say: Callable[[str], None]) -> None:
@@ -171,7 +149,8 @@ def measure(target: Target, point: Point, limit_s: float) -> Measurement:
     with target.dataset(point, limit_s) as seconds:
         target.wait_idle(limit_s)
         boosts, learned = target.boosts_since(position), target.agent().learned_bytes or 0
-    return _measured(point, seconds, boosts, learned)
+        now_wall = target.position().wall_s
+    return _measured(point, seconds, boosts, now_wall, learned)
 
 
 def _without_agent(target: Target, point: Point, limit_s: float) -> float:
@@ -193,25 +172,26 @@ def paused(target: Target) -> Iterator[None]:
         yield
 
 
-def _measured(point: Point, seconds: float, boosts: tuple[Boost, ...], learned: int) -> Measurement:
+def _measured(point: Point, seconds: float, boosts: tuple[CycleRow, ...], now_wall: float, learned: int) -> Measurement:
     if len(boosts) != 1:
         raise CalibrationError(f"{len(boosts)} caches were bought for one dataset instead of one", code="boosts")
-    boost = boosts[0]
-    if boost.failure or boost.boost_s is None:
+    (boost,) = boosts
+    boost_s = boost.steps.boost_s
+    if boost.failure or boost_s is None:
         failure = boost.failure or "the boost ended before it was attached"
         raise CalibrationError(f"no cache was attached: {failure}", code="boost.failed")
-    if boost.boost_s >= seconds:
-        times = f"{seconds:.1f} s, before the cache was attached ({boost.boost_s:.1f} s)"
+    if boost_s >= seconds:
+        times = f"{seconds:.1f} s, before the cache was attached ({boost_s:.1f} s)"
         raise CalibrationError(f"the dataset was written in {times}: it is too small", code="dataset.too_small")
     return Measurement(
         setup=Setup.ADAPTIVE,
         dataset_bytes=point.dataset_bytes,
         seconds=seconds,
         pattern=point.pattern,
-        cache_bytes=boost.provisioned_bytes,
-        held_s=boost.held_s,
-        attached_s=boost.attached_s or 0.0,
-        boost_s=boost.boost_s,
+        cache_bytes=boost.provisioned_size_bytes,
+        held_s=boost.billed_s(0.0, now_wall),
+        attached_s=boost.steps.attached_s or 0.0,
+        boost_s=boost_s,
         peak_in_use_percent=boost.peak_in_use_percent,
         written_through_bytes=boost.written_through_bytes,
         learned_bytes=learned,
@@ -235,17 +215,13 @@ def header_of(
         kernel=kernel,
         cloud=cloud,
         instance_type=instance_type,
-        backing_type=labels.backing_type,
-        cache_type=labels.cache_type,
         backing_mb_s=policy.backing_bandwidth_mb_s,
         cache_mb_s=policy.cache_bandwidth_mb_s,
         utilization_threshold=policy.utilization_threshold,
         inactivity_delay_s=policy.inactivity_delay_s,
         sample_interval_s=sample_interval_s,
-        writers=labels.writers,
-        scale=labels.scale,
         drain_mb_s=policy.drain_bandwidth_mb_s,
-        pace_mb_s=labels.pace_mb_s,
+        **asdict(labels),
     )
     made = datetime.fromtimestamp(wall_s, UTC).isoformat(timespec="seconds")
     return Header(conditions, backing_bytes, made, f"elastio {__version__}", prices)

@@ -16,7 +16,7 @@ from elastio.cli.app import App
 from elastio.cli.numbers import ABOVE_0, AT_LEAST_0
 from elastio.errors import ElastioError
 from elastio.units import format_duration
-from elastio_calibration.cli.options import Sizes, require_extra
+from elastio_calibration.cli.options import FILE, Sizes, require_extra
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS, Fio
 from elastio_calibration.live import LiveTarget, Ports, ledger_cycles, quoting, require_adaptive
@@ -28,7 +28,6 @@ from elastio_calibration.target import calibrate as run
 from elastio_calibration.writer import Writer
 
 STAGES = ("run", "study", "solve", "format")
-FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)

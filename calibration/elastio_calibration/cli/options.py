@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elastio_calibration.predict import Predictor
 
 F = TypeVar("F", bound=Callable[..., Any])
+FILE: click.Path = click.Path(path_type=Path, dir_okay=False)
 EXTRA = ("jsonschema", "matplotlib", "numpy", "scipy")
 
 
@@ -48,57 +49,39 @@ class Sizes(click.ParamType[tuple[float, ...]]):
         return sizes
 
 
-def application_options(command: F) -> F:
-    """The options that describe an application; `application_of` reads their values."""
-    for option in reversed(
-        (
-            click.option(
-                "--application",
-                "file",
-                type=click.Path(path_type=Path, dir_okay=False),
-                help="TOML file with the application.",
-            ),
-            click.option(
-                "--learn-ledger", type=click.Path(path_type=Path, dir_okay=False), help="Ledger with a benchmark run."
-            ),
-            click.option(
-                "--learn-trace",
-                type=click.Path(path_type=Path, dir_okay=False),
-                help="CSV file with the throughput of a run.",
-            ),
-            click.option("--device", default="", help="UUID of the device in a ledger or trace with several."),
-            click.option("--vms", type=click.IntRange(min=1), help="Number of VMs (n)."),
-            click.option("--iterations", type=click.IntRange(min=1), help="Number of iterations (I)."),
-            click.option("--iteration-s", type=AT_LEAST_0, help="Seconds of computing per iteration (It)."),
-            click.option("--checkpoints", type=click.IntRange(min=1), help="Number of checkpoints (K)."),
-            click.option("--checkpoint-gb", type=ABOVE_0, help="Size of a checkpoint per VM (Sc)."),
-            click.option("--initial-gb", type=AT_LEAST_0, help="Size of the initial dump per VM (Si)."),
-        )
-    ):
-        command = option(command)
-    return command
+def _adding(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """A decorator that gives a command these options, in this order."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def profile_options(command: F) -> F:
-    """--profile FILE (several are merged or compared), --backing-gb and --pattern."""
-    for option in reversed(
-        (
-            click.option(
-                "--profile",
-                "profiles",
-                multiple=True,
-                required=True,
-                type=click.Path(path_type=Path, dir_okay=False),
-                help="Profile written by `elastio calibrate`; repeatable.",
-            ),
-            click.option("--backing-gb", type=ABOVE_0, help="Size of the backing volume (N)  [default: as calibrated]"),
-            click.option(
-                "--pattern", type=click.Choice(PATTERNS), default=WRITE, show_default=True, help="Pattern of the dumps."
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+# The options that describe an application; `application_of` reads their values.
+application_options: Callable[[F], F] = _adding(
+    click.option("--application", "file", type=FILE, help="TOML file with the application."),
+    click.option("--learn-ledger", type=FILE, help="Ledger with a benchmark run."),
+    click.option("--learn-trace", type=FILE, help="CSV file with the throughput of a run."),
+    click.option("--device", default="", help="UUID of the device in a ledger or trace with several."),
+    click.option("--vms", type=click.IntRange(min=1), help="Number of VMs (n)."),
+    click.option("--iterations", type=click.IntRange(min=1), help="Number of iterations (I)."),
+    click.option("--iteration-s", type=AT_LEAST_0, help="Seconds of computing per iteration (It)."),
+    click.option("--checkpoints", type=click.IntRange(min=1), help="Number of checkpoints (K)."),
+    click.option("--checkpoint-gb", type=ABOVE_0, help="Size of a checkpoint per VM (Sc)."),
+    click.option("--initial-gb", type=AT_LEAST_0, help="Size of the initial dump per VM (Si)."),
+)
+PROFILES = "Profile written by `elastio calibrate`; repeatable."
+# Several profiles are merged or compared.
+profile_options: Callable[[F], F] = _adding(
+    click.option("--profile", "profiles", multiple=True, required=True, type=FILE, help=PROFILES),
+    click.option("--backing-gb", type=ABOVE_0, help="Size of the backing volume (N)  [default: as calibrated]"),
+    click.option(
+        "--pattern", type=click.Choice(PATTERNS), default=WRITE, show_default=True, help="Pattern of the dumps."
+    ),
+)
 
 
 APPLICATION_KEYS = ("vms", "iterations", "iteration_s", "checkpoints", "checkpoint_gb", "initial_gb")
@@ -153,3 +136,21 @@ def _require_same_conditions(conditions: list[Any]) -> None:
         differences = [d for d in conditions[0].differences(other) if not d.startswith("cache mb s")]
         if differences:
             raise CalibrationError(f"profiles of different conditions cannot be compared: {', '.join(differences)}")
+
+
+def emit(
+    values: Mapping[str, Any],
+    document: Mapping[str, Any],
+    rows: Sequence[dict[str, Any]],
+    text: str,
+    aside: Iterable[str],
+) -> None:
+    """Print the document with --json, the rows with --csv, else the text; what is `aside` goes to standard error."""
+    from elastio_calibration import render  # noqa: PLC0415  needs the extra
+
+    if values["as_json"]:
+        click.echo(render.to_json(document))
+        return
+    click.echo(render.to_csv(rows) if values["as_csv"] else f"{text}\n", nl=False)
+    for line in aside:
+        click.echo(line, err=True)

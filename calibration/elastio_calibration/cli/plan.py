@@ -14,8 +14,10 @@ from elastio.control.protocol import UnreachableError
 from elastio.units import GB, GIB
 from elastio_calibration.apply import write_drop_in
 from elastio_calibration.cli.options import (
+    FILE,
     application_of,
     application_options,
+    emit,
     gb,
     predictors,
     profile_options,
@@ -38,9 +40,7 @@ if TYPE_CHECKING:
 @click.option("--max-agbs", type=ABOVE_0, help="Budget for all VMs, in AGBs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one CSV table.")
-@click.option(
-    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Plot of time and cost over the size, to write."
-)
+@click.option("--png", type=FILE, help="Plot of time and cost over the size, to write.")
 @click.option("--apply", "applied", is_flag=True, help="Set the size in the configuration and the agent.")
 @click.pass_obj
 def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **values: Any) -> None:
@@ -66,14 +66,9 @@ def plan(app: App, /, profiles: tuple[Path, ...], backing_gb: float | None, **va
     if values["png"] is not None:
         title = f"{application.checkpoints} checkpoints of {application.checkpoint_gb:g} GB"
         plots.trade_off(rows, title, values["png"])
-    if values["as_json"]:
-        figures = {"recommended_gb": chosen.cache_bytes / GB, "choices": rows}
-        click.echo(render.to_json({**figures, "refused": found.refused, "notes": notes}))
-    else:
-        text = f"{render.candidates_text(rows)}\n{_recommendation(chosen)}\n"
-        click.echo(render.to_csv(rows) if values["as_csv"] else text, nl=False)
-        for line in (*found.refused, *notes):
-            click.echo(line, err=True)
+    document = {"recommended_gb": chosen.cache_bytes / GB, "choices": rows, "refused": found.refused, "notes": notes}
+    text = f"{render.candidates_text(rows)}\n{_recommendation(chosen)}"
+    emit(values, document, rows, text, [*found.refused, *notes])
     if values["applied"]:
         _apply(app, chosen, [p.profile.conditions for p in known])
 

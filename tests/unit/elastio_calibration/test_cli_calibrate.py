@@ -26,8 +26,9 @@ from elastio_calibration.schedule import Point
 from elastio_calibration.simulated import SimulatedTarget
 from elastio_calibration.target import ending_with
 
-from .values import CONFIG, GOLDEN, UUID, Shell
+from .values import CONFIG, UUID, Golden, Shell
 
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 SMALL = ("--datasets", "0.6,0.8", "--caches", f"{GIB / GB},{2 * GIB / GB}", "--repeats", "1")
 
 
@@ -36,10 +37,10 @@ def calibrate(elastio: Shell, folder: Path, *more: object) -> Result:
     return elastio("calibrate", "--sim", "--plan", "standard", *files, *more)
 
 
-def test_calibrates_the_simulator_through_all_stages(elastio: Shell, tmp_path: Path) -> None:
+def test_calibrates_the_simulator_through_all_stages(elastio: Shell, tmp_path: Path, golden: Golden) -> None:
     result = calibrate(elastio, tmp_path, *SMALL)
     assert result.exit_code == 0, result.output
-    assert result.stderr + result.stdout.replace(str(tmp_path), "") == (GOLDEN / "calibrate.txt").read_text()
+    golden("calibration/calibrate.txt", result.stderr + result.stdout.replace(str(tmp_path), ""))
     assert len(load(tmp_path / "p.json").measurements) == 6
 
 
@@ -72,13 +73,15 @@ def test_what_was_calibrated_predicts_what_is_simulated(elastio: Shell, tmp_path
         assert row["agbs"] / setup.agbs == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize("given", ["3,x", "", "nan", "3,inf", "0,3", "-1", "1e300"])
-def test_sizes_that_no_volume_has_are_wrong_usage(given: str, elastio: Shell) -> None:
-    assert elastio("calibrate", "--sim", "--datasets", given).exit_code == Exit.USAGE
-
-
-@pytest.mark.parametrize("given", [("--yes",), ("data", "--pace", "20", "--pattern", "read")])
-def test_wrong_usage_on_a_real_machine(given: tuple[str, ...], elastio: Shell) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(("--sim", "--datasets", sizes) for sizes in ("3,x", "", "nan", "3,inf", "0,3", "-1", "1e300")),
+        ("--yes",),
+        ("data", "--pace", "20", "--pattern", "read"),
+    ],
+)
+def test_wrong_usage(given: tuple[str, ...], elastio: Shell) -> None:
     assert elastio("calibrate", *given).exit_code == Exit.USAGE
 
 
@@ -180,26 +183,19 @@ def test_an_interrupted_run_fails_and_keeps_its_record(
 
 
 @pytest.mark.usefixtures("heeded_signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_is_an_interrupt(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
-        signal.raise_signal(number)
-    assert signal.getsignal(number) is before
-
-
-@pytest.mark.usefixtures("heeded_signals")
-def test_a_second_signal_does_not_interrupt_the_clean_up() -> None:
-    cleaned = []
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_an_interrupt_and_later_ones_do_not_interrupt_the_clean_up(number: signal.Signals) -> None:
+    before, cleaned = signal.getsignal(number), []
 
     def clean() -> None:
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
-            signal.raise_signal(number)
-            cleaned.append(number)
+        for later in SIGNALS:
+            signal.raise_signal(later)
+            cleaned.append(later)
 
     with pytest.raises(KeyboardInterrupt), interrupted_by_signals(), ending_with(clean):
-        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(number)
     assert len(cleaned) == 3
+    assert signal.getsignal(number) is before
 
 
 def test_a_signal_that_was_ignored_stays_ignored() -> None:

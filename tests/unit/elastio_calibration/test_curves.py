@@ -68,10 +68,6 @@ def test_spread_is_pooled_over_all_repeated_points() -> None:
     assert found.noise == pytest.approx(curve.noise)
 
 
-def test_without_repeats_the_spread_is_unknown() -> None:
-    assert throughput(cached(1.0)).freedom == 0
-
-
 def test_interpolation_adds_the_error_of_points_left_out() -> None:
     curve = throughput(cached(0.99, 1.01))
     assert curve.interpolation_error > 0.01  # the kink where the cache is just large enough

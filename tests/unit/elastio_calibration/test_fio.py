@@ -26,21 +26,21 @@ def printed(read_bytes: int, write_bytes: int, runtime_ms: int = 2500, error: in
     return json.dumps({"fio version": "fio-3.33", "jobs": [job]})
 
 
-def test_reads_and_writes_count_together() -> None:
-    assert seconds_of(printed(30 * MIB, 70 * MIB), 100 * MIB) == 2.5
+def together(*texts: str) -> str:
+    return json.dumps({"jobs": [job for text in texts for job in json.loads(text)["jobs"]]})
 
 
-def test_jobs_move_their_shares_at_the_same_time() -> None:
-    first, second = (json.loads(printed(0, 50 * MIB, runtime_ms))["jobs"] for runtime_ms in (2000, 3000))
-    assert seconds_of(json.dumps({"jobs": first + second}), 100 * MIB) == 3.0
-
-
-def test_scales_the_time_to_the_whole_dataset() -> None:
-    assert seconds_of(printed(0, 99 * MIB, 9900), 100 * MIB) == pytest.approx(10.0)
-
-
-def test_ignores_warnings_before_the_json() -> None:
-    assert seconds_of("fio: this platform does not support it\n" + printed(MIB, 0), MIB) == 2.5
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        pytest.param(printed(30 * MIB, 70 * MIB), 2.5, id="reads and writes count together"),
+        pytest.param(together(printed(0, 50 * MIB, 2000), printed(0, 50 * MIB, 3000)), 3.0, id="jobs run at once"),
+        pytest.param(printed(0, 99 * MIB, 9900), 10.0, id="scaled to the whole dataset"),
+        pytest.param(f"fio: this is not supported\n{printed(100 * MIB, 0)}", 2.5, id="warning before the JSON"),
+    ],
+)
+def test_the_longest_job_counts_for_the_whole_dataset(text: str, seconds: float) -> None:
+    assert seconds_of(text, 100 * MIB) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(

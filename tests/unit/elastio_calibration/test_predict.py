@@ -28,14 +28,6 @@ def test_adaptive_is_the_published_formula() -> None:
     assert found.checkpoints[-1].cache_bytes == 6 * GB
 
 
-def test_static_setups_pay_for_their_volume_alone() -> None:
-    slow, fast = (Predictor(profile()).static(s, APP) for s in (Setup.STATIC_SLOW, Setup.STATIC_FAST))
-    assert slow.completion_s.value == pytest.approx(1200 + 12000 / 33)
-    assert slow.agbs.value == pytest.approx(2 * 33 * 50 * (1200 + 18000 / 33))
-    assert fast.completion_s.value == pytest.approx(1200 + 12000 / 128)
-    assert fast.agbs.value == pytest.approx(2 * 128 * 50 * (1200 + 18000 / 128))
-
-
 def test_a_measured_throughput_replaces_the_provisioned_bandwidth() -> None:
     made = profile(measurements=(measured(4, 6), *(static(Setup.STATIC_FAST, x, 120.0) for x in (4, 6))))
     found = Predictor(made).static(Setup.STATIC_FAST, APP)
@@ -105,15 +97,6 @@ def test_a_cache_that_was_asked_for_is_not_replaced() -> None:
     for sizes in (CacheSizes(12 * GB), CacheSizes(10 * GB, 8 * GB)):
         with pytest.raises(OutOfRangeError):
             pairs.adaptive(APP, sizes)
-
-
-def test_an_application_without_initial_dump_pays_none() -> None:
-    bare = Application(checkpoint_gb=4, checkpoints=3, iteration_s=400, iterations=3)
-    found = Predictor(profile()).adaptive(bare, FIXED)
-    assert found.initial is None
-    assert [d.cache_bytes / GB for d in found.checkpoints] == [6, 6, 6]
-    total_s = 1200 + 12000 / mb_s(4, 6)
-    assert found.agbs.value == pytest.approx(33 * 50 * total_s + 3 * 128 * 6 * held_s(4))
 
 
 def test_the_backing_volume_may_have_another_size() -> None:

@@ -15,8 +15,9 @@ from elastio_calibration.curves import throughput
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Price
 from elastio_calibration.profile import from_document, load, merge, save, schema, to_document
+from tests.fixtures.errors import refused
 
-from .values import CONDITIONS, PRICES, measured, profile
+from .values import PRICES, measured, profile
 
 DEARER = replace(PRICES, slow_per_hour=0.1, fast_per_hour=None, caches=(Price(12 * GB, 0.12), Price(20 * GB, 0.2)))
 
@@ -26,6 +27,8 @@ def test_is_read_as_it_was_written(tmp_path: Path) -> None:
     save(made, tmp_path / "deep" / "p.json")
     assert load(tmp_path / "deep" / "p.json") == made
     assert not list((tmp_path / "deep").glob(".*"))
+    (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "deep" / "p.json").read_text())
+    assert load(tmp_path / "p.json") == made  # as some editors write it
 
 
 def test_a_profile_follows_the_published_schema() -> None:
@@ -43,13 +46,6 @@ def test_refuses_what_is_not_a_profile(change: dict[str, Any]) -> None:
     assert (caught.value.code == "version") == ("version" in change)
 
 
-def test_refuses_a_cache_that_was_held_for_no_time() -> None:
-    document = to_document(profile())
-    document["measurements"][0]["held_s"] = 0.0
-    with pytest.raises(CalibrationError):
-        from_document(document, "p.json")
-
-
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"seconds": NaN}', "[" * 100_000, "9" * 400])
 def test_a_file_that_is_not_a_profile_is_refused(text: str | None, tmp_path: Path) -> None:
     if text is not None:
@@ -65,8 +61,8 @@ def with_number(key: str, value: str) -> str:
     return json.dumps(document).replace('"HERE"', value)
 
 
-@pytest.mark.parametrize("value", ["1e999", "1e19", "-1", "1e-300"])
-@pytest.mark.parametrize("key", ["cache_mb_s", "seconds"])
+@pytest.mark.parametrize("value", ["1e999", "1e19", "-1", "0.0", "1e-300"])
+@pytest.mark.parametrize("key", ["cache_mb_s", "seconds", "held_s"])
 def test_refuses_numbers_that_cannot_be_computed_with(key: str, value: str, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text(with_number(key, value))
     with pytest.raises(CalibrationError):
@@ -86,12 +82,6 @@ def test_reads_a_profile_that_release_0_1_0_wrote(tmp_path: Path) -> None:
     assert any(m.written_through_bytes for m in read)
 
 
-def test_reads_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
-    save(profile(), tmp_path / "p.json")
-    (tmp_path / "p.json").write_text("\ufeff" + (tmp_path / "p.json").read_text())
-    assert load(tmp_path / "p.json") == profile()
-
-
 def test_does_not_write_a_profile_that_it_would_not_read(tmp_path: Path) -> None:
     odd = profile(measurements=(measured(4, 6, peak_in_use_percent=150),))
     with pytest.raises(CalibrationError):
@@ -106,20 +96,11 @@ def test_merges_measurements_of_the_same_conditions() -> None:
     assert merged.prices is not None
 
 
-def test_refuses_to_merge_other_conditions() -> None:
-    other = profile(conditions=replace(CONDITIONS, kernel="6.12", scale=0.5))
-    assert len(CONDITIONS.differences(other.conditions)) == 2
-    with pytest.raises(CalibrationError) as caught:
-        merge([profile(), other])
-    assert caught.value.code == "conditions"
-
-
 def test_profiles_of_other_backing_volumes_are_merged_only_for_a_given_size() -> None:
     small, large = profile(), profile(backing_bytes=500 * GB, prices=DEARER)
     for both in ([small, large], [large, small]):
-        with pytest.raises(CalibrationError) as caught:
+        with refused(CalibrationError, "backing_bytes"):
             merge(both)
-        assert caught.value.code == "backing_bytes"
         merged = merge(both, 500 * GB)
         assert (merged.backing_bytes, merged.prices) == (500 * GB, DEARER)
         assert merge(both, 50 * GB).prices == PRICES
@@ -132,13 +113,6 @@ def test_merges_the_latest_prices_and_the_missing_ones_of_earlier_profiles() -> 
         assert prices is not None
         assert (prices.slow_per_hour, prices.fast_per_hour) == (0.1, PRICES.fast_per_hour)
         assert prices.caches == (PRICES.caches[0], *DEARER.caches)
-
-
-def test_prices_in_two_currencies_are_refused() -> None:
-    euros = profile(prices=replace(PRICES, currency="EUR"))
-    with pytest.raises(CalibrationError) as caught:
-        merge([profile(), euros])
-    assert caught.value.code == "currency"
 
 
 def test_a_measurement_in_two_profiles_counts_once_and_two_equal_ones_in_one_twice() -> None:

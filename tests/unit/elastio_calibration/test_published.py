@@ -161,19 +161,3 @@ def test_the_stated_saving_to_static_fast_of_cm1_contradicts_its_table() -> None
     fast = accumulation_agbs(Volume(FAST_MB_S, N), CM1.compute_s, Dump(size(5), FAST_MB_S), checkpoints(CM1, FAST_MB_S))
     real_fast = fast / CM1.agbs_ratio[1]
     assert 1 - real_agbs(CM1) / real_fast == pytest.approx(0.70, abs=0.005)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("setup", "overhead"), [(0, {1100: 0.23, 1380: 0.155}), (2, {1100: 0.033, 1380: 0.0101})], ids=["slow", "adaptive"]
-)
-def test_overheads_of_tables_one_and_two_follow_from_their_times(
-    case: Case, setup: int, overhead: dict[int, float]
-) -> None:
-    """LAMMPS adaptive: the table prints 1.01 %, its own times give 1.51 %."""
-    printed = overhead[round(case.compute_s)]
-    computed = case.real_s[setup] / case.real_s[1] - 1
-    if (case, setup) == (LAMMPS, 2):
-        assert computed == pytest.approx(0.0151, abs=1e-4)
-    else:
-        assert computed == pytest.approx(printed, abs=0.007)

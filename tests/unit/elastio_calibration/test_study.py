@@ -19,13 +19,6 @@ def record(*made: object) -> Record:
     return Record(HEADER, tuple(Entry(Point(4 * GB, 6 * GB), m, 1.0) for m in made))  # type: ignore[arg-type]
 
 
-def test_averages_the_repeats_of_a_point() -> None:
-    (point,) = study(record(measured(4, 6, 0.98), measured(4, 6, 1.02))).points
-    assert point.repeats == 2
-    assert point.throughput_mb_s == pytest.approx(100.0)
-    assert point.spread == pytest.approx(0.04)
-
-
 def test_flags_single_measurements_outliers_and_failures() -> None:
     odd = record(measured(4, 6), measured(4, 6, 1.001), measured(4, 6, 0.8), measured(3, 6))
     failed = Entry(Point(4 * GB, 6 * GB), None, 1.0, "no cache came about")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from elastio.sim.clock import SimClock
 from elastio_calibration.errors import CalibrationError
 from elastio_calibration.writer import Writer
 
@@ -28,28 +29,14 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         Writer(tmp_path / "missing", 1).write(1)
 
 
-class Time:
-    """A clock that only `sleep` advances."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-
 def test_writes_at_the_pace_of_the_application(tmp_path: Path) -> None:
-    clock = Time()
-    writer = Writer(tmp_path, 1, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=clock.sleep)
+    clock = SimClock()
+    writer = Writer(tmp_path, 1, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=clock.advance)
     assert writer.write(10_000_000) == pytest.approx(2.5)
 
 
 def test_writers_share_the_pace(tmp_path: Path) -> None:
-    clock = Time()
-    writer = Writer(tmp_path, 2, block_bytes=1_000_000, pace_mb_s=4.0, now=clock.now, sleep=lambda s: None)
+    writer = Writer(tmp_path, 2, block_bytes=1_000_000, pace_mb_s=4.0)
     assert writer._block_s == pytest.approx(0.5)
     assert Writer(tmp_path, 2)._block_s == 0.0
 

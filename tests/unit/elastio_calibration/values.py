@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from click.testing import Result
@@ -36,10 +35,10 @@ drain_bandwidth_mb_s = 0
 [provider]
 name = "sim"
 """
-GOLDEN = Path(__file__).parents[2] / "golden" / "calibration"
 APP = ("--iteration-s", "400", "--iterations", "3", "--checkpoints", "3", "--checkpoint-gb", "4", "--initial-gb", "6")
 PLAN = (*APP[:-2], "--checkpoint-gb", "6")
 Shell = Callable[..., Result]
+Golden = Callable[[str, str], None]
 DATASETS, CACHES = (3, 4, 6), (4, 6, 8, 10)
 
 
