@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,18 +94,11 @@ def files() -> Iterator[str]:
             yield path
 
 
-def folder(path: str) -> str:
-    """The folder of a hit in the summary: two levels, or the file at the top of the tree."""
-    return "/".join(Path(path).parts[:-1][:2]) or path
-
-
 def main() -> int:
     retired = terms((ROOT / GLOSSARY).read_text())
     found = [hit for path in files() for hit in hits(path, (ROOT / path).read_text(), retired)]
     for hit in found:
         print(hit)
-    for name, count in sorted(Counter(folder(hit.path) for hit in found).items()):
-        print(f"{count:5}  {name}")
     return 1 if found else 0
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from elastio_shelf.shelf import Shelf
@@ -274,29 +274,20 @@ OPTIONAL: dict[str, set[type]] = {
 }
 
 
-@pytest.fixture(params=OPTIONAL)
-def cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud in turn."""
-    found: Cloud = request.getfixturevalue(request.param)
+def _every(*protocols: type) -> Any:
+    """A fixture: every cloud in turn whose provider has these optional protocols."""
+
+    @pytest.fixture(params=[name for name, optional in OPTIONAL.items() if optional.issuperset(protocols)])
+    def found(runs_programs: None, request: pytest.FixtureRequest) -> Any:
+        return request.getfixturevalue(request.param)
+
     return found
 
 
-@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if TagsVolumes in protocols])
-def tagging_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud whose provider tags its volumes as clean or dirty."""
-    found: Cloud = request.getfixturevalue(request.param)
-    return found
+cloud, tagging_cloud, noticing_cloud = _every(), _every(TagsVolumes), _every(TellsNotices)
 
 
-@pytest.fixture(params=[name for name, protocols in OPTIONAL.items() if TellsNotices in protocols])
-def noticing_cloud(runs_programs: None, request: pytest.FixtureRequest) -> Cloud:
-    """Every cloud whose provider reports notices."""
-    found: Cloud = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture(params=OPTIONAL)
-def provider_and_optional(runs_programs: None, request: pytest.FixtureRequest) -> tuple[VolumeProvider, set[type]]:
-    """Every provider, and which of the optional protocols it has."""
-    found: Cloud = request.getfixturevalue(request.param)
-    return found.provider, OPTIONAL[request.param]
+@pytest.fixture
+def optional(request: pytest.FixtureRequest) -> set[type]:
+    """The optional protocols of the provider of `cloud`."""
+    return OPTIONAL[request.node.callspec.params["cloud"]]

@@ -9,25 +9,14 @@ import pytest
 
 from elastio.core.model import VolumeState, VolumeTag
 from elastio.errors import AuthError, NotOursError, QuotaError, RefusedError, TransientError
-from elastio.units import GIB
 from elastio_aws import checks
 from elastio_aws.devices import NAMES
 from elastio_aws.provider import AwsProvider
-from elastio_testbed.ec2 import Fault, FaultKind, Quota, Scale
+from elastio_testbed.ec2 import Fault, FaultKind, Quota
 from elastio_testbed.ec2.limits import refuse_device
+from tests.fixtures.errors import refused
 
-CALL_FAULTS = (FaultKind.THROTTLE, FaultKind.HTTP, FaultKind.DROP_BEFORE, FaultKind.DROP_AFTER)
-MAX_STEPS = 400
-
-
-def _available(cloud: Any, token: str = "token-1") -> Any:
-    volume = cloud.provider.create(token, cloud.spec, {})
-    cloud.settle()
-    return volume
-
-
-def test_scale_of_provider_and_endpoint_mean_the_same() -> None:
-    assert (Scale().gib_bytes, Scale().mib_s_bytes) == (2**30, 2**20)
+from .steps import bought, settled
 
 
 def test_credentials_of_the_instances_role_are_used(ec2_cloud: Any) -> None:
@@ -37,7 +26,7 @@ def test_credentials_of_the_instances_role_are_used(ec2_cloud: Any) -> None:
 
 
 def test_token_returns_its_volume_after_a_restart_at_a_later_time(ec2_cloud: Any) -> None:
-    first = _available(ec2_cloud)
+    first = bought(ec2_cloud)
     later = AwsProvider(ec2_cloud.provider.settings, "other-uuid", wall=lambda: 4e9)
     assert later.create("token-1", ec2_cloud.spec, {}).id == first.id
     later.close()
@@ -45,12 +34,11 @@ def test_token_returns_its_volume_after_a_restart_at_a_later_time(ec2_cloud: Any
 
 
 def test_volume_already_bought_is_found_at_the_quota(ec2_cloud: Any) -> None:
-    first = _available(ec2_cloud)
+    first = bought(ec2_cloud)
     ec2_cloud.endpoint.quota = Quota(max_volumes=1)
     assert ec2_cloud.provider.create("token-1", ec2_cloud.spec, {}).id == first.id
-    with pytest.raises(QuotaError) as caught:
+    with refused(QuotaError, "VolumeLimitExceeded"):
         ec2_cloud.provider.create("token-2", ec2_cloud.spec, {})
-    assert caught.value.code == "VolumeLimitExceeded"
 
 
 @pytest.mark.parametrize("action", ["CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume"])
@@ -73,19 +61,17 @@ def test_lost_response_is_retried_by_the_sdk(ec2_cloud: Any, action: str) -> Non
 
 
 def test_volume_at_another_instance_stays_there(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
     other = ec2_cloud.endpoint.add_instance(None, "m7i.4xlarge")
     by_hand = {"VolumeId": volume.id, "InstanceId": other, "Device": "/dev/sdf"}
     ec2_cloud.provider.ec2().call("attach_volume", **by_hand)
     ec2_cloud.settle()
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ELSEWHERE
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, "volume.elsewhere"):
         ec2_cloud.provider.attach(volume.id)
-    assert caught.value.code == "volume.elsewhere"
     ec2_cloud.provider.detach(volume.id)
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, "volume.in-use"):
         ec2_cloud.provider.delete(volume.id)
-    assert caught.value.code == "volume.in-use"
     ec2_cloud.settle()
     assert ec2_cloud.endpoint.volume(volume.id).instance_id == other
 
@@ -93,7 +79,7 @@ def test_volume_at_another_instance_stays_there(ec2_cloud: Any) -> None:
 def test_machines_of_one_image_never_share_a_volume(ec2_cloud: Any) -> None:
     """Both decide in the same millisecond, and no IAM policy separates them."""
     first, second = ec2_cloud.provider, ec2_cloud.clone()
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
     with pytest.raises(RefusedError):
         second.create("token-1", ec2_cloud.spec, {})
     first.attach(volume.id)
@@ -109,7 +95,7 @@ def test_machines_of_one_image_never_share_a_volume(ec2_cloud: Any) -> None:
 
 
 def test_attach_is_one_call_once_the_owner_was_seen(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
 
     def asked() -> list[object]:
         return [entry.detail["action"] for entry in ec2_cloud.endpoint.log.calls()]
@@ -144,26 +130,24 @@ def test_volume_that_disappears_without_access_to_its_key_is_refused(ec2_cloud: 
     ec2_cloud.endpoint.settle(30.0, "visible")
     assert provider.describe(volume.id).state is VolumeState.CREATING
     ec2_cloud.settle()
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, "volume.kms-key"):
         provider.describe(volume.id)
-    assert caught.value.code == "volume.kms-key"
     assert provider.describe(volume.id) is None
     assert "alias/ours" in {name: text for name, _, text in checks.run(provider)}["AWS encryption"]
 
 
 def test_tag_on_a_volume_that_is_not_visible_yet_is_transient(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.ERROR, "CreateTags", code="InvalidVolume.NotFound")])
     with pytest.raises(TransientError):
         ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
-    assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.CLEAN
     ec2_cloud.provider.tag(volume.id, VolumeTag.DIRTY)
     assert ec2_cloud.provider.describe(volume.id).tag is VolumeTag.DIRTY
 
 
 def test_dirty_volume_is_neither_detached_nor_deleted_under_the_policy(ec2_cloud: Any) -> None:
     ec2_cloud.endpoint.guards_dirty = True
-    provider, volume = ec2_cloud.provider, _available(ec2_cloud)
+    provider, volume = ec2_cloud.provider, bought(ec2_cloud)
     provider.attach(volume.id)
     ec2_cloud.settle()
     provider.tag(volume.id, VolumeTag.DIRTY)
@@ -179,101 +163,35 @@ def test_dirty_volume_is_neither_detached_nor_deleted_under_the_policy(ec2_cloud
     assert ec2_cloud.billed_volumes() == set()
 
 
-def test_device_name_in_use_leads_to_another(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
-    taken = next(ec2_cloud.provider._devices.propose(volume.id))
-    ec2_cloud.endpoint.add_volume(ec2_cloud.instance_id, size_gib=1, device=taken)
-    ec2_cloud.provider.attach(volume.id)
-    ec2_cloud.settle()
-    assert ec2_cloud.endpoint.volume(volume.id).device not in (None, taken)
-
-
 def test_guest_that_keeps_the_disk_shows_as_busy_and_detach_may_be_repeated(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
-    ec2_cloud.provider.attach(volume.id)
-    ec2_cloud.settle()
+    volume = bought(ec2_cloud)
+    settled(ec2_cloud, "attach", volume.id)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.STUCK_DETACHING, "DetachVolume")])
-    ec2_cloud.provider.detach(volume.id)
-    ec2_cloud.settle()
+    settled(ec2_cloud, "detach", volume.id)
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.BUSY
     with pytest.raises(TransientError):
         ec2_cloud.provider.attach(volume.id)
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, "volume.in-use"):
         ec2_cloud.provider.delete(volume.id)
-    assert caught.value.code == "volume.in-use"
-    ec2_cloud.provider.detach(volume.id)
-    ec2_cloud.settle()
+    settled(ec2_cloud, "detach", volume.id)
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.AVAILABLE
 
 
 def test_stuck_attachment_shows_and_can_be_detached(ec2_cloud: Any) -> None:
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.STUCK_ATTACHING, "AttachVolume")])
-    ec2_cloud.provider.attach(volume.id)
-    ec2_cloud.settle()
+    settled(ec2_cloud, "attach", volume.id)
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ATTACHING
-    ec2_cloud.provider.detach(volume.id)
-    ec2_cloud.settle()
+    settled(ec2_cloud, "detach", volume.id)
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.AVAILABLE
 
 
 def test_volume_that_failed_shows_as_error_and_can_be_deleted(ec2_cloud: Any) -> None:
     ec2_cloud.endpoint.faults.replace([Fault(FaultKind.CREATE_ERROR, "CreateVolume")])
-    volume = _available(ec2_cloud)
+    volume = bought(ec2_cloud)
     assert ec2_cloud.provider.describe(volume.id).state == VolumeState.ERROR
-    ec2_cloud.provider.delete(volume.id)
-    ec2_cloud.settle()
+    settled(ec2_cloud, "delete", volume.id)
     assert ec2_cloud.billed_volumes() == set()
-
-
-def test_every_volume_within_the_limits_of_gp3_is_accepted(ec2_cloud: Any) -> None:
-    unlimited = ec2_cloud.open(instance_type="r8gb.48xlarge")
-    for gib, mb_s in ((1, 1.0), (1, 786.0), (1, 1050.0), (16, 2097.152), (3, 900.5)):
-        spec = type(ec2_cloud.spec)(gib * GIB, mb_s)
-        volume = unlimited.create(f"token-{gib}-{mb_s}", unlimited.quote(spec).spec, {})
-        row = ec2_cloud.endpoint.volume(volume.id)
-        assert row.throughput_mib_s * 2**20 >= mb_s * 1e6 * (1 - 1e-9)
-
-
-def test_cycles_through_every_fault_leave_nothing_behind(ec2_cloud: Any) -> None:
-    faults = [Fault(kind, times=None, probability=0.05) for kind in CALL_FAULTS]
-    ec2_cloud.endpoint.faults.replace(faults)
-    for cycle in range(5):
-        _run_cycle(ec2_cloud, f"token-{cycle}")
-    ec2_cloud.endpoint.faults.clear()
-    ec2_cloud.settle()
-    assert len(ec2_cloud.endpoint.volumes()) == 5
-    assert ec2_cloud.billed_volumes() == set()
-    failed = [entry for entry in ec2_cloud.endpoint.log.calls() if entry.detail["fault"]]
-    assert len(failed) > 5
-
-
-def _run_cycle(cloud: Any, token: str) -> None:
-    """Buy, attach, detach and delete one volume; describe it before each call, whatever the last one returned."""
-    volume_id, was_attached = None, False
-    for _ in range(MAX_STEPS):
-        cloud.settle()
-        try:
-            if volume_id is None:
-                volume_id = cloud.provider.create(token, cloud.spec, {}).id
-                continue
-            seen = cloud.provider.describe(volume_id)
-            if seen is None:
-                return
-            was_attached = was_attached or seen.state == VolumeState.ATTACHED
-            _act(cloud.provider, seen, was_attached)
-        except TransientError:
-            continue  # the next describe shows the effect; any other class fails the test
-    pytest.fail(f"{token} did not end in {MAX_STEPS} steps")
-
-
-def _act(provider: AwsProvider, seen: Any, was_attached: bool) -> None:
-    if seen.state == VolumeState.ATTACHED:
-        provider.detach(seen.id)
-    elif seen.state == VolumeState.AVAILABLE and was_attached:
-        provider.delete(seen.id)
-    elif seen.state == VolumeState.AVAILABLE:
-        provider.attach(seen.id)
 
 
 @pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])

@@ -36,16 +36,6 @@ SDK_CHANGED = (
 Open = Callable[..., AwsProvider]
 
 
-class Seconds:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture(autouse=True, scope="session")
 def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove the machine's AWS settings and proxies."""
@@ -125,6 +115,12 @@ def open_aws(moto_url: str, slim_root: Path, instance_id: str) -> Iterator[Open]
     yield open_with
     for provider in opened:
         provider.close()
+
+
+@pytest.fixture
+def provider(open_aws: Open) -> AwsProvider:
+    """A provider with the usual settings."""
+    return open_aws()
 
 
 @dataclass

@@ -25,15 +25,13 @@ def texts(provider: AwsProvider) -> dict[str, str]:
     return {name: text for name, _, text in checks.run(provider, SPEC)}
 
 
-def test_all_is_well_and_nothing_was_bought(open_aws: Any) -> None:
-    provider = open_aws()
+def test_all_is_well_and_nothing_was_bought(provider: Any) -> None:
     results = checks.run(provider, SPEC)
     assert [ok for _, ok, _ in results] == [True] * 9
     assert provider.list_owned() == ()
 
 
-def test_attach_is_checked_on_an_own_volume(open_aws: Any) -> None:
-    provider = open_aws()
+def test_attach_is_checked_on_an_own_volume(provider: Any) -> None:
     provider.create("token-check", SPEC, {})
     calls = respond(provider, "AttachVolume", 412, "DryRunOperation")
     assert "AWS attach" not in failures(provider)
@@ -44,15 +42,13 @@ def test_attach_is_checked_on_an_own_volume(open_aws: Any) -> None:
     ("operation", "name"),
     [("CreateVolume", "AWS create"), ("AttachVolume", "AWS attach"), ("CreateTags", "AWS tag")],
 )
-def test_missing_permission_is_found(open_aws: Any, operation: str, name: str) -> None:
-    provider = open_aws()
+def test_missing_permission_is_found(provider: Any, operation: str, name: str) -> None:
     provider.create(f"token-{operation}", SPEC, {})
     respond(provider, operation, 403, "UnauthorizedOperation")
     assert failures(provider) == {name: "UnauthorizedOperation"}
 
 
-def test_useless_credentials_end_the_checks(open_aws: Any) -> None:
-    provider = open_aws()
+def test_useless_credentials_end_the_checks(provider: Any) -> None:
     respond(provider, "DescribeVolumes", 401, "AuthFailure")
     results = checks.run(provider, SPEC)
     assert [(name, ok) for name, ok, _ in results] == [("AWS instance", True), ("AWS credentials", False)]
@@ -63,8 +59,8 @@ def test_unresponsive_metadata_service_fails_the_first_check(open_aws: Any) -> N
     assert failures(provider)["AWS instance"] == "metadata.unreachable"
 
 
-def test_too_fast_a_volume_for_the_instance_is_found(open_aws: Any) -> None:
-    assert failures(open_aws(), VolumeSpec(10 * GIB, 1000.0)) == {"AWS bandwidth": "instance.bandwidth"}
+def test_too_fast_a_volume_for_the_instance_is_found(provider: Any) -> None:
+    assert failures(provider, VolumeSpec(10 * GIB, 1000.0)) == {"AWS bandwidth": "instance.bandwidth"}
 
 
 def test_check_shows_the_limit_or_the_permission_to_read_it(open_aws: Any) -> None:
@@ -74,8 +70,7 @@ def test_check_shows_the_limit_or_the_permission_to_read_it(open_aws: Any) -> No
     assert "ec2:DescribeInstanceTypes" in texts(provider)["AWS bandwidth"]
 
 
-def test_full_instance_is_found(open_aws: Any) -> None:
-    provider = open_aws()
+def test_full_instance_is_found(provider: Any) -> None:
     limited = {"InstanceTypes": [{"EbsInfo": {"MaximumEbsAttachments": 1}}]}
     returns(provider.ec2().client(), "DescribeInstanceTypes", limited)
     assert failures(provider) == {"AWS attachments": "instance.attachments"}
@@ -86,8 +81,7 @@ def test_local_zone_is_pointed_out(open_aws: Any, zone: str, found: set[str]) ->
     assert set(checks.oddities(open_aws(availability_zone=zone))) == found
 
 
-def test_proxy_that_would_be_asked_for_credentials_is_pointed_out(open_aws: Any, monkeypatch: Any) -> None:
-    provider = open_aws()
+def test_proxy_that_would_be_asked_for_credentials_is_pointed_out(provider: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert "proxy" in checks.oddities(provider)
     monkeypatch.setenv("NO_PROXY", "localhost,169.254.169.254")

@@ -6,9 +6,8 @@ import pytest
 
 from elastio.core.model import Serial, Volume, VolumeId, VolumeState
 from elastio.errors import RefusedError
+from elastio.sim.clock import SimClock
 from elastio_aws.encryption import VISIBILITY_S, PendingEncrypted
-
-from .conftest import Seconds
 
 ID = VolumeId("vol-1")
 ENCRYPTED = {"VolumeId": ID, "Encrypted": True, "KmsKeyId": "alias/ours"}
@@ -37,15 +36,15 @@ def is_reported(encrypted: PendingEncrypted, state: VolumeState | None) -> bool:
 def test_only_an_encrypted_volume_that_was_never_ready_is_reported(
     created: dict[str, object], polls: list[VolumeState | None], reported: list[bool]
 ) -> None:
-    encrypted = PendingEncrypted(Seconds())
+    encrypted = PendingEncrypted(SimClock().now)
     encrypted.created(created)
     assert [is_reported(encrypted, state) for state in polls] == reported
 
 
 def test_volume_that_was_never_seen_may_be_late() -> None:
-    seconds = Seconds()
-    encrypted = PendingEncrypted(seconds)
+    clock = SimClock()
+    encrypted = PendingEncrypted(clock.now)
     encrypted.created(ENCRYPTED)
     assert not is_reported(encrypted, None)
-    seconds.now = VISIBILITY_S
+    clock.advance(VISIBILITY_S)
     assert is_reported(encrypted, None)

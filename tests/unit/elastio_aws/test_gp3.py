@@ -9,29 +9,27 @@ from elastio.errors import RefusedError
 from elastio.units import GIB, MIB
 from elastio_aws.gp3 import Parameters, parameters_for
 from elastio_aws.settings import Scale
+from tests.fixtures.errors import refused
 
 REAL = Scale()
 SCALES = st.builds(Scale, st.integers(4096, 2**40), st.integers(1, 2**30))
 
 
-def test_rounds_size_and_throughput_up() -> None:
-    assert parameters_for(VolumeSpec(10 * 10**9, 200.0), REAL) == Parameters(10, 3000, 191)
-    assert parameters_for(VolumeSpec(10 * GIB + 1, 200.0), REAL).size_gib == 11
-
-
-def test_buys_at_least_the_free_throughput_and_iops() -> None:
-    assert parameters_for(VolumeSpec(1, 1.0), REAL) == Parameters(1, 3000, 125)
-
-
-def test_throughput_sets_the_iops_and_iops_set_the_size() -> None:
-    assert parameters_for(VolumeSpec(GIB, 2000 * MIB / 1e6), REAL) == Parameters(16, 8000, 2000)
-    assert parameters_for(VolumeSpec(GIB, 750 * MIB / 1e6), REAL) == Parameters(1, 3000, 750)
-    assert parameters_for(VolumeSpec(GIB, 751 * MIB / 1e6), REAL) == Parameters(7, 3004, 751)
-
-
-def test_iops_of_the_spec_take_precedence_over_the_setting() -> None:
-    assert parameters_for(VolumeSpec(100 * GIB, 130.0, iops=4000), REAL, iops=5000).iops == 4000
-    assert parameters_for(VolumeSpec(100 * GIB, 130.0), REAL, iops=5000).iops == 5000
+@pytest.mark.parametrize(
+    ("spec", "iops", "bought"),
+    [
+        pytest.param(VolumeSpec(10 * 10**9, 200.0), None, Parameters(10, 3000, 191), id="rounded up"),
+        pytest.param(VolumeSpec(10 * GIB + 1, 200.0), None, Parameters(11, 3000, 191), id="rounded up to a GiB"),
+        pytest.param(VolumeSpec(1, 1.0), None, Parameters(1, 3000, 125), id="at least what is free"),
+        pytest.param(VolumeSpec(GIB, 750 * MIB / 1e6), None, Parameters(1, 3000, 750), id="most for 3000 IOPS"),
+        pytest.param(VolumeSpec(GIB, 751 * MIB / 1e6), None, Parameters(7, 3004, 751), id="throughput sets the IOPS"),
+        pytest.param(VolumeSpec(GIB, 2000 * MIB / 1e6), None, Parameters(16, 8000, 2000), id="IOPS set the size"),
+        pytest.param(VolumeSpec(100 * GIB, 130.0), 5000, Parameters(100, 5000, 125), id="configured IOPS"),
+        pytest.param(VolumeSpec(100 * GIB, 130.0, iops=4000), 5000, Parameters(100, 4000, 125), id="IOPS of the spec"),
+    ],
+)
+def test_spec_determines_what_is_bought(spec: VolumeSpec, iops: int | None, bought: Parameters) -> None:
+    assert parameters_for(spec, REAL, iops) == bought
 
 
 @pytest.mark.parametrize(
@@ -48,9 +46,8 @@ def test_iops_of_the_spec_take_precedence_over_the_setting() -> None:
     ],
 )
 def test_beyond_a_limit_is_refused(spec: VolumeSpec, code: str) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, code):
         parameters_for(spec, REAL)
-    assert caught.value.code == code
 
 
 @given(size_gib=st.floats(0.001, 65536), mib_s=st.floats(0.001, 2000), scale=SCALES)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from elastio.core.model import Notice
 from elastio.errors import TransientError
+from elastio.sim.clock import SimClock
 from elastio_aws.notices import MAINTENANCE_LEAD_S, RENEW_S, NoticeReader, parse, parse_scheduled
+from tests.fixtures.errors import refused
 
-from .conftest import Metadata, Seconds
+from .conftest import Metadata
 
 TEXT = '{"action": "terminate", "time": "2026-11-20T08:22:00Z"}'
 AT = 1795162920.0
@@ -18,7 +21,7 @@ AT = 1795162920.0
 
 def test_http_404_means_no_notice_and_costs_one_request(metadata_service: Metadata) -> None:
     metadata_service.statuses = [200, 404, 404, 404, 404]
-    reader = NoticeReader(metadata_service.url, Seconds())
+    reader = NoticeReader(metadata_service.url, SimClock().now)
     assert [reader.read() for _ in range(3)] == [None, None, None]
     asked = [path.rpartition("/meta-data/")[2] for _, path, _ in metadata_service.seen]
     spot, maintenance = "spot/instance-action", "events/maintenance/scheduled"
@@ -51,48 +54,41 @@ def test_stop_or_retirement_within_the_lead_time_is_a_notice(
 ) -> None:
     metadata_service.statuses = [200, 404]
     metadata_service.document = json.dumps([{**EVENT, **changes}])
-    assert NoticeReader(metadata_service.url, Seconds(), lambda: AT - before_s).read() == found
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{}x", b"[5]", b'[{"Code": "instance-stop", "State": "active"}]'])
-def test_malformed_maintenance_events_are_transient(body: bytes) -> None:
-    with pytest.raises(TransientError):
-        parse_scheduled(body)
+    assert NoticeReader(metadata_service.url, SimClock().now, lambda: AT - before_s).read() == found
 
 
 def test_the_session_is_renewed_before_it_ends(metadata_service: Metadata) -> None:
-    metadata_service.document, seconds = TEXT, Seconds()
-    reader = NoticeReader(metadata_service.url, seconds)
+    metadata_service.document, clock = TEXT, SimClock()
+    reader = NoticeReader(metadata_service.url, clock.now)
     reader.read()
-    seconds.now = RENEW_S
+    clock.advance(RENEW_S)
     reader.read()
     assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "PUT", "GET"]
 
 
 def test_rejected_session_is_replaced_in_the_next_poll(metadata_service: Metadata) -> None:
     metadata_service.document, metadata_service.statuses = TEXT, [200, 401]
-    reader = NoticeReader(metadata_service.url, Seconds())
-    with pytest.raises(TransientError) as caught:
+    reader = NoticeReader(metadata_service.url, SimClock().now)
+    with refused(TransientError, "metadata.401"):
         reader.read()
-    assert caught.value.code == "metadata.401"
     assert reader.read() == Notice("terminate", AT)
     assert [verb for verb, _, _ in metadata_service.seen] == ["PUT", "GET", "PUT", "GET"]
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("read", "body"),
     [
-        b"",
-        b"<html>",
-        b"[]",
-        b"{}",
-        b'{"action": "terminate", "time": "soon"}',
-        b'{"action": "terminate", "time": 5}',
-        b'{"action": "terminate", "time": "2026-11-20T08:22:00"}',
-        b'{"action": "dance", "time": "2026-11-20T08:22:00Z"}',
-        b"\xff",
+        *((read, body) for read in (parse, parse_scheduled) for body in (b"", b"<html>", b"{}x", b"\xff")),
+        (parse, b"[]"),
+        (parse, b"{}"),
+        (parse, b'{"action": "terminate", "time": "soon"}'),
+        (parse, b'{"action": "terminate", "time": 5}'),
+        (parse, b'{"action": "terminate", "time": "2026-11-20T08:22:00"}'),
+        (parse, b'{"action": "dance", "time": "2026-11-20T08:22:00Z"}'),
+        (parse_scheduled, b"[5]"),
+        (parse_scheduled, b'[{"Code": "instance-stop", "State": "active"}]'),
     ],
 )
-def test_malformed_spot_action_is_transient(body: bytes) -> None:
+def test_malformed_notice_is_transient(read: Callable[[bytes], object], body: bytes) -> None:
     with pytest.raises(TransientError):
-        parse(body)
+        read(body)

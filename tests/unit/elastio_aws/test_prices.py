@@ -16,11 +16,8 @@ def test_size_and_throughput_and_iops_above_the_included_ones_are_billed(volume:
     found = quote(volume, Settings(), "us-east-1")
     assert found.price_per_hour * 720 == pytest.approx(per_month)
     assert (found.currency, found.minimum_s) == ("USD", 60)
+    assert found.price_source.endswith("us-east-1; 2026-11-20")
     assert found.spec == volume.spec(Settings().scale)
-
-
-def test_source_names_place_and_date() -> None:
-    assert quote(Parameters(1, 3000, 125), Settings(), "us-east-1").price_source.endswith("us-east-1; 2026-11-20")
 
 
 def test_region_without_a_price_has_no_price_of_another_region() -> None:

@@ -133,8 +133,8 @@ def test_data_that_are_not_trimmed_come_from_the_sdk(folder: Path) -> None:
     assert "DescribeVolumes" in loader.load_service_model("ec2", "paginators-1")["pagination"], SDK_CHANGED
 
 
-def test_provider_uses_the_copy(open_aws: Any) -> None:
-    assert not hasattr(open_aws().ec2().client(), "run_instances"), SDK_CHANGED
+def test_provider_uses_the_copy(provider: Any) -> None:
+    assert not hasattr(provider.ec2().client(), "run_instances"), SDK_CHANGED
 
 
 def test_copy_is_one_per_sdk_version_and_small(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -15,10 +15,12 @@ from elastio.errors import RefusedError, TransientError
 from elastio_openstack import configdrive
 from elastio_openstack.identity import Places, ServerIdentity, detect, who
 from elastio_openstack.settings import parse
+from tests.fixtures.errors import refused
 
 ID = "5d0b4a0c-7f1c-4f3e-9a55-6f3a4b1c2d3e"
 DOCUMENT = json.dumps({"uuid": ID, "availability_zone": "nova"}).encode()
 OTHER_ID = "22222222-2222-4222-8222-222222222222"
+FACTS = {"cloud_name": "openstack", "instance_id": ID, "availability_zone": "az1"}
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 
@@ -77,43 +79,45 @@ def firmware(places: Places, vendor: str, uuid: str) -> None:
     (places.dmi / "product_uuid").write_text(f"{uuid}\n")
 
 
-def test_settings_come_first(places: Places) -> None:
-    assert who(parse({"instance_id": ID, "metadata_url": NOWHERE}), places) == ServerIdentity(ID, "")
-
-
-@pytest.mark.parametrize("shown", [ID, "0c4a0b5d-1c7f-3e4f-9a55-6f3a4b1c2d3e"], ids=["as it is", "first bytes swapped"])
-def test_setting_that_matches_the_firmware_is_accepted(places: Places, shown: str) -> None:
-    firmware(places, "OpenStack Foundation", shown)
-    assert who(parse({"instance_id": ID.upper()}), places) == ServerIdentity(ID.upper(), "")
+@pytest.mark.parametrize(
+    "shown",
+    [
+        None,
+        ("OpenStack Foundation", ID),
+        ("OpenStack Foundation", "0c4a0b5d-1c7f-3e4f-9a55-6f3a4b1c2d3e"),  # the first bytes swapped
+        ("OpenStack Foundation", "not readable"),
+        ("Bochs", OTHER_ID),
+    ],
+)
+def test_settings_come_first_where_the_firmware_does_not_contradict(
+    places: Places, shown: tuple[str, str] | None
+) -> None:
+    if shown is not None:
+        firmware(places, *shown)
+    found = who(parse({"instance_id": ID.upper(), "metadata_url": NOWHERE}), places)
+    assert found == ServerIdentity(ID.upper(), "")
 
 
 def test_setting_of_another_server_is_refused(places: Places) -> None:
     firmware(places, "OpenStack Foundation", OTHER_ID)
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, "provider.openstack.instance_id"):
         who(parse({"instance_id": ID}), places)
-    assert caught.value.code == "provider.openstack.instance_id"
 
 
-def test_firmware_comes_before_the_network(places: Places) -> None:
-    firmware(places, "OpenStack Foundation", ID.upper())
-    assert who(parse({"metadata_url": NOWHERE}), places) == ServerIdentity(ID, "")
-
-
-@pytest.mark.parametrize(("vendor", "uuid"), [("Bochs", "2" * 8 + ID[8:]), ("OpenStack Foundation", "not readable")])
-def test_setting_is_accepted_without_a_server_id_in_the_firmware(places: Places, vendor: str, uuid: str) -> None:
-    firmware(places, vendor, uuid)
-    assert who(parse({"instance_id": ID}), places) == ServerIdentity(ID, "")
-
-
-def test_cloud_init_data_come_next(places: Places) -> None:
-    facts = {"v1": {"cloud_name": "openstack", "instance_id": ID, "availability_zone": "az1"}}
-    places.cloud_init.write_text(json.dumps(facts))
-    assert who(parse({"metadata_url": NOWHERE}), places) == ServerIdentity(ID, "az1")
-
-
-def test_config_drive_is_read_without_mounting(places: Places) -> None:
-    places.config_drive.write_bytes(iso(DOCUMENT))
-    assert who(parse({"metadata_url": NOWHERE}), places) == ServerIdentity(ID, "nova")
+@pytest.mark.parametrize(
+    ("lay", "found"),
+    [
+        (lambda places: firmware(places, "OpenStack Foundation", ID.upper()), ServerIdentity(ID, "")),
+        (lambda places: places.cloud_init.write_text(json.dumps({"v1": FACTS})), ServerIdentity(ID, "az1")),
+        (lambda places: places.config_drive.write_bytes(iso(DOCUMENT)), ServerIdentity(ID, "nova")),
+    ],
+    ids=["firmware", "cloud-init's data", "config drive"],
+)
+def test_what_the_machine_knows_comes_before_the_network(
+    places: Places, lay: Callable[[Places], object], found: ServerIdentity
+) -> None:
+    lay(places)
+    assert who(parse({"metadata_url": NOWHERE}), places) == found
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 65536, iso(DOCUMENT)[:45000], iso(b"no JSON"), iso(b"{}")])
@@ -135,15 +139,13 @@ def test_other_metadata_service_is_refused(
 ) -> None:
     url = service[0][1].decode()
     service.append((status, body))
-    with pytest.raises(RefusedError) as caught:
+    with refused(RefusedError, code):
         who(parse({"metadata_url": url}), places)
-    assert caught.value.code == code
 
 
 def test_unresponsive_service_is_transient(places: Places, service: list[tuple[int, bytes]]) -> None:
-    with pytest.raises(TransientError) as caught:
+    with refused(TransientError, "metadata.unreachable"):
         who(parse({"metadata_url": NOWHERE}), places)
-    assert caught.value.code == "metadata.unreachable"
     url = service[0][1].decode()
     service.append((503, b""))
     with pytest.raises(TransientError):
@@ -155,7 +157,7 @@ def test_machine_is_recognised_by_cloud_init_or_its_vendor(places: Places) -> No
     (places.dmi / "sys_vendor").write_text("OpenStack Foundation\n")
     assert detect(places)
     (places.dmi / "sys_vendor").unlink()
-    places.cloud_init.write_text(json.dumps({"v1": {"cloud_name": "openstack", "instance_id": ID}}))
+    places.cloud_init.write_text(json.dumps({"v1": FACTS}))
     assert detect(places)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from elastio.core.model import VolumeState
@@ -14,51 +12,36 @@ OTHER = "22222222-2222-2222-2222-222222222222"
 ID = "c3a9d1a4-9b5e-4a6f-8d0e-9a2b3c4d5e6f"
 
 
-def _at(server: str) -> list[dict[str, Any]]:
-    return [{"server_id": server, "volume_id": ID}]
-
-
 @pytest.mark.parametrize(
-    ("status", "state"),
+    ("status", "attached_to", "reserved_for", "state"),
     [
-        ("creating", VolumeState.CREATING),
-        ("downloading", VolumeState.CREATING),
-        ("available", VolumeState.AVAILABLE),
-        ("reserved", VolumeState.ATTACHING),
-        ("attaching", VolumeState.ATTACHING),
-        ("detaching", VolumeState.DETACHING),
-        ("deleting", VolumeState.DELETING),
-        ("error", VolumeState.ERROR),
-        ("error_attaching", VolumeState.ERROR),
-        ("error_detaching", VolumeState.ERROR),
-        ("error_deleting", VolumeState.ERROR),
-        ("a-state-of-the-future", VolumeState.ERROR),
+        ("creating", None, None, VolumeState.CREATING),
+        ("downloading", None, None, VolumeState.CREATING),
+        ("available", None, None, VolumeState.AVAILABLE),
+        ("reserved", None, None, VolumeState.ATTACHING),
+        ("reserved", None, ME, VolumeState.ATTACHING),
+        ("reserved", None, OTHER, VolumeState.ELSEWHERE),
+        ("attaching", None, None, VolumeState.ATTACHING),
+        ("in-use", None, None, VolumeState.ATTACHING),  # the attachment is not shown yet
+        ("in-use", ME, None, VolumeState.ATTACHED),
+        ("in-use", OTHER, None, VolumeState.ELSEWHERE),
+        ("detaching", None, None, VolumeState.DETACHING),
+        ("detaching", ME, None, VolumeState.DETACHING),
+        ("detaching", OTHER, None, VolumeState.ELSEWHERE),
+        ("deleting", None, None, VolumeState.DELETING),
+        ("error", None, None, VolumeState.ERROR),
+        ("error_attaching", None, None, VolumeState.ERROR),
+        ("error_detaching", None, None, VolumeState.ERROR),
+        ("error_deleting", None, None, VolumeState.ERROR),
+        ("a-state-of-the-future", None, None, VolumeState.ERROR),
     ],
 )
-def test_status_has_its_state(status: str, state: VolumeState) -> None:
-    assert state_of({"status": status}, ME) is state
-
-
-@pytest.mark.parametrize(
-    ("status", "server", "state"),
-    [
-        ("in-use", ME, VolumeState.ATTACHED),
-        ("in-use", OTHER, VolumeState.ELSEWHERE),
-        ("detaching", ME, VolumeState.DETACHING),
-        ("detaching", OTHER, VolumeState.ELSEWHERE),
-    ],
-)
-def test_attachment_shows_where_the_volume_is(status: str, server: str, state: VolumeState) -> None:
-    assert state_of({"status": status, "attachments": _at(server)}, ME) is state
-
-
-def test_attachment_record_shows_for_which_server_a_volume_is_reserved() -> None:
-    assert state_of({"status": "reserved"}, ME, [{"instance": OTHER}]) is VolumeState.ELSEWHERE
-    assert state_of({"status": "reserved"}, ME, [{"instance": ME}]) is VolumeState.ATTACHING
-
-
-def test_in_use_without_an_attachment_shown_yet_is_attaching() -> None:
-    assert state_of({"status": "in-use", "attachments": []}, ME) is VolumeState.ATTACHING
+def test_state_is_seen_from_this_server(
+    status: str, attached_to: str | None, reserved_for: str | None, state: VolumeState
+) -> None:
+    attachments = [{"server_id": attached_to, "volume_id": ID}] if attached_to else []
+    records = [{"instance": reserved_for}] if reserved_for else []
+    assert state_of({"status": status, "attachments": attachments}, ME, records) is state
 
 
 def test_serial_is_what_virtio_has_room_for() -> None:
