@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -216,16 +216,12 @@ def ledger_cycles(path: Path) -> Callable[[float, float], tuple[CycleRow, ...]]:
     """Opens the ledger for each call: the agent writes to it meanwhile."""
 
     def cycles(since: float, until: float) -> tuple[CycleRow, ...]:
-        with closing(_open(path)) as ledger:
+        if not path.exists():
+            raise CalibrationError(f"there is no ledger at {path}: has the agent run here?")
+        with Ledger(path, read_only=True) as ledger:
             return ledger.cycles(since, until)
 
     return cycles
-
-
-def _open(path: Path) -> Ledger:
-    if not path.exists():
-        raise CalibrationError(f"there is no ledger at {path}: has the agent run here?")
-    return Ledger(path, read_only=True)
 
 
 def require_adaptive(directory: Path, config: Config, sysfs: Sysfs) -> None:

@@ -21,7 +21,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.fio import PATTERNS, Fio
 from elastio_calibration.live import LiveTarget, Ports, ledger_cycles, quoting, require_adaptive
 from elastio_calibration.output_file import require_replaceable
-from elastio_calibration.record import Header, Record, RecordFile, read
+from elastio_calibration.record import Record, RecordFile, read
 from elastio_calibration.schedule import PRESETS, WRITE, Preset, Schedule, estimate, schedule
 from elastio_calibration.target import Labels, Target, notes_of
 from elastio_calibration.target import calibrate as run
@@ -166,7 +166,7 @@ def _measure(app: App, target: Target, asked: Asked) -> None:
         return
     if left:
         target.check(left)
-        click.echo(_announce(record, plan, record.header), err=True)
+        click.echo(_announce(record, plan), err=True)
         _require_consent(app, asked)
     _run(target, plan, file)
 
@@ -218,8 +218,8 @@ def interrupted_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _announce(record: Record, plan: Schedule, header: Header) -> str:
-    left = record.remaining(plan)
+def _announce(record: Record, plan: Schedule) -> str:
+    left, header = record.remaining(plan), record.header
     expected = estimate(left, header.conditions, header.prices)
     money = ""
     if expected.cost is not None and header.prices is not None:
