@@ -200,13 +200,10 @@ def test_an_interruption_of_a_spot_instance_is_noticed(action: str, ec2_cloud: A
     before = time.time()
     ec2_cloud.endpoint.interrupt_spot(ec2_cloud.instance_id, action, in_s=120.0)
     notice = ec2_cloud.provider.notice()
-    assert notice is not None
     assert notice.action == action
     assert before + 118 <= notice.at_wall <= time.time() + 120
 
 
 def test_maintenance_that_is_near_is_noticed(ec2_cloud: Any) -> None:
     ec2_cloud.endpoint.schedule_maintenance(ec2_cloud.instance_id, "instance-stop", in_s=600.0)
-    notice = ec2_cloud.provider.notice()
-    assert notice is not None
-    assert notice.action == "stop"
+    assert ec2_cloud.provider.notice().action == "stop"

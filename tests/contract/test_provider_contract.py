@@ -286,9 +286,7 @@ def test_a_volume_is_born_clean_and_shows_a_later_mark(tagging_cloud: Any) -> No
         provider.tag(volume.id, tag)
         tagging_cloud.settle()
         assert [(v.tag, v.token) for v in provider.list_owned()] == [(tag, volume.token)]
-        seen = provider.describe(volume.id)
-        assert seen is not None
-        assert seen.tag is tag
+        assert provider.describe(volume.id).tag is tag
 
 
 def test_clean_tag_on_an_unknown_volume_succeeds(tagging_cloud: Any) -> None:

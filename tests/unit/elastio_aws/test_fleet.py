@@ -14,6 +14,7 @@ from elastio.units import GIB
 from elastio_aws.fleet import AwsFleet, expiry_of, open_fleet
 from elastio_aws.volumes import tag_of
 from tests.fixtures.errors import refused
+from tests.values import present
 
 from .conftest import BACKING, REGION, returns
 
@@ -36,13 +37,11 @@ def test_other_tag_value_counts_as_unknown(text: str) -> None:
 
 def test_fleet_shows_volumes_with_their_tags(provider: Any, fleet: AwsFleet, instance_id: str) -> None:
     bought = provider.create("fleet-1", SPEC, {})
-    shown = fleet.volume(bought.id)
-    assert shown is not None
+    shown = present(fleet.volume(bought.id))
     assert shown in list(fleet.volumes())
     assert (shown.is_free, shown.size_bytes, shown.backing_uuid) == (True, 10 * GIB, BACKING)
     assert shown.owner.endswith(instance_id)
-    assert shown.expires_wall is not None
-    assert shown.expires_wall % 3600 == 0
+    assert present(shown.expires_wall) % 3600 == 0
 
 
 def test_only_clean_orphans_are_swept(provider: Any, fleet: AwsFleet, sdk: Any, instance_id: str) -> None:

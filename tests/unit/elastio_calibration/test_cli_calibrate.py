@@ -112,6 +112,7 @@ def test_a_scale_is_a_condition_of_the_simulator_too(elastio: Shell, tmp_path: P
     made = load(tmp_path / "p.json")
     assert made.conditions.scale == 0.1
     assert {m.dataset_bytes for m in made.measurements} == {600_000_000}
+    assert {m.cache_bytes for m in made.measurements} == {0, GIB, 2 * GIB}
 
 
 def test_a_directory_elsewhere_is_refused_before_anything_is_written(tmp_path: Path) -> None:

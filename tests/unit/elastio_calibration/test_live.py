@@ -256,9 +256,7 @@ def test_an_idle_device_may_have_a_volume_that_is_kept_for_an_operator(live: Liv
     machine.sleep(10.0)
     live.client.ask("gc")
     machine.sleep(10.0)
-    status = live.client.status()
-    assert status.owned is not None
-    assert [v.kept for v in status.owned] == [True]
+    assert [v.kept for v in present(live.client.status().owned)] == [True]
     live.wait_idle(LIMIT_S)
 
 

@@ -16,6 +16,7 @@ from elastio_calibration.measurement import Price, Setup
 from elastio_calibration.optimum import Candidate, Goal, best, candidates
 from elastio_calibration.predict import CacheSizes, Interval, Predictor
 from tests.fixtures.errors import refused
+from tests.values import present
 
 from .values import CONDITIONS, PRICES, grid, measured, profile
 
@@ -27,8 +28,7 @@ def offered(*factors: float) -> tuple[Candidate, ...]:
 
 
 def cost_of(choice: Candidate) -> float:
-    assert choice.forecast.cost is not None
-    return choice.forecast.cost.value
+    return present(choice.forecast.cost).value
 
 
 @pytest.mark.parametrize(("max_time_s", "expected_gb"), [(1700, 6), (1475, 6), (1430, 8), (1385, 10)])
@@ -93,8 +93,7 @@ def test_pairs_of_a_dataset_and_its_cache_are_candidates() -> None:
     pairs = Predictor(profile(measurements=(measured(4, 6), measured(6, 10))))
     application = replace(APP, checkpoint_gb=4, initial_gb=6)
     (only,) = candidates([pairs], application).accepted
-    assert only.forecast.initial is not None
-    assert (only.cache_bytes, only.forecast.initial.cache_bytes) == (6 * GB, 10 * GB)
+    assert (only.cache_bytes, present(only.forecast.initial).cache_bytes) == (6 * GB, 10 * GB)
     with pytest.raises(OutOfRangeError):
         candidates([pairs], application, 6 * GB)
 

@@ -16,6 +16,7 @@ from elastio_calibration.errors import CalibrationError
 from elastio_calibration.measurement import Price
 from elastio_calibration.profile import from_document, load, merge, save, schema, to_document
 from tests.fixtures.errors import refused
+from tests.values import present
 
 from .values import PRICES, measured, profile
 
@@ -109,8 +110,7 @@ def test_profiles_of_other_backing_volumes_are_merged_only_for_a_given_size() ->
 def test_merges_the_latest_prices_and_the_missing_ones_of_earlier_profiles() -> None:
     later = profile(made="2026-11-21T08:00:00+00:00", prices=DEARER)
     for both in ([profile(), later], [later, profile()]):
-        prices = merge(both).prices
-        assert prices is not None
+        prices = present(merge(both).prices)
         assert (prices.slow_per_hour, prices.fast_per_hour) == (0.1, PRICES.fast_per_hour)
         assert prices.caches == (PRICES.caches[0], *DEARER.caches)
 

@@ -168,22 +168,11 @@ def test_rounds_cover_the_grid_before_anything_is_repeated() -> None:
     assert [p.cache_bytes for p in plan.points] == [6 * GB, 6 * GB, 0, 0]
 
 
-def test_the_extended_plan_is_the_published_one() -> None:
-    points = schedule(PRESETS["extended"], static=False).points
-    assert {p.dataset_bytes // GB for p in points} == {3, 4, 6, 9}
-    assert {p.cache_bytes // GB for p in points} == {2, 4, 6, 8, 10, 12}
-    assert len(points) == 24
-
-
 def test_the_minimal_plan_pairs_each_dataset_with_one_cache() -> None:
     points = schedule(PRESETS["minimal"], static=False).points
     assert [(p.dataset_bytes // GB, p.cache_bytes // GB) for p in points] == [(4, 6), (5, 10)]
     with refused(CalibrationError, "pairs"):
         schedule(Preset((3, 4), (6,), 1, paired=True))
-
-
-def test_scale_shrinks_every_size() -> None:
-    assert schedule(Preset((4,), (6,), 1), static=False, scale=0.1).points == (Point(GB * 4 // 10, GB * 6 // 10),)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from elastio.errors import TransientError
+from elastio_openstack.responses import list_in
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.cloud_fixture import OpenstackCloud
 from elastio_testbed.openstack.proxy import ApiProxy
@@ -41,13 +42,13 @@ def _volume_id(entries: list[dict[str, Any]]) -> str:
         (DESCRIBE, "/volumes/{id}", {"volume": []}, _described),
         (DESCRIBE, "/volumes/{id}", {"volume": {"id": "{id}", "metadata": [5], "status": "available"}}, _described),
         (DESCRIBE, "/volumes/{id}", {"volume": {"id": "{id}", "metadata": {}, "size": "large"}}, _described),
+        (DESCRIBE, "/volumes/{id}", {"volume": {"id": "{id}", "metadata": {}, "size": [1]}}, _described),
         (DESCRIBE, "/volumes/{id}", {"volume": {"id": "another", "metadata": {}, "size": 1}}, _described),
         (DESCRIBE, "/volumes", {}, _described),
         (DESCRIBE, "/volumes", {"volume": {}}, _described),
         (DESCRIBE, "/types", {"volume_types": [{}]}, _described),
         (QUOTE, "/types", {}, _quoted),
         (QUOTE, "/types", {"volume_types": {"name": "fast"}}, _quoted),
-        (QUOTE, "/types", {"volume_types": [{}, None]}, _quoted),
         (QUOTE, "/limits", {}, _quoted),
         (QUOTE, "/limits", {"limits": {"absolute": {"maxTotalVolumeGigabytes": "many"}}}, _quoted),
         (QUOTE, "/limits", {"limits": {"absolute": None}}, _quoted),
@@ -67,3 +68,8 @@ def test_malformed_response_is_transient(tmp_path: Path, name: str, path: str, b
         assert caught.value.code in ("response.malformed", "response.other-volume")
         assert proxy.cassette.failure is None
         cloud.close()
+
+
+def test_list_with_something_else_in_it_is_transient() -> None:
+    with pytest.raises(TransientError):
+        list_in({"volumes": [{}, None]}, "volumes")

@@ -12,8 +12,9 @@ from elastio_openstack.speeds import Speed, choose, quote, speed_of
 from tests.fixtures.errors import refused
 
 SLOW, FAST = Speed("slow", 16.5), Speed("fast", 64.0)
-SMALL, FEW_IOPS = Speed("small", 64.0, max_size_gib=1), Speed("few_iops", 64.0, iops=100)
+SMALL, FEW_IOPS = Speed("small", 64.0, max_size_gib=1), Speed("a-few-iops", 64.0, iops=100)
 CHEAP, EXPENSIVE = Speed("b", 64.0, price_per_gib_hour=1.0), Speed("a", 64.0, price_per_gib_hour=2.0)
+GROWING = Speed("c", 2.0, per_gib=True)
 DECLARED = Declared(bandwidth_mb_s=50, price_per_gib_hour=0.1)
 
 
@@ -25,7 +26,8 @@ def _qos(consumer: str = "front-end", **specs: str) -> dict[str, object]:
     ("declared", "qos", "speed"),
     [
         (Declared(), _qos(total_bytes_sec="64000000", total_iops_sec="16000"), Speed("fast", 64.0, iops=16000)),
-        (Declared(), _qos(read_bytes_sec="200000000", write_bytes_sec="100000000"), Speed("fast", 100.0)),
+        (Declared(), _qos(read_bytes_sec="100000000", write_bytes_sec="200000000"), Speed("fast", 100.0)),
+        (Declared(), _qos(total_bytes_sec_per_gb="2000000"), Speed("fast", 2.0, per_gib=True)),
         (DECLARED, _qos(total_bytes_sec="64000000"), Speed("fast", 50, price_per_gib_hour=0.1)),
         (Declared(), None, None),
         (Declared(), _qos("back-end", total_bytes_sec="1"), None),
@@ -40,18 +42,13 @@ def test_speed_is_the_configured_one_or_the_limit_of_qos(
     assert speed_of("fast", declared, qos) == speed
 
 
-def test_bandwidth_per_gigabyte_grows_with_the_volume() -> None:
-    speed = speed_of("fast", Declared(), _qos(total_bytes_sec_per_gb="2000000"))
-    assert speed is not None
-    assert speed.at(10) == 20.0
-
-
 @pytest.mark.parametrize(
     ("spec", "types", "chosen"),
     [
         (VolumeSpec(GIB, 10.0), [FAST, SLOW], (SLOW, 1)),
         (VolumeSpec(GIB + 1, 20.0), [FAST, SLOW], (FAST, 2)),
         (VolumeSpec(GIB, 64.0), [EXPENSIVE, CHEAP], (CHEAP, 1)),
+        (VolumeSpec(10 * GIB, 20.0), [SLOW, GROWING], (GROWING, 10)),
         (VolumeSpec(2 * GIB, 64.0, 1000), [SMALL, FEW_IOPS, FAST], (FAST, 2)),
     ],
 )
