@@ -10,15 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
 from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
-from elastio_testbed.billing import Billing, Purchase
+from elastio_testbed.billing import Billing
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.disturbance import Disturbance
-from elastio_testbed.ec2 import Ec2Endpoint, Scale
+from elastio_testbed.ec2 import Ec2Endpoint, Purchase, Scale
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
@@ -142,9 +141,7 @@ class Trial:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
