@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from keystoneauth1.exceptions import ClientException
@@ -32,6 +31,7 @@ from elastio_testbed.openstack.cloud_fixture import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.lab import Lab, open_lab
 from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.openstack.server import Server, boot
+from elastio_testbed.polling import until
 from elastio_testbed.result import SetupResult
 from elastio_testbed.trial import Evidence, Plan, Trial
 
@@ -173,12 +173,9 @@ class NovaGuest(Guest):
         super().prepare(endpoint, boot_s=boot_s)
 
     def _await_disk(self) -> None:
-        deadline = time.monotonic() + _VOLUME_S
-        link = f"/dev/disk/by-id/virtio-{self.serial}"
-        while self.vm.agent.run(["test", "-e", link], timeout_s=30).returncode:
-            if time.monotonic() > deadline:
-                raise LabError(f"the guest does not show the disk {self.serial}")
-            time.sleep(0.5)
+        shown = ["test", "-e", f"/dev/disk/by-id/virtio-{self.serial}"]
+        if not until(lambda: self.vm.agent.run(shown, timeout_s=30).returncode == 0, _VOLUME_S):
+            raise LabError(f"the guest does not show the disk {self.serial}")
 
     def _start_agent(self, endpoint: Any) -> None:
         self.write_clouds()
@@ -233,11 +230,9 @@ class OpenstackTrial(Trial):
         with _sdk_errors_translated():
             return super().conclude()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with _sdk_errors_translated():
-            super().__exit__(kind, error, trace)
+            super().__exit__()
 
 
 def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping[str, object]]) -> str:

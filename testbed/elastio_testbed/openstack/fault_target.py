@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.demo import NovaGuest, NovaMachine, Say
 from elastio_testbed.openstack.lab import Lab
 from elastio_testbed.openstack.proxy import ApiProxy
+from elastio_testbed.polling import until
 from elastio_testbed.trial import JOURNAL, OPENSTACK, Plan
 
 # On Nova, a boost of an emulated guest starts after ten seconds or more: the load has to outlast that, and the fault.
@@ -68,22 +68,6 @@ class NovaTarget(FaultTarget):
 
     # --- faults and repairs -----------------------------------------------------------------------------------
 
-    def kill_service(self, name: str) -> None:
-        """Kill one daemon of the cloud."""
-        self.lab.daemons.kill(name)
-
-    def start_service(self, name: str) -> None:
-        """Start one daemon and wait until its port answers, if it has one. Raises LabError."""
-        self.lab.start(name)
-
-    def suspend_service(self, name: str) -> None:
-        """Suspend one daemon until `resume_service`. Raises LabError if it does not run."""
-        self.lab.daemons.suspend(name)
-
-    def resume_service(self, name: str) -> None:
-        """End `suspend_service`. Raises LabError if the daemon does not run."""
-        self.lab.daemons.resume(name)
-
     def revoke_credential(self) -> None:
         """Delete the application credential."""
         self.machine.tenant.revoke_credential()
@@ -110,14 +94,13 @@ class NovaTarget(FaultTarget):
 
     def wait_for_error(self, expected: str, since: int, seconds: float) -> bool:
         """Whether an error with this word appears in time, in the agent's status or its journal after `since`."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+
+        def is_reported() -> bool:
             recent = [record for record in self.journal(RECENT) if record["seq"] > since]
             errors = (self.guest.status()["cloud_error"], *errors_in(recent))
-            if any(error and expected in error for error in errors):
-                return True
-            time.sleep(POLL_S)
-        return False
+            return any(error and expected in error for error in errors)
+
+        return until(is_reported, seconds, POLL_S)
 
     @contextmanager
     def configured(self, changes: Mapping[str, Mapping[str, object]]) -> Iterator[None]:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
 from elastio_testbed.openstack.cassette import KEPT_HEADERS, Cassette, CassetteError, Exchange
@@ -56,9 +55,7 @@ class ApiProxy:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
             server.shutdown()
             server.server_close()
