@@ -18,7 +18,8 @@ from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 from elastio_calibration.profile import Profile, load, save, to_document
 from elastio_calibration.study import solve
 from elastio_testbed import experiment
-from elastio_testbed.calibrating import Say, calibrate
+from elastio_testbed.calibrating import calibrate
+from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from elastio_testbed.conditions import observe
+from elastio_testbed.console import Say
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
@@ -18,7 +19,7 @@ from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
 from elastio_testbed.start_schedule import overlap_s, starts
-from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial
+from elastio_testbed.trial import EC2, Evidence, Plan, Trial
 
 # The longest call into a guest, which a set-up has to finish after another one failed.
 CALL_S = 180.0

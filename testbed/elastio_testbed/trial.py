@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,6 +16,7 @@ from elastio.units import GB, agbs
 from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
 from elastio_testbed.billing import Billing
 from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.console import Say
 from elastio_testbed.disturbance import Disturbance
 from elastio_testbed.ec2 import Ec2Endpoint, Purchase, Scale
 from elastio_testbed.experiment import Scaled, Setup
@@ -40,8 +41,6 @@ JOURNAL = "/var/lib/elastio/journal.jsonl"
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
 # The throughput that the agent buys at the cloud's API: the minimum of gp3.
 API_MIB_S = 125
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from elastio_testbed.console import click_errors, progress
+from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
 from elastio_testbed.faults.run_result import RunResult, summary
@@ -50,9 +48,7 @@ def faults(
     folder = evidence or (json_path or Path("out/faults/result.json")).with_suffix(".evidence")
     with click_errors():
         document = campaign(wanted, seed, folder, json_path, guests, suite)
-    click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
-    if not document["sound"]:
-        sys.exit(1)
+    conclude(document)
 
 
 def chosen(

@@ -37,21 +37,19 @@ class GuestImage:
     digest: str
 
 
-def build_guest_image(
-    checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False, suite: str | None = None
-) -> GuestImage:
-    """Return the image of `checkout`; missing layers are built, which needs root, and the network once.
+def build_guest_image(*, tools: bool = False, suite: str | None = None) -> GuestImage:
+    """Return the image of this checkout; missing layers are built, which needs root, and the network once.
 
     `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12. `tools`: a larger image, with the
     applications of the larger experiments. Raises ImageError; the cache then keeps the finished layers only.
     """
-    cache = cache or cache_directory()
+    cache = cache_directory()
     debian_suite = chosen_suite(suite)
     debian = debian_root(cache, debian_suite, tools=tools)
-    sources = [checkout / name for name in _SOURCES]
+    sources = [_CHECKOUT / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
     entry = cache / f"guest-{debian_suite.name}-{digest}"
-    directory = cached(entry, lambda unfinished: _build(unfinished, debian, checkout, cache, debian_suite))
+    directory = cached(entry, lambda unfinished: _build(unfinished, debian, cache, debian_suite))
     prune(cache, "guest-*", keep=_KEPT_IMAGES)
     return GuestImage(
         root=directory / "root.ext4",
@@ -62,13 +60,13 @@ def build_guest_image(
     )
 
 
-def _build(directory: Path, debian: Path, checkout: Path, cache: Path, suite: Suite) -> None:
+def _build(directory: Path, debian: Path, cache: Path, suite: Suite) -> None:
     with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
         root = Path(unpacked)
         root.chmod(0o755)
         unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
         run(unpack, timeout_s=_TIMEOUT_S)
-        install(root, checkout, cache, suite)
+        install(root, _CHECKOUT, cache, suite)
         shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")

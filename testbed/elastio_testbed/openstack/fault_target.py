@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from elastio_testbed.console import Say
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.fault_target import CALL_S, DEADLINE_S, RECORDS_PORT, TRIGGER_PORT, FaultTarget
 from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import Tables
 from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.demo import NovaGuest, NovaMachine, Say
+from elastio_testbed.openstack.demo import NovaGuest, NovaMachine
 from elastio_testbed.openstack.lab import Lab
 from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.polling import until
@@ -25,7 +27,7 @@ DOCTOR_S = 180.0
 # As many records as fit into one response of the guest agent, and as many as are written between two polls.
 MOST_RECORDS, RECENT, POLL_S = 2000, 40, 2.0
 # Shorter than the packaged values, which only make a run longer: 600 s until a volume in deletion is polled again.
-CONFIG: Mapping[str, Mapping[str, object]] = {
+CONFIG: Tables = {
     "policy": {"attach_timeout_s": DEADLINE_S, "reconcile_interval_s": 60},
     "agent": {"sample_interval_s": 1.0},
     "provider.openstack": {"detach_deadline_s": 60.0},
@@ -103,13 +105,13 @@ class NovaTarget(FaultTarget):
         return until(is_reported, seconds, POLL_S)
 
     @contextmanager
-    def configured(self, changes: Mapping[str, Mapping[str, object]]) -> Iterator[None]:
+    def configured(self, changes: Tables) -> Iterator[None]:
         """Change the configuration file within the context; the agent does not read it again."""
-        self.guest.configure(changes)
+        self.guest.write_config(None, changes)
         try:
             yield
         finally:
-            self.guest.configure({})
+            self.guest.write_config(None)
 
     def failed_checks(self) -> dict[str, str]:
         """The failed cloud checks of `elastio doctor`: text by name."""

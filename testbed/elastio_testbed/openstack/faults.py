@@ -16,6 +16,7 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.console import Say
 from elastio_testbed.errors import LabError
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.kinds import Trigger
@@ -35,7 +36,6 @@ NO_MORE_VOLUMES = {"volumes": 1}
 FAILURES = (HypervisorError, LabError, ImageError, SDKException, ClientException, OSError, ValueError, KeyError)
 
 Action = Callable[[NovaTarget], None]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

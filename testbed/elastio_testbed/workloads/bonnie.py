@@ -29,10 +29,7 @@ class Bonnie:
     program: str = "bonnie"
     needs_tools: bool = True
     is_checkpointing: bool = False
-
-    @property
-    def writers(self) -> int:
-        return 1
+    writers: int = 1
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {

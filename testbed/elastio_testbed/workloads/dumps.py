@@ -10,19 +10,15 @@ from elastio_testbed.experiment import GUEST_MIB, Scaled
 
 @dataclass(frozen=True, slots=True)
 class Dumps:
-    """`ranks` processes that write their shares of each dump between two barriers."""
+    """`writers` processes, its ranks, that write their shares of each dump between two barriers."""
 
-    ranks: int = 2
+    writers: int = 2
     program: str = "workload"
     needs_tools: bool = False
     is_checkpointing: bool = True
 
-    @property
-    def writers(self) -> int:
-        return self.ranks
-
     def spec(self, scaled: Scaled) -> dict[str, Any]:
-        return {"ranks": self.ranks, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}
+        return {"ranks": self.writers, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}
 
     def memory_mib(self, scaled: Scaled) -> int:
         return GUEST_MIB

@@ -64,6 +64,7 @@ class Lammps:
     program: str = "lammps"
     needs_tools: bool = True
     is_checkpointing: bool = True
+    writers: int = 1
 
     def cells(self, scaled: Scaled) -> tuple[int, int, int]:
         """Sized by the later checkpoints; the first one has additional files."""
@@ -72,10 +73,6 @@ class Lammps:
     def atoms(self, scaled: Scaled) -> int:
         x, y, z = self.cells(scaled)
         return ATOMS_PER_CELL * x * y * z
-
-    @property
-    def writers(self) -> int:
-        return 1
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         later = [dict(self.every_time)] * (len(scaled.dumps_bytes) - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,8 @@ from elastio.units import GIB
 from elastio_openstack import settings, speeds
 from elastio_testbed.cli import main
 from elastio_testbed.errors import LabError
-from elastio_testbed.experiment import PUBLISHED, Setup
+from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
+from elastio_testbed.machine import Tables, config_text
 from elastio_testbed.openstack import demo
 from elastio_testbed.openstack.cinder_usage import CinderUsage, attach_spans, usage_of
 from elastio_testbed.run import trials_of
@@ -46,8 +48,12 @@ def test_plan_that_this_cloud_cannot_run_is_refused_before_anything_starts(chang
         trials_of(replace(PLAN, **changes))  # type: ignore[arg-type]
 
 
+def configured(scaled: Scaled, *changes: Tables) -> dict[str, Any]:
+    return tomllib.loads(config_text(demo.config_tables(UUID, scaled), *changes))
+
+
 def test_configuration_is_valid_and_the_fast_type_provides_the_bandwidth() -> None:
-    document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), {}))
+    document = configured(PLAN.scaled())
     policy = schema.parse(document).policy()
     assert policy.initial_size_bytes == policy.min_size_bytes == GIB
     assert policy.caps.max_size_bytes == 4 * GIB
@@ -59,15 +65,14 @@ def test_configuration_is_valid_and_the_fast_type_provides_the_bandwidth() -> No
 
 
 def test_first_cache_of_a_larger_experiment_is_rounded_up_and_below_the_cap() -> None:
-    policy = schema.parse(tomllib.loads(demo.config_text(UUID, replace(PLAN, scale=1.0).scaled(), {}))).policy()
+    policy = schema.parse(configured(replace(PLAN, scale=1.0).scaled())).policy()
     assert policy.initial_size_bytes == 5 * GIB
     assert policy.caps.max_size_bytes == 20 * GIB
 
 
 def test_changed_settings_are_merged_with_the_others() -> None:
-    changes = {"policy": {"attach_timeout_s": 45}, "cache": {"max_size_gib": 8}}
-    document = tomllib.loads(demo.config_text(UUID, PLAN.scaled(), changes))
-    policy = schema.parse(document).policy()
+    changes: Tables = {"policy": {"attach_timeout_s": 45}, "cache": {"max_size_gib": 8}}
+    policy = schema.parse(configured(PLAN.scaled(), changes)).policy()
     assert policy.attach_timeout_s == 45
     assert (policy.caps.max_size_bytes, policy.cool_down_s) == (8 * GIB, 1)
 
