@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from elastio.accounting.tables import table
 from elastio.units import MB
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.experiment import Setup
 from elastio_testbed.result import Result
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.spread import Spread, nearest_to_median, spread_of
-from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan
 
 PER_SETUP = (
@@ -117,7 +117,7 @@ def to_text(evaluation: Evaluation) -> str:
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)"
     )
-    rows = text_table(_HEADS, [_row(evaluation, setup) for setup in plan.setups])
+    rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
     lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation), disturbance(evaluation.disturbed)]
     return "\n".join(filter(None, lines))
 

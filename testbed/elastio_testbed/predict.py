@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from elastio.accounting.tables import table
 from elastio.units import GB, GIB, MB
 from elastio_calibration.application import Application
 from elastio_calibration.errors import InfeasibleError
@@ -28,7 +29,6 @@ from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.run import run
 from elastio_testbed.steal_time import processor_time
-from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan, Trial
 
 # Bandwidths and times of a profile and an experiment are the same if they differ by less.
@@ -286,7 +286,8 @@ def to_text(prediction: Prediction) -> str:
         )
         for name, found in prediction.setups().items()
     ]
-    lines = text_table(("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio"), rows)
+    heads = ("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio")
+    lines = table(heads, rows, left_out=0)[:-1]
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
     if (most := max(prediction.steal.values(), default=0.0)) > DISTURBING:

@@ -28,15 +28,6 @@ class Table:
     note: str = ""
 
 
-def to_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines for a terminal; all columns but the first are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(f"{c:>{w}}" if n else f"{c:<{w}}" for n, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in (heads, *rows)
-    ]
-
-
 def all_tables(document: Document) -> list[Table]:
     """Every table that has rows, in the order in which they are shown."""
     makers = (completion, throughput, cost, caches, bandwidth, latency, model)

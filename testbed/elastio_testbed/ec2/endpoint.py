@@ -76,7 +76,7 @@ class Ec2Endpoint(World):
         """
         server, self._server = self._server, None
         if server is not None:
-            server.stop(_STOP_TIMEOUT_S)
+            server.end(_STOP_TIMEOUT_S)
         self._application.closing.set()
         self.timers.close(_STOP_TIMEOUT_S)
 

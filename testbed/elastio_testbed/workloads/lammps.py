@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.experiment import GUEST_MIB, Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled, Workload
 
 Files = tuple[tuple[str, str], ...]
 # Every value in the binary files of LAMMPS has the size of a double.
@@ -50,7 +50,7 @@ def cells_for(atoms: float) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lammps:
+class Lammps(Workload):
     """The published input, sized so that a checkpoint has the scaled bytes.
 
     Each checkpoint but the first is preceded by `steps` of real computing, the same in every set-up; the rest of the
@@ -91,6 +91,3 @@ class Lammps:
 
     def resident_mib(self, scaled: Scaled) -> int:
         return self.atoms(scaled) * MEMORY_BYTES_PER_ATOM // MIB
-
-    def moved_bytes(self, scaled: Scaled) -> int:
-        return sum(scaled.dumps_bytes)
