@@ -16,8 +16,7 @@ from elastio_testbed.cuts.command import cuts
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import PUBLISHED, Setup
-from elastio_testbed.faults.command import faults
-from elastio_testbed.faults.consistency_command import consistency
+from elastio_testbed.faults.command import consistency, faults
 from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
 from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections

@@ -79,7 +79,7 @@ class Evaluation:
             "side_by_side": plan.side_by_side,
             "repeat": plan.repeat,
             "disturb": plan.disturb,
-            **self.conditions.to_json(),
+            **asdict(self.conditions),
             **medians,
             "shown": self.shown,
             "disturbed": list(self.disturbed),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
-from elastio_testbed.run import run
+from elastio_testbed.run import run, run_alone
 from elastio_testbed.steal_time import processor_time
 from elastio_testbed.trial import Plan, Trial
 
@@ -239,21 +238,13 @@ def recommend(predictor: Predictor, application: Application, max_time_s: float)
 
 def _verified(plan: Plan, wanted: DeadlineCheck, chosen: Candidate, image: GuestImage, say: Say) -> DeadlineCheck:
     say(f"running the adaptive set-up with {chosen} for every dump")
-    return replace(wanted, real=run_one(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
+    (real, _), _ = run_alone(Trial(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
+    return replace(wanted, real=real)
 
 
 def fixed(plan: Plan, cache_bytes: int) -> Plan:
     """The plan with caches of this size only, in bytes of the guest."""
     return replace(plan, fixed_cache_gb=cache_bytes / GB / (plan.scale * plan.bandwidth))
-
-
-def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) -> SetupResult:
-    """Run one set-up."""
-    with Trial(plan, setup, image, say) as trial:
-        trial.prepare()
-        trial.start()
-        trial.finish(threading.Event())
-        return trial.conclude()[0]
 
 
 def application_of(scaled: Scaled) -> Application:

@@ -69,14 +69,17 @@ def trials_of(plan: Plan) -> type[Trial]:
 
 
 def _in_turn(plan: Plan, kind: type[Trial], image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
-    done, kernel = [], ""
-    for setup in plan.setups:
-        with kind(plan, setup, image, say) as trial:
-            trial.prepare()
-            _run_workload(trial, threading.Event())
-            kernel = trial.kernel()
-            done.append(trial.conclude())
-    return done, kernel
+    done = [run_alone(kind(plan, setup, image, say)) for setup in plan.setups]
+    return [concluded for concluded, _ in done], done[-1][1]
+
+
+def run_alone(trial: Trial) -> tuple[Concluded, str]:
+    """Run one set-up from start to end. Returns also the kernel's release in its guest."""
+    with trial:
+        trial.prepare()
+        _run_workload(trial, threading.Event())
+        kernel = trial.kernel()
+        return trial.conclude(), kernel
 
 
 def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:

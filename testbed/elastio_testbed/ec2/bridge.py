@@ -27,8 +27,3 @@ class Scale:
 
     gib_bytes: int = 2**30
     mib_s_bytes: int = 2**20
-
-
-def serial_of(volume_id: str) -> str:
-    """The serial of a volume's disk: its id without the hyphen, 20 characters, as on EBS's NVMe disks."""
-    return volume_id.replace("-", "")

@@ -11,7 +11,7 @@ import http.client
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -37,8 +37,7 @@ class ProxyFault:
     method: str
     path: str
     status: int
-    body: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any]
 
 
 class ApiProxy:
@@ -87,7 +86,7 @@ class ApiProxy:
         if fault is not None:
             self.faults.remove(fault)
             if fault.status:
-                shown = {"content-type": "application/json", **fault.headers}
+                shown = {"content-type": "application/json"}
                 return Exchange(service, method, path, asked, fault.status, shown, dict(fault.body))
         connection = http.client.HTTPConnection("127.0.0.1", SERVICES[service], timeout=_UPSTREAM_S)
         try:

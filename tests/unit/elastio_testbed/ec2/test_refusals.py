@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -116,21 +117,9 @@ def test_a_used_or_impossible_device_name_is_refused(endpoint: Ec2Endpoint, acco
     assert account.state(second) == "in-use/attached"
 
 
-@pytest.mark.parametrize(
-    ("device", "good"),
-    [
-        ("/dev/sdf", True),
-        ("/dev/xvdba", True),
-        ("/dev/xvddx", True),
-        ("/dev/xvdf", True),
-        ("/dev/xvdcy", False),
-        ("/dev/xvdea", False),
-        ("/dev/sdf1", False),
-        ("sdf", False),
-    ],
-)
-def test_device_names_are_those_of_the_documentation(device: str, good: bool) -> None:
-    assert (refuse_device(device) is None) is good
+def test_device_names_are_those_of_the_documentation() -> None:
+    names = ("/dev/sdf", "/dev/xvdba", "/dev/xvddx", "/dev/xvdf", "/dev/xvdcy", "/dev/xvdea", "/dev/sdf1", "sdf")
+    assert [name for name in names if refuse_device(name)] == list(names[4:])
 
 
 def test_an_instance_takes_no_more_volumes_than_its_type_does(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -182,15 +171,6 @@ def test_an_unknown_action_is_refused(account: Account) -> None:
     assert refusal(account.client.describe_volume_status)[0] == "InvalidAction"
 
 
-class TickingClock:
-    """A clock that moves when it is set."""
-
-    now_s = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.mark.parametrize(
     ("action", "narrowed", "capacity", "refill_per_s"),
     [
@@ -203,11 +183,11 @@ class TickingClock:
     ],
 )
 def test_each_action_has_the_documented_budget(action: str, narrowed: bool, capacity: int, refill_per_s: int) -> None:
-    clock = TickingClock()
-    buckets = RateBuckets(clock=clock)
+    now_s = [1_000.0]
+    buckets = RateBuckets(clock=lambda: now_s[0])
     assert sum(buckets.take(action, narrowed=narrowed) for _ in range(capacity + 20)) == capacity
     assert buckets.take("DetachVolume")
-    clock.now_s += 2.0
+    now_s[0] += 2.0
     assert sum(buckets.take(action, narrowed=narrowed) for _ in range(capacity)) == 2 * refill_per_s
 
 
@@ -226,13 +206,10 @@ def test_calls_beyond_the_budget_are_refused_and_not_done(endpoint: Ec2Endpoint,
 
 
 def metadata(endpoint: Ec2Endpoint, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)) as connection:
         connection.request(method, f"/imds/{path}", headers=headers)
         response = connection.getresponse()
         return response.status, response.read().decode()
-    finally:
-        connection.close()
 
 
 def test_metadata_needs_a_token_of_its_own_instance(endpoint: Ec2Endpoint, account: Account) -> None:
