@@ -135,20 +135,13 @@ class Trial:
         self._image, self._say = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
-        self._cloud: Billing | None = None
+        self.endpoint: Billing  # the cloud of this set-up, from `prepare` on
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def endpoint(self) -> Billing:
-        """The cloud of this set-up, from `prepare` on."""
-        if self._cloud is None:
-            raise RuntimeError("prepare the set-up first")
-        return self._cloud
 
     def say(self, text: str) -> None:
         """Report a line of progress."""
@@ -159,7 +152,7 @@ class Trial:
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
         folder = Path(enter(scratch_folder("elastio-testbed-")))
-        endpoint = self._cloud = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
+        endpoint = self.endpoint = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
             guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
             self.guests.append(guest)

@@ -61,10 +61,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
-        self.timers = StateTimers(self._note_failure)
-
-    def _note_failure(self, transition: str, error: Exception) -> None:
-        self.log.add("transition_failed", transition=transition, error=repr(error))
+        self.timers = StateTimers(
+            lambda transition, error: self.log.add("transition_failed", transition=transition, error=repr(error))
+        )
 
     def backing_path(self, volume: LabVolume) -> Path:
         """The volume's sparse file."""

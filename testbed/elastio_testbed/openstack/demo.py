@@ -208,10 +208,10 @@ class OpenstackTrial(Trial):
             enter = self._stack.enter_context
             proxy = enter(ApiProxy(Cassette(), live=True))
             machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
-            self._cloud = CinderUsage(lab, machine.tenant, time.time() - 1)
+            self.endpoint = CinderUsage(lab, machine.tenant, time.time() - 1)
             guest = NovaGuest(machine, proxy, self.setup, self.scaled)
             self.guests.append(guest)
-            guest.prepare(self._cloud)
+            guest.prepare(self.endpoint)
 
     def finish(self, cancelled: threading.Event) -> None:
         """See `Trial`."""

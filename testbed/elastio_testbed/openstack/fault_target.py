@@ -70,10 +70,6 @@ class NovaTarget(FaultTarget):
 
     # --- faults and repairs -----------------------------------------------------------------------------------
 
-    def revoke_credential(self) -> None:
-        """Delete the application credential."""
-        self.machine.tenant.revoke_credential()
-
     def renew_credential(self) -> None:
         """Write a new credential to the guest's clouds.yaml, as an operator would; the agent is not restarted."""
         self.machine.tenant.replace_credential()

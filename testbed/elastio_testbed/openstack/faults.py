@@ -120,7 +120,7 @@ KINDS: Mapping[str, ServiceFault] = {
         ServiceFault(
             "credential-revoked",
             Trigger("decision", "boosting"),
-            NovaTarget.revoke_credential,
+            lambda target: target.machine.tenant.revoke_credential(),
             NovaTarget.renew_credential,
             "application credential",
             doctor_check="OpenStack credential",

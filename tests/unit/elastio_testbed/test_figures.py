@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of, mean, sampling_s
+from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, mean, sampling_s
 from elastio_testbed.conditions import processor_name
 from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, dumped_by_boost, least_agbs, naive_agbs
 from elastio_testbed.spread import Spread, nearest_to_median, spread_of
@@ -83,15 +83,6 @@ def test_a_boost_is_measured_in_its_three_parts() -> None:
 def test_too_few_samples_have_no_mean() -> None:
     assert mean(APPLICATION, 10.0, 12.0) == 64.0
     assert mean(APPLICATION, 10.0, 11.0) is None
-
-
-def test_phases_last_until_the_next_one() -> None:
-    decisions = [
-        {"from": "idle", "to": "attaching", "wall": 1.0},
-        {"from": "attaching", "to": "attaching", "wall": 2.0},
-        {"from": "attaching", "to": "boosting", "wall": 3.0},
-    ]
-    assert intervals_of(decisions, 9.0) == [(1.0, 3.0, "attaching"), (3.0, 9.0, "boosting")]
 
 
 # Samples that end at 1, 2, 3 ... s; the load begins within the one that ends at 12.

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.errors import LabError
-from elastio_testbed.experiment import Scaled
 from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
-from elastio_testbed.openstack import bootstrap, configure, services
+from elastio_testbed.openstack import configure, services
 from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
 from elastio_testbed.openstack.daemons import Daemons
 from elastio_testbed.openstack.proxy import ApiProxy
@@ -68,11 +66,6 @@ def test_emulator_has_the_ports_of_the_fault_runs_and_writes_to_their_files() ->
     for port in (RECORDS_PORT, TRIGGER_PORT):
         assert f",name={port}" in wrapper
         assert f"path=/run/lab/$name.{port}," in wrapper
-
-
-def test_volume_types_are_those_of_the_demo_under_emulation() -> None:
-    scaled = Scaled(EXPERIMENTS["demo"], 0.12, 0.5)
-    assert tuple(kind.bytes_s for kind in bootstrap.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
 
 
 def test_recording_contains_no_credentials(tmp_path: Path) -> None:

@@ -127,9 +127,3 @@ def test_cost_of_a_cinder_volume_is_its_types_bandwidth_times_whole_gib() -> Non
 def test_command_line_refuses_in_one_line() -> None:
     done = CliRunner().invoke(main, ["run", "demo", "--cloud", "openstack", "--bandwidth", "1"])
     assert (done.exit_code, len(done.output.splitlines())) == (1, 1)
-
-
-def test_command_line_has_the_commands_of_the_cloud() -> None:
-    done = CliRunner().invoke(main, ["cloud", "openstack", "--help"])
-    assert done.exit_code == 0
-    assert {"up", "down", "status"} <= set(done.output.split())

@@ -12,12 +12,9 @@ from elastio_testbed.trial import Plan
 MIB_SECTORS = 2048
 
 
-def test_all_means_the_published_set_ups_and_others_are_named() -> None:
+def test_all_means_the_published_set_ups_and_others_are_named_and_run_once() -> None:
     assert chosen_setups(("all",)) == PUBLISHED
     assert chosen_setups(("lvmcache", "all")) == tuple(Setup)
-
-
-def test_a_set_up_named_twice_runs_once() -> None:
     assert chosen_setups(("adaptive", "adaptive", "static-slow")) == (Setup.STATIC_SLOW, Setup.ADAPTIVE)
 
 
