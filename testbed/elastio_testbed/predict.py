@@ -177,7 +177,8 @@ def predict(plan: Plan, asked: PredictOptions, keep: Callable[[Prediction], None
     wanted = None if asked.max_time_s is None else recommend(predictor, application, asked.max_time_s)
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
-    real, ran = _real(plan, say), processor_time()
+    *_, last = run(plan, say)
+    real, ran = last.evaluation.repetitions[-1], processor_time()
     steal = {"calibrated": calibrated.steal_share_since(began), "real": ran.steal_share_since(calibrated)}
     prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, steal)
     keep(prediction)
@@ -219,12 +220,6 @@ def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
             f"{path} was calibrated for another experiment or scale ({', '.join(other)}); choose another file",
             code="profile",
         )
-
-
-def _real(plan: Plan, say: Say) -> Result:
-    """Run the published set-ups once each."""
-    results = [progress.evaluation.repetitions[-1] for progress in run(plan, say)]
-    return results[-1]
 
 
 def recommend(predictor: Predictor, application: Application, max_time_s: float) -> DeadlineCheck:

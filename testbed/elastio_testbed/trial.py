@@ -263,7 +263,7 @@ class Trial:
         scaled, guests = self.scaled, self.guests
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
         completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
-        cache = _cache_agbs(self.endpoint)
+        cache = sum(volume_agbs(volume, self.endpoint.scale) for volume in self.endpoint.volumes())
         cache += sum(agbs(scaled.cache_bytes_s / 1e6, guest.fixed_cache_bytes, total_s) for guest in guests)
         backing = sum(agbs(guest.cap_bytes_s / 1e6, guest.backing_bytes, total_s) for guest in guests)
         left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - guest.own_disks for guest in guests)
@@ -323,11 +323,6 @@ def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     # A workload whose dumps also read reports the time spent writing.
     seconds = sum(d.get("write_s", d["ended"] - d["began"]) for d in every)
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
-
-
-def _cache_agbs(endpoint: Billing) -> float:
-    """The AGBs of every cache volume, as the cloud reports them."""
-    return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
 def volume_agbs(volume: Purchase, scale: Scale) -> float:

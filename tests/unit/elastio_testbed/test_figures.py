@@ -22,12 +22,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 SPEED = Bandwidths(33e6, 128e6)
 
 
-def test_the_naive_bound_of_a_published_cm1_dump() -> None:
+def test_drain_bandwidth_lowers_the_naive_bound_of_a_published_cm1_dump_by_its_share() -> None:
     # 4 GB: 31.25 s into the cache at 128 MB/s, 121.2 s back at 33 MB/s, in a cache of 4 / 0.7 GB.
     assert naive_agbs(4e9, SPEED) == pytest.approx(128 * (4 / 0.7) * (4000 / 128 + 4000 / 33))
-
-
-def test_drain_bandwidth_lowers_the_bound_by_its_share() -> None:
     # 1.03 of 4 GB have been written back when the burst ends; 161 MB/s are billed for 121.2 s in total.
     assert least_agbs(4e9, SPEED) == pytest.approx(161 * (4 * (1 - 33 / 128) / 0.7) * 4000 / 33)
     assert least_agbs(4e9, SPEED) == pytest.approx((1 - 33 / 128) * naive_agbs(4e9, SPEED))

@@ -14,15 +14,12 @@ from elastio_testbed.image.tools import ImageError, run
     ("source", "place"),
     [
         ("systemd/elastiod.service", "usr/lib/systemd/system/elastiod.service"),
-        ("systemd/units/elastio.slice", "usr/lib/systemd/system/elastio.slice"),
-        ("systemd/udev/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
+        ("systemd/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
         ("systemd/modprobe.d/elastio.conf", "usr/lib/modprobe.d/elastio.conf"),
-        ("systemd/sysusers/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),
-        ("systemd/elastio.tmpfiles.conf", "usr/lib/tmpfiles.d/elastio.tmpfiles.conf"),
-        ("systemd/elastiod.service.d/50-a.conf", "usr/lib/systemd/system/elastiod.service.d/50-a.conf"),
+        ("systemd/sysusers.d/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),
+        ("systemd/nftables.d/elastio-metadata.nft", None),
         ("systemd/README.md", None),
         ("systemd/elastio.conf", None),
-        ("systemd/elastio.toml", None),
     ],
 )
 def test_each_kind_of_file_is_installed_in_its_directory_and_no_other(source: str, place: str | None) -> None:
