@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB, MB
+from elastio_testbed import lvmcache
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, Power, VirtualMachine
 from elastio_testbed.image import GuestImage
-from elastio_testbed.lvmcache import FAST_SERIAL, LvmCache
 
 HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
 DATA = "/data"
@@ -61,9 +61,9 @@ class Guest:
         self.serial = f"{name}backing"[:20]
         # Without a limit at first: creating the file system is not part of an experiment.
         disks = [new_disk(folder, self.serial, scaled.backing_bytes)]
-        self.lvmcache = LvmCache(f"{name}{FAST_SERIAL}", scaled) if setup is Setup.LVMCACHE else None
-        if self.lvmcache:
-            disks.append(new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
+        self.fast_serial = f"{name}{lvmcache.FAST_SERIAL}" if setup is Setup.LVMCACHE else ""
+        if self.fast_serial:
+            disks.append(new_disk(folder, self.fast_serial, self.fixed_cache_bytes))
         self.own_disks = len(disks)
         memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
         self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
@@ -79,8 +79,10 @@ class Guest:
         device = f"/dev/{self.disk_name()}"
         if self.setup is Setup.ADAPTIVE:
             device = self._make_adaptive(device)
-        if self.lvmcache:
-            device = self.lvmcache.make(self, device)
+        if self.fast_serial:
+            for argv in lvmcache.lvm_commands(device, f"/dev/{self.disk_name(self.fast_serial)}"):
+                self.check(argv, timeout_s=120)
+            device = lvmcache.DEVICE
         self.check([*MAKE_FILESYSTEM[self.filesystem], device], timeout_s=120)
         self.check(["mkdir", "-p", DATA])
         self.check(["mount", device, DATA])
@@ -88,8 +90,8 @@ class Guest:
             self._start_agent(endpoint)
         self.check(["sync"], timeout_s=60)
         self.vm.set_limit(self.serial, self.cap_bytes_s)
-        if self.lvmcache:
-            self.vm.set_limit(self.lvmcache.serial, self.scaled.cache_bytes_s)
+        if self.fast_serial:
+            self.vm.set_limit(self.fast_serial, self.scaled.cache_bytes_s)
         self.check(["systemd-run", "--unit=recorder", "python3", f"{PROGRAMS}/recorder.py", TIMELINE, "0.5"])
 
     def _copy_programs(self) -> None:
@@ -106,8 +108,8 @@ class Guest:
 
     @property
     def fixed_cache_bytes(self) -> int:
-        """The size of a permanent fast volume; 0 without one."""
-        return self.lvmcache.size_bytes if self.lvmcache else 0
+        """The size of a permanent fast volume, that of the adaptive set-up's first cache; 0 without one."""
+        return round(self.scaled.initial_cache_gib * GIB) if self.fast_serial else 0
 
     @property
     def backing_bytes(self) -> int:
@@ -131,11 +133,8 @@ class Guest:
     def _make_adaptive(self, device: str) -> str:
         text = self.check(["elastio", "device", "create", device, "--yes"], timeout_s=120)
         self.backing_uuid = _word_after(text, "UUID")
-        return f"/dev/{self._adaptive_name()}"
-
-    def _adaptive_name(self) -> str:
         script = f"basename $(readlink /sys/block/{self.disk_name()}/bcache/dev)"
-        return self.check(["sh", "-c", script])
+        return f"/dev/{self.check(['sh', '-c', script])}"
 
     def _start_agent(self, endpoint: Ec2Endpoint) -> None:
         self.instance_id = endpoint.add_instance(self.vm, instance_type=INSTANCE_TYPE)

@@ -49,9 +49,17 @@ def faults(
             click.echo(str(run))
         return
     folder = evidence or (json_path or Path("out/faults/result.json")).with_suffix(".evidence")
+    from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
+
+    def document(results: Sequence[RunResult]) -> dict[str, object]:
+        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
+
+    def keep(results: Sequence[RunResult]) -> None:
+        write_json(json_path, document(results))
+
     with click_errors():
-        document = campaign(wanted, seed, folder, json_path, guests, suite)
-    conclude(document)
+        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite)
+    conclude(document(results))
 
 
 def chosen(
@@ -63,26 +71,6 @@ def chosen(
     if not wanted:
         raise click.ClickException(f"the plan has {len(planned)} runs, but no run {only}")
     return wanted
-
-
-def campaign(
-    wanted: tuple[PlannedRun, ...],
-    seed: int,
-    evidence: Path,
-    json_path: Path | None,
-    guests: int = 1,
-    suite: str | None = None,
-) -> dict[str, object]:
-    """Carry the runs out and return the document, which is written after each run."""
-    from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
-
-    def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
-
-    def keep(results: Sequence[RunResult]) -> None:
-        write_json(json_path, document(results))
-
-    return document(carry_out(wanted, seed, evidence, progress(), guests=guests, keep=keep, suite=suite))
 
 
 @click.command()

@@ -5,11 +5,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio_testbed.image.bootloader import make_bootloader
 from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
 from elastio_testbed.image.debian import Suite, chosen_suite, debian_root
 from elastio_testbed.image.install import install
-from elastio_testbed.image.tools import run
+from elastio_testbed.image.tools import chroot, run
 
 ROOT_LABEL = "elastio-root"
 # The file is sparse: only written blocks take space.
@@ -20,6 +19,8 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 _SOURCES = ("elastio", "providers", "calibration", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
 _BUILDER = Path(__file__).parent
 _TIMEOUT_S = 300
+_GRUB_MODULES = ("part_gpt", "ext2", "search", "search_label", "normal", "configfile", "linux", "echo", "all_video")
+_GRUB_EARLY = "search --no-floppy --label elastio-root --set root\nset prefix=($root)/boot/grub\n"
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,16 @@ def _build(directory: Path, debian: Path, cache: Path, suite: Suite) -> None:
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")
         make_filesystem(root, directory / "root.ext4")
+
+
+def make_bootloader(root: Path, target: Path) -> None:
+    """Write a UEFI program of the root's GRUB to `target`; it reads /boot/grub/grub.cfg."""
+    early, program = root / "tmp/early.cfg", root / "tmp/grub.efi"
+    early.write_text(_GRUB_EARLY)
+    options = ["--format", "x86_64-efi", "--config", "/tmp/early.cfg", "--output", "/tmp/grub.efi"]
+    chroot(root, ["grub-mkimage", *options, "--prefix", "/boot/grub", *_GRUB_MODULES], timeout_s=_TIMEOUT_S)
+    shutil.move(program, target)
+    early.unlink()
 
 
 def make_filesystem(root: Path, image: Path) -> None:

@@ -14,10 +14,11 @@ import pytest
 from elastio_testbed.errors import LabError
 from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
 from elastio_testbed.openstack import configure, services
-from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
+from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange
 from elastio_testbed.openstack.daemons import Daemons
 from elastio_testbed.openstack.proxy import ApiProxy
 
+FERNET_TOKEN = re.compile(r"gAAAAA[\w-]{40,}")
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 
 
@@ -75,7 +76,7 @@ def test_recording_contains_no_credentials(tmp_path: Path) -> None:
     cassette.save(tmp_path / "c.json")
     text = (tmp_path / "c.json").read_text()
     assert "s3cret" not in text
-    assert not looks_secret(text)
+    assert not FERNET_TOKEN.search(text)
     again = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "other"}}}}
     assert Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", again).status == 200
 
@@ -135,5 +136,5 @@ def test_no_recording_contains_a_secret() -> None:
     assert files
     for path in files:
         text = path.read_text()
-        assert not looks_secret(text), path
+        assert not FERNET_TOKEN.search(text), path
         assert set(re.findall(r'"(?:secret|password|x-subject-token)":"([^"]*)"', text)) <= {"hidden"}, path

@@ -86,13 +86,6 @@ def test_the_quota_limits_volumes_and_storage_and_comes_before_the_token(
     assert account.create(Size=15)
 
 
-def test_an_attached_volume_is_neither_attached_again_nor_deleted(endpoint: Ec2Endpoint, account: Account) -> None:
-    volume_id = account.attached()
-    assert refusal(account.attach, volume_id, "/dev/sdg") == ("VolumeInUse", 400)
-    assert refusal(account.delete, volume_id) == ("VolumeInUse", 400)
-    assert account.state(volume_id) == "in-use/attached"
-
-
 def test_detaching_what_is_not_attached_there_is_refused(endpoint: Ec2Endpoint, account: Account) -> None:
     detach, other = account.client.detach_volume, endpoint.add_instance(None)
     volume_id = account.available()
