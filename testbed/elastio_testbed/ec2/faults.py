@@ -93,9 +93,8 @@ class Faults:
 
     def replace(self, faults: Iterable[Fault]) -> None:
         """Replace all active faults."""
-        armed = [_Armed(fault, fault.times) for fault in faults]
         with self._lock:
-            self._armed = armed
+            self._armed = [_Armed(fault, fault.times) for fault in faults]
 
     def clear(self) -> None:
         """Remove all faults. What a fault has made stuck stays stuck."""

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import click
 
+from elastio.units import MIB
 from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.files import write_json
 from elastio_testbed.options import suite_option
-
-MIB = 2**20
 
 
 @click.group()

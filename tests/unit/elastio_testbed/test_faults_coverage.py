@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from elastio_testbed.cli import main
-from elastio_testbed.faults.coverage import campaigns, steps, steps_met, steps_of
-from elastio_testbed.faults.kinds import ACTIONS, CALLS
+from elastio_testbed.faults.coverage import campaigns, steps, steps_met
+from elastio_testbed.faults.kinds import ACTIONS
 from elastio_testbed.faults.plan import plan
 from elastio_testbed.faults.run_result import RunResult, summary
 
@@ -53,7 +53,6 @@ def test_a_missed_step_is_not_covered() -> None:
 def test_the_steps_of_a_fault_of_the_cloud_are_its_calls() -> None:
     found = document("api-lost-answer", "api-lost-answer", "api-lost-answer")
     assert len(steps_met(found["stories"])["api-lost-answer"]) == 3
-    assert steps_of("api-lost-answer") == len(CALLS)
     assert found["steps_met"] == {"api-lost-answer": 3}
 
 

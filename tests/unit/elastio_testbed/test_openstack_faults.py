@@ -60,7 +60,7 @@ def record(kind: str, action: str, error: str = "") -> dict[str, object]:
     return {"kind": kind, "action": action, "error": error}
 
 
-def test_intent_without_an_outcome_is_open() -> None:
+def test_intent_without_an_outcome_is_open_and_each_error_is_listed_once() -> None:
     journal = [
         record("intent", "CreateVolume"),
         record("outcome", "CreateVolume", "no answer"),
@@ -70,9 +70,6 @@ def test_intent_without_an_outcome_is_open() -> None:
     ]
     assert open_intents(journal) == ("CreateVolume",)
     assert open_intents([*journal, record("outcome", "CreateVolume")]) == ()
-
-
-def test_each_error_is_listed_once() -> None:
     journal = [record("outcome", "CreateVolume", text) for text in ("no answer", "", "no answer", "beyond a quota")]
     assert errors_in(journal) == ("no answer", "beyond a quota")
 

@@ -106,17 +106,14 @@ def test_volume_takes_the_first_attach_that_succeeded_after_it_was_available() -
     assert row.history[-1] == (row.deleted_at, "deleted")
 
 
-def test_attach_of_a_later_volume_does_not_count_for_a_deleted_one() -> None:
+def test_volume_without_an_attach_of_its_own_has_the_states_that_it_reached() -> None:
     spans = attach_spans([action("attach_volume", "00:10:00", "00:10:09")])
     gone = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "2026-01-01 00:05:03", "2026-01-01 00:06:00"], spans)
     assert cloud_s(gone.history) is None
     assert [state for _, state in gone.history] == ["creating", "available", "deleted"]
-
-
-def test_volume_that_never_became_available_is_still_creating() -> None:
-    row = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
-    assert row.deleted_at is None
-    assert [state for _, state in row.history] == ["creating"]
+    never_available = usage_of([VOLUME, "1", "fast", "2026-01-01 00:05:00", "NULL", "NULL"], [])
+    assert never_available.deleted_at is None
+    assert [state for _, state in never_available.history] == ["creating"]
 
 
 def test_cost_of_a_cinder_volume_is_its_types_bandwidth_times_whole_gib() -> None:
