@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -29,15 +29,12 @@ class BandwidthUse:
     flushing_share: float | None
     sampling_s: float | None = None
 
-    def to_json(self) -> dict[str, float | None]:
-        return asdict(self)
-
 
 def intervals_of(decisions: Sequence[Mapping[str, Any]], end: float) -> list[tuple[float, float, str]]:
     """(begin, end, phase) of every phase of the agent, on the wall clock."""
     changes = [d for d in decisions if d["from"] != d["to"]]
     ends = [*(d["wall"] for d in changes[1:]), end]
-    return [(change["wall"], until, str(change["to"])) for change, until in zip(changes, ends, strict=True)]
+    return [(change["wall"], until, str(change["to"])) for change, until in zip(changes, ends, strict=False)]
 
 
 def bandwidth_use(

@@ -5,38 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from elastio_testbed.ec2 import Scale
-
-
-class Purchase(Protocol):
-    """One volume. Times are seconds of the Unix epoch.
-
-    `history` has (time, state) as far as the cloud records it: creating, available, in-use/attaching,
-    in-use/attached, deleted.
-    """
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def serial(self) -> str: ...
-
-    @property
-    def size_gib(self) -> int: ...
-
-    @property
-    def throughput_mib_s(self) -> float: ...
-
-    @property
-    def created_at(self) -> float: ...
-
-    @property
-    def deleted_at(self) -> float | None:
-        """None while the volume exists."""
-        ...
-
-    @property
-    def history(self) -> Sequence[tuple[float, str]]: ...
+from elastio_testbed.ec2 import Purchase, Scale
 
 
 class Billing(Protocol):

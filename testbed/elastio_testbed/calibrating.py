@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,7 @@ from elastio_calibration.profile import Profile, merge
 from elastio_calibration.record import read
 from elastio_calibration.study import make_profile
 from elastio_testbed import experiment
+from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import MIN_CACHE_GIB, Scaled
 from elastio_testbed.hypervisor import GuestError
@@ -23,8 +24,6 @@ from elastio_testbed.image import GuestImage
 from elastio_testbed.machine import DATA, Guest
 from elastio_testbed.scratch import scratch_folder
 from elastio_testbed.trial import Plan, running_guest, workload_timeout_s
-
-Say = Callable[[str], None]
 
 RECORD = "/var/tmp/calibration.jsonl"
 LOG = "/var/tmp/calibration.log"

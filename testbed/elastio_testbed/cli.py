@@ -16,8 +16,7 @@ from elastio_testbed.cuts.command import cuts
 from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import to_text
 from elastio_testbed.experiment import PUBLISHED, Setup
-from elastio_testbed.faults.command import faults
-from elastio_testbed.faults.consistency_command import consistency
+from elastio_testbed.faults.command import consistency, faults
 from elastio_testbed.files import read_json, read_result, require_writable, write_json, write_or_print, write_text
 from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
@@ -187,35 +186,24 @@ def chosen_setups(words: tuple[str, ...]) -> tuple[Setup, ...]:
 )
 @click.option("--side-by-side", is_flag=True, help="The three set-ups at once: faster, but needs six processors.")
 def predict_command(
-    experiment: str,
-    scale: float,
-    bandwidth: float,
-    repeats: int,
-    max_time_s: float | None,
-    suite: str | None,
-    json_path: Path | None,
-    profile_path: Path | None,
-    side_by_side: bool,
+    experiment: str, scale: float, bandwidth: float, suite: str | None, json_path: Path | None, **options: Any
 ) -> None:
     """Calibrate, predict EXPERIMENT, run it, and compare: predicted over measured, for each storage set-up."""
     from elastio_testbed import predict as prediction  # noqa: PLC0415  scipy takes a second to load
 
     if json_path is not None:
         require_writable(json_path)
-    if profile_path is not None and not profile_path.exists():
-        require_writable(profile_path)
+    asked = prediction.PredictOptions(**options)
+    if asked.profile_path is not None and not asked.profile_path.exists():
+        require_writable(asked.profile_path)
 
     def keep(found: prediction.Prediction) -> None:
         if json_path is not None:
             write_or_print(json_path, json.dumps(found.to_json(), indent=2) + "\n")
 
     with click_errors():
-        found = prediction.predict(
-            Plan(experiment, PUBLISHED, scale, bandwidth, suite=suite),
-            prediction.PredictOptions(repeats, max_time_s, profile_path, side_by_side),
-            keep,
-            progress(),
-        )
+        plan = Plan(experiment, PUBLISHED, scale, bandwidth, suite=suite)
+        found = prediction.predict(plan, asked, keep, progress())
     click.echo(prediction.to_text(found))
     if not found.is_sound:
         sys.exit(1)

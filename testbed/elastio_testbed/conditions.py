@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from elastio.units import GIB
 from elastio_testbed.hypervisor.accel import accelerator
@@ -28,9 +27,6 @@ class Conditions:
     kernel: str
     date: str
     code: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def observe(kernel: str) -> Conditions:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from operator import attrgetter
 from typing import Any
 
+from elastio.accounting.tables import table
 from elastio.units import MB
 from elastio_testbed.conditions import Conditions
 from elastio_testbed.experiment import Setup
-from elastio_testbed.result import Result, SetupResult
+from elastio_testbed.result import Result
 from elastio_testbed.simulated import Simulated
 from elastio_testbed.spread import Spread, nearest_to_median, spread_of
-from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan
 
 PER_SETUP = (
@@ -49,13 +48,9 @@ class Evaluation:
         slow = [r.of(Setup.STATIC_SLOW) for r in self.repetitions]
         return tuple(n for n, found in enumerate(slow, 1) if found is not None and found.app_write_mb_s < least)
 
-    def over(self, setup: Setup, read: Callable[[SetupResult], float | None]) -> Spread | None:
-        """The statistics of a figure of one set-up."""
-        return spread_of(read(found) if (found := r.of(setup)) else None for r in self.repetitions)
-
     def named(self, setup: Setup, name: str) -> Spread | None:
-        """The same by the name of a field or property of `SetupResult`."""
-        return self.over(setup, attrgetter(name))
+        """The statistics of a figure of one set-up: a field or property of `SetupResult`."""
+        return spread_of(getattr(found, name) if (found := r.of(setup)) else None for r in self.repetitions)
 
     def ratio(self, setup: Setup, name: str) -> Spread | None:
         """The statistics of a ratio, which is computed within each repetition."""
@@ -84,7 +79,7 @@ class Evaluation:
             "side_by_side": plan.side_by_side,
             "repeat": plan.repeat,
             "disturb": plan.disturb,
-            **self.conditions.to_json(),
+            **asdict(self.conditions),
             **medians,
             "shown": self.shown,
             "disturbed": list(self.disturbed),
@@ -122,7 +117,7 @@ def to_text(evaluation: Evaluation) -> str:
         f"{evaluation.conditions.accelerator}, {'side by side' if plan.side_by_side else 'one after the other'}, "
         f"{len(evaluation.repetitions)} repetition(s)"
     )
-    rows = text_table(_HEADS, [_row(evaluation, setup) for setup in plan.setups])
+    rows = table(_HEADS, [_row(evaluation, setup) for setup in plan.setups], left_out=0)
     lines = [title, *rows, *_comparisons(evaluation), _own_share(evaluation), disturbance(evaluation.disturbed)]
     return "\n".join(filter(None, lines))
 

@@ -5,9 +5,10 @@ Sizes in GB (10^9 bytes), bandwidths in MB/s (10^6 bytes per second), as in the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from elastio.units import GB, GIB, MB, MIB
 
@@ -33,43 +34,36 @@ class Setup(StrEnum):
 PUBLISHED = (Setup.STATIC_SLOW, Setup.STATIC_FAST, Setup.ADAPTIVE)
 
 
-class Workload(Protocol):
+@dataclass(frozen=True, slots=True)
+class Workload(ABC):
     """One application, sized for a guest by a scaled experiment.
 
     `program` is a module of `elastio_testbed.guest` with the commands `run SPEC REPORT` and `verify SPEC`, see
     `guest/reporting.py`. `needs_tools`: it needs packages that the default guest image lacks. `is_checkpointing`: it
-    alternates computing without I/O and dumps of the experiment's sizes, and does nothing else.
+    alternates computing without I/O and dumps of the experiment's sizes, and does nothing else. `writers`: the number
+    of processes that write a dump in parallel.
     """
 
-    @property
-    def program(self) -> str: ...
+    program: str
+    needs_tools: bool
+    is_checkpointing: bool
+    writers: int
 
-    @property
-    def needs_tools(self) -> bool: ...
-
-    @property
-    def is_checkpointing(self) -> bool: ...
-
-    @property
-    def writers(self) -> int:
-        """The number of processes that write a dump in parallel."""
-        ...
-
+    @abstractmethod
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         """The spec of the program in the guest, without `directory` and `seed`."""
-        ...
 
     def memory_mib(self, scaled: Scaled) -> int:
         """Memory of one guest in any set-up."""
-        ...
+        return GUEST_MIB
 
     def resident_mib(self, scaled: Scaled) -> int:
         """The part of that memory that its processes use for data."""
-        ...
+        return 0
 
     def moved_bytes(self, scaled: Scaled) -> int:
         """Bytes read and written by one guest in a run, from which the longest duration is estimated."""
-        ...
+        return sum(scaled.dumps_bytes)
 
 
 @dataclass(frozen=True, slots=True)

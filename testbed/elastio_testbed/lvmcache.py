@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from elastio.units import GIB
-from elastio_testbed.experiment import Scaled
-
 FAST_SERIAL = "fast"  # how the serial of the fast volume ends
 GROUP, DATA_VOLUME, FAST_VOLUME = "lab", "data", "fast"
 # The device-mapper name of the device with the filesystem. Device-mapper doubles `-` in names; these have none.
 MAPPED_NAME = f"{GROUP}-{DATA_VOLUME}"
-_LVM_S = 120.0
-
-
-class Shell(Protocol):
-    """The part of a guest that is used here."""
-
-    def disk_name(self, serial: str | None = None) -> str: ...
-
-    def check(self, argv: list[str], *, timeout_s: float = ...) -> str: ...
-
-
-class LvmCache:
-    """The fast volume: as large as the adaptive set-up's first cache, as fast as each of them."""
-
-    def __init__(self, serial: str, scaled: Scaled) -> None:
-        self.serial = serial
-        self.size_bytes = round(scaled.initial_cache_gib * GIB)
-
-    def make(self, guest: Shell, backing: str) -> str:
-        """Put the cache in front of `backing` and return the path of the resulting device. Raises GuestError."""
-        for argv in lvm_commands(backing, f"/dev/{guest.disk_name(self.serial)}"):
-            guest.check(argv, timeout_s=_LVM_S)
-        return f"/dev/{GROUP}/{DATA_VOLUME}"
+DEVICE = f"/dev/{GROUP}/{DATA_VOLUME}"
 
 
 def lvm_commands(backing: str, fast: str) -> list[list[str]]:

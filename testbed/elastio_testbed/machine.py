@@ -9,11 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from elastio.units import GIB, MB
+from elastio_testbed import lvmcache
 from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import Disk, GuestError, Power, VirtualMachine
 from elastio_testbed.image import GuestImage
-from elastio_testbed.lvmcache import FAST_SERIAL, LvmCache
 
 HOST_IN_GUEST = "10.0.2.2"  # the host's loopback, seen through QEMU's user network
 DATA = "/data"
@@ -33,6 +34,8 @@ MAKE_FILESYSTEM = {
     "ext4": ("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"),
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
 }
+# Settings of the agent, by table.
+Tables = Mapping[str, Mapping[str, object]]
 
 
 class Guest:
@@ -52,16 +55,15 @@ class Guest:
         power: Power | None = None,
     ) -> None:
         """Define the guest; nothing is started. Sampling interval and memory are by default those of `scaled`."""
-        folder.mkdir(parents=True, exist_ok=True)
         self.sample_interval_s = sample_interval_s or scaled.sample_interval_s
         self.name, self.setup, self.scaled = name, setup, scaled
         self.filesystem = "ext4"  # until `prepare`
         self.serial = f"{name}backing"[:20]
         # Without a limit at first: creating the file system is not part of an experiment.
-        disks = [_new_disk(folder, self.serial, scaled.backing_bytes)]
-        self.lvmcache = LvmCache(f"{name}{FAST_SERIAL}", scaled) if setup is Setup.LVMCACHE else None
-        if self.lvmcache:
-            disks.append(_new_disk(folder, self.lvmcache.serial, self.lvmcache.size_bytes))
+        disks = [new_disk(folder, self.serial, scaled.backing_bytes)]
+        self.fast_serial = f"{name}{lvmcache.FAST_SERIAL}" if setup is Setup.LVMCACHE else ""
+        if self.fast_serial:
+            disks.append(new_disk(folder, self.fast_serial, self.fixed_cache_bytes))
         self.own_disks = len(disks)
         memory_mib = memory_mib or scaled.experiment.workload.memory_mib(scaled)
         self.vm = VirtualMachine(image, disks=disks, directory=folder, memory_mib=memory_mib, ports=ports, power=power)
@@ -77,8 +79,10 @@ class Guest:
         device = f"/dev/{self.disk_name()}"
         if self.setup is Setup.ADAPTIVE:
             device = self._make_adaptive(device)
-        if self.lvmcache:
-            device = self.lvmcache.make(self, device)
+        if self.fast_serial:
+            for argv in lvmcache.lvm_commands(device, f"/dev/{self.disk_name(self.fast_serial)}"):
+                self.check(argv, timeout_s=120)
+            device = lvmcache.DEVICE
         self.check([*MAKE_FILESYSTEM[self.filesystem], device], timeout_s=120)
         self.check(["mkdir", "-p", DATA])
         self.check(["mount", device, DATA])
@@ -86,8 +90,8 @@ class Guest:
             self._start_agent(endpoint)
         self.check(["sync"], timeout_s=60)
         self.vm.set_limit(self.serial, self.cap_bytes_s)
-        if self.lvmcache:
-            self.vm.set_limit(self.lvmcache.serial, self.scaled.cache_bytes_s)
+        if self.fast_serial:
+            self.vm.set_limit(self.fast_serial, self.scaled.cache_bytes_s)
         self.check(["systemd-run", "--unit=recorder", "python3", f"{PROGRAMS}/recorder.py", TIMELINE, "0.5"])
 
     def _copy_programs(self) -> None:
@@ -104,8 +108,8 @@ class Guest:
 
     @property
     def fixed_cache_bytes(self) -> int:
-        """The size of a permanent fast volume; 0 without one."""
-        return self.lvmcache.size_bytes if self.lvmcache else 0
+        """The size of a permanent fast volume, that of the adaptive set-up's first cache; 0 without one."""
+        return round(self.scaled.initial_cache_gib * GIB) if self.fast_serial else 0
 
     @property
     def backing_bytes(self) -> int:
@@ -129,11 +133,8 @@ class Guest:
     def _make_adaptive(self, device: str) -> str:
         text = self.check(["elastio", "device", "create", device, "--yes"], timeout_s=120)
         self.backing_uuid = _word_after(text, "UUID")
-        return f"/dev/{self._adaptive_name()}"
-
-    def _adaptive_name(self) -> str:
         script = f"basename $(readlink /sys/block/{self.disk_name()}/bcache/dev)"
-        return self.check(["sh", "-c", script])
+        return f"/dev/{self.check(['sh', '-c', script])}"
 
     def _start_agent(self, endpoint: Ec2Endpoint) -> None:
         self.instance_id = endpoint.add_instance(self.vm, instance_type=INSTANCE_TYPE)
@@ -141,37 +142,33 @@ class Guest:
         self.check(["systemctl", "start", "elastiod"], timeout_s=90)
         self.wait_for(lambda status: status["owned"] is not None, 180, "the cloud to be asked")
 
-    def write_config(self, endpoint: Ec2Endpoint, **overrides: str) -> None:
-        """Write the agent's configuration; `overrides` replaces lines by key."""
-        scaled, scale = self.scaled, endpoint.scale
-        unit = scaled.unit_bytes / 2**30
-        lines = {
-            "[device]": "",
-            "backing_uuid": f'"{self.backing_uuid}"',
-            "bandwidth_mb_s": f"{scaled.backing_bytes_s / 1e6}",
-            "[cache]": "",
-            "bandwidth_mb_s ": f"{scaled.cache_bytes_s / 1e6}",
-            "initial_size_gib": f"{scaled.initial_cache_gib}",
-            "min_size_gib": f"{scaled.least_cache_gib}",
-            "max_size_gib": f"{scaled.most_cache_gib}",
-            "size_step_gib": f"{unit}",
-            "[policy]": "",
-            "inactivity_delay_s": f"{scaled.inactivity_delay_s}",
-            "cool_down_s": "1",
-            "[agent]": "",
-            "sample_interval_s": f"{self.sample_interval_s}",
-            "[provider]": "",
-            "name": '"aws"',
-            "[provider.aws]": "",
-            "endpoint_url": f'"{endpoint.url_from(HOST_IN_GUEST)}"',
-            "metadata_url": f'"{endpoint.imds_url(self.instance_id, host=HOST_IN_GUEST)}"',
-            "[provider.aws.scale]": "",
-            "gib_bytes": f"{scale.gib_bytes}",
-            "mib_s_bytes": f"{scale.mib_s_bytes}",
+    def write_config(self, endpoint: Ec2Endpoint, *changes: Tables) -> None:
+        """Write the agent's configuration with `changes`."""
+        text = config_text(self.config_tables(endpoint), *changes)
+        self.vm.agent.write_file(CONFIG, text.encode(), 0o640)
+
+    def config_tables(self, endpoint: Ec2Endpoint) -> Tables:
+        """The agent's configuration."""
+        scaled = self.scaled
+        metadata_url = endpoint.imds_url(self.instance_id, host=HOST_IN_GUEST)
+        return {
+            "device": {"backing_uuid": f'"{self.backing_uuid}"', "bandwidth_mb_s": scaled.backing_bytes_s / MB},
+            "cache": {
+                "bandwidth_mb_s": scaled.cache_bytes_s / MB,
+                "initial_size_gib": scaled.initial_cache_gib,
+                "min_size_gib": scaled.least_cache_gib,
+                "max_size_gib": scaled.most_cache_gib,
+                "size_step_gib": scaled.unit_bytes / GIB,
+            },
+            "policy": {"inactivity_delay_s": scaled.inactivity_delay_s, "cool_down_s": 1},
+            "agent": {"sample_interval_s": self.sample_interval_s},
+            "provider": {"name": '"aws"'},
+            "provider.aws": {
+                "endpoint_url": f'"{endpoint.url_from(HOST_IN_GUEST)}"',
+                "metadata_url": f'"{metadata_url}"',
+            },
+            "provider.aws.scale": {"gib_bytes": endpoint.scale.gib_bytes, "mib_s_bytes": endpoint.scale.mib_s_bytes},
         }
-        lines.update(overrides)
-        text = "\n".join(key if key.startswith("[") else f"{key} = {value}" for key, value in lines.items())
-        self.vm.agent.write_file(CONFIG, text.encode() + b"\n", 0o640)
 
     # --- the workload ------------------------------------------------------------------------------------
 
@@ -254,7 +251,20 @@ class Guest:
         return self.vm.agent.check(argv, timeout_s=timeout_s).strip()
 
 
-def _new_disk(folder: Path, serial: str, size_bytes: int) -> Disk:
+def config_text(*layers: Tables) -> str:
+    """A configuration file; a later layer replaces settings of the earlier ones. Strings are quoted as in TOML."""
+    tables: dict[str, dict[str, object]] = {}
+    for layer in layers:
+        for name, table in layer.items():
+            tables.setdefault(name, {}).update(table)
+    return "\n".join(
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()) for name, table in tables.items()
+    )
+
+
+def new_disk(folder: Path, serial: str, size_bytes: int) -> Disk:
+    """An empty disk without limits, in a sparse file in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{serial}.img"
     with path.open("wb") as file:
         file.truncate(size_bytes)

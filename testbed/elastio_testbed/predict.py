@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from elastio.accounting.tables import table
 from elastio.units import GB, GIB, MB
 from elastio_calibration.application import Application
 from elastio_calibration.errors import InfeasibleError
@@ -18,16 +18,16 @@ from elastio_calibration.predict import CacheSizes, Forecast, Predictor
 from elastio_calibration.profile import Profile, load, save, to_document
 from elastio_calibration.study import solve
 from elastio_testbed import experiment
-from elastio_testbed.calibrating import Say, calibrate
+from elastio_testbed.calibrating import calibrate
+from elastio_testbed.console import Say
 from elastio_testbed.errors import PlanError
 from elastio_testbed.experiment import Scaled
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.hypervisor.accel import accelerator
 from elastio_testbed.image import GuestImage, build_guest_image
 from elastio_testbed.result import Result, SetupResult
-from elastio_testbed.run import run
+from elastio_testbed.run import run, run_alone
 from elastio_testbed.steal_time import processor_time
-from elastio_testbed.tables import to_text as text_table
 from elastio_testbed.trial import Plan, Trial
 
 # Bandwidths and times of a profile and an experiment are the same if they differ by less.
@@ -177,7 +177,8 @@ def predict(plan: Plan, asked: PredictOptions, keep: Callable[[Prediction], None
     wanted = None if asked.max_time_s is None else recommend(predictor, application, asked.max_time_s)
     if wanted is not None:
         say(f"deadline {wanted.max_time_s:g} s: {wanted.refusal or f'recommended is {wanted.chosen}'}")
-    real, ran = _real(plan, say), processor_time()
+    *_, last = run(plan, say)
+    real, ran = last.evaluation.repetitions[-1], processor_time()
     steal = {"calibrated": calibrated.steal_share_since(began), "real": ran.steal_share_since(calibrated)}
     prediction = Prediction(plan, predictor.profile, forecasts, real, wanted, steal)
     keep(prediction)
@@ -221,12 +222,6 @@ def require_same(conditions: Conditions, scaled: Scaled, path: Path) -> None:
         )
 
 
-def _real(plan: Plan, say: Say) -> Result:
-    """Run the published set-ups once each."""
-    results = [progress.evaluation.repetitions[-1] for progress in run(plan, say)]
-    return results[-1]
-
-
 def recommend(predictor: Predictor, application: Application, max_time_s: float) -> DeadlineCheck:
     """The calibrated size that is recommended for the deadline, for all dumps including the first."""
     offered = candidates([predictor], application).accepted
@@ -238,21 +233,13 @@ def recommend(predictor: Predictor, application: Application, max_time_s: float)
 
 def _verified(plan: Plan, wanted: DeadlineCheck, chosen: Candidate, image: GuestImage, say: Say) -> DeadlineCheck:
     say(f"running the adaptive set-up with {chosen} for every dump")
-    return replace(wanted, real=run_one(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
+    (real, _), _ = run_alone(Trial(fixed(plan, chosen.cache_bytes), experiment.Setup.ADAPTIVE, image, say))
+    return replace(wanted, real=real)
 
 
 def fixed(plan: Plan, cache_bytes: int) -> Plan:
     """The plan with caches of this size only, in bytes of the guest."""
     return replace(plan, fixed_cache_gb=cache_bytes / GB / (plan.scale * plan.bandwidth))
-
-
-def run_one(plan: Plan, setup: experiment.Setup, image: GuestImage, say: Say) -> SetupResult:
-    """Run one set-up."""
-    with Trial(plan, setup, image, say) as trial:
-        trial.prepare()
-        trial.start()
-        trial.finish(threading.Event())
-        return trial.conclude()[0]
 
 
 def application_of(scaled: Scaled) -> Application:
@@ -285,7 +272,8 @@ def to_text(prediction: Prediction) -> str:
         )
         for name, found in prediction.setups().items()
     ]
-    lines = text_table(("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio"), rows)
+    heads = ("set-up", "predicted s", "measured s", "ratio", "predicted AGBs", "measured", "ratio")
+    lines = table(heads, rows, left_out=0)[:-1]
     if prediction.verified is not None:
         lines.append(_deadline_text(prediction.verified))
     if (most := max(prediction.steal.values(), default=0.0)) > DISTURBING:

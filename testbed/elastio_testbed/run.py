@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from elastio_testbed.conditions import observe
+from elastio_testbed.console import Say
 from elastio_testbed.evaluation import Evaluation
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import HypervisorError
@@ -18,7 +19,7 @@ from elastio_testbed.parallel import Job, run_in_parallel
 from elastio_testbed.result import Result, SetupResult
 from elastio_testbed.simulated import simulate
 from elastio_testbed.start_schedule import overlap_s, starts
-from elastio_testbed.trial import EC2, Evidence, Plan, Say, Trial
+from elastio_testbed.trial import EC2, Evidence, Plan, Trial
 
 # The longest call into a guest, which a set-up has to finish after another one failed.
 CALL_S = 180.0
@@ -68,14 +69,17 @@ def trials_of(plan: Plan) -> type[Trial]:
 
 
 def _in_turn(plan: Plan, kind: type[Trial], image: GuestImage, say: Say) -> tuple[list[Concluded], str]:
-    done, kernel = [], ""
-    for setup in plan.setups:
-        with kind(plan, setup, image, say) as trial:
-            trial.prepare()
-            _run_workload(trial, threading.Event())
-            kernel = trial.kernel()
-            done.append(trial.conclude())
-    return done, kernel
+    done = [run_alone(kind(plan, setup, image, say)) for setup in plan.setups]
+    return [concluded for concluded, _ in done], done[-1][1]
+
+
+def run_alone(trial: Trial) -> tuple[Concluded, str]:
+    """Run one set-up from start to end. Returns also the kernel's release in its guest."""
+    with trial:
+        trial.prepare()
+        _run_workload(trial, threading.Event())
+        kernel = trial.kernel()
+        return trial.conclude(), kernel
 
 
 def _side_by_side(plan: Plan, image: GuestImage, say: Say) -> tuple[list[Concluded], str]:

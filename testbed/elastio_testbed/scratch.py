@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 
-DEFAULT = "/var/tmp"
-
 
 def scratch_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
     """A temporary folder in $ELASTIO_SCRATCH or /var/tmp, deleted with its context.
@@ -14,4 +12,4 @@ def scratch_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
     Volumes are files, and guests write to the host's page cache. While the host writes back, a guest may stall for
     seconds: on a host with a slow disk and enough memory, use a tmpfs (`/dev/shm`) for measurements.
     """
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=os.environ.get("ELASTIO_SCRATCH", DEFAULT))
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=os.environ.get("ELASTIO_SCRATCH", "/var/tmp"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from elastio_testbed.bandwidth_use import intervals_of
 from elastio_testbed.experiment import Setup
 from elastio_testbed.rates import Points, rates_of
 from elastio_testbed.trial import Evidence
@@ -59,7 +60,12 @@ def series_of(setup: Setup, evidence: Evidence) -> Series:
         (round(v["created_at"] - origin, 2), round((v["deleted_at"] or end) - origin, 2), round(v["size_gb"], 4))
         for v in evidence.volumes
     )
-    return Series(setup.value, rates, _phases(evidence.decisions, origin, end), volumes, round(end - origin, 2))
+    phases = tuple(
+        (round(begin - origin, 2), round(until - origin, 2), phase)
+        for begin, until, phase in intervals_of(evidence.decisions, end)
+        if origin - AFTER_S <= begin <= end
+    )
+    return Series(setup.value, rates, phases, volumes, round(end - origin, 2))
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
@@ -70,13 +76,3 @@ def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[floa
         part = points[first : first + group]
         found.append((part[-1][0], sum(v for _, v in part) / len(part)))
     return found
-
-
-def _phases(decisions: Sequence[Mapping[str, Any]], origin: float, end: float) -> tuple[tuple[float, float, str], ...]:
-    changes = [d for d in decisions if d["from"] != d["to"]]
-    ends = [*(d["wall"] for d in changes[1:]), end]
-    return tuple(
-        (round(change["wall"] - origin, 2), round(until - origin, 2), str(change["to"]))
-        for change, until in zip(changes, ends, strict=False)
-        if origin - AFTER_S <= change["wall"] <= end
-    )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from elastio.core.policy import Caps, Policy
 from elastio.sim.cloud import CloudTimes
@@ -124,17 +125,6 @@ def cloud_times(factor: float, call_s: tuple[float, float]) -> CloudTimes:
 
     The duration of a call itself depends on the guest's processor and does not scale.
     """
-    mean = {name: delay.mean_s() * factor for name, delay in DEFAULT_DELAYS.items()}
-
-    def always(name: str) -> tuple[float, float]:
-        return (mean[name], mean[name])
-
-    return CloudTimes(
-        call=call_s,
-        create=always("create"),
-        visible=always("visible"),
-        attach=always("attach"),
-        detach=always("detach"),
-        delete=always("delete"),
-        shows_after=1.0,  # the laboratory plugs the disk at the end of the attachment
-    )
+    means: dict[str, Any] = {name: (delay.mean_s() * factor,) * 2 for name, delay in DEFAULT_DELAYS.items()}
+    # The laboratory plugs the disk at the end of the attachment.
+    return replace(CloudTimes(call=call_s, shows_after=1.0), **means)

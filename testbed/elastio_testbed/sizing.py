@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from elastio.units import GIB
+from elastio_testbed.console import Say
 from elastio_testbed.experiment import Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
@@ -69,7 +70,7 @@ class Sizing:
         return {**asdict(self), "smallest_bytes": self.smallest_bytes, "excess": self.excess}
 
 
-def measure(plan: Plan, image: GuestImage, say: Callable[[str], None]) -> Sizing:
+def measure(plan: Plan, image: GuestImage, say: Say) -> Sizing:
     """Run bursts of the plan's second dump in one adaptive guest. Raises GuestError if a burst does not end."""
     burst = plan.scaled().dumps_bytes[-1]
     with running_guest(plan, Setup.ADAPTIVE, image) as (guest, endpoint):
@@ -99,8 +100,8 @@ def _smaller(size_bytes: int, unit_bytes: int) -> Iterator[int]:
 
 def _only_size(guest: Guest, endpoint: Any, size_bytes: int) -> None:
     """Make the agent buy exactly this size."""
-    gib = f"{size_bytes / GIB}"
-    guest.write_config(endpoint, min_size_gib=gib, max_size_gib=gib, initial_size_gib=gib)
+    sizes = dict.fromkeys(("min_size_gib", "max_size_gib", "initial_size_gib"), size_bytes / GIB)
+    guest.write_config(endpoint, {"cache": sizes})
     guest.check(["systemctl", "restart", "elastiod"], timeout_s=120)
     guest.wait_for(lambda status: status["owned"] is not None, 180, "the agent to be ready")
 

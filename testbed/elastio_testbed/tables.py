@@ -28,15 +28,6 @@ class Table:
     note: str = ""
 
 
-def to_text(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines for a terminal; all columns but the first are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    return [
-        "  ".join(f"{c:>{w}}" if n else f"{c:<{w}}" for n, (c, w) in enumerate(zip(row, widths, strict=True)))
-        for row in (heads, *rows)
-    ]
-
-
 def all_tables(document: Document) -> list[Table]:
     """Every table that has rows, in the order in which they are shown."""
     makers = (completion, throughput, cost, caches, bandwidth, latency, model)
@@ -46,31 +37,27 @@ def all_tables(document: Document) -> list[Table]:
 # --- numbers ---------------------------------------------------------------------------------------------
 
 
-def number(value: float | None, digits: int = 1, unit: str = "") -> str:
-    """A number like `12.3 %`, or a dash for None."""
-    return NONE if value is None else f"{value:,.{digits}f}{unit}"
+def number(value: float | None, digits: int = 1, unit: str = "", sign: str = "") -> str:
+    """A number like `12.3 %`, or a dash for None. With the sign `+`, positive numbers have one."""
+    return NONE if value is None else f"{value:{sign},.{digits}f}{unit}"
 
 
-def signed(value: float | None, digits: int = 1) -> str:
+def signed(value: float | None) -> str:
     """A percentage with its sign."""
-    return NONE if value is None else f"{value:+.{digits}f} %"
+    return number(value, unit=" %", sign="+")
 
 
-def spread(found: Mapping[str, float] | None, digits: int = 1) -> str:
+def spread(found: Mapping[str, float] | None, digits: int = 1, unit: str = "", sign: str = "") -> str:
     """`60.3 (59.8 to 61.0)`: the median, with minimum and maximum if repetitions differ."""
     if found is None:
         return NONE
-    median, least, most = (number(found[name], digits) for name in ("median", "min", "max"))
-    return median if least == most else f"{median} ({least} to {most})"
+    median, least, most = (number(found[name], digits, sign=sign) for name in ("median", "min", "max"))
+    return f"{median}{unit}" if least == most else f"{median}{unit} ({least} to {most})"
 
 
-def spread_percent(found: Mapping[str, float] | None, digits: int = 1) -> str:
+def spread_percent(found: Mapping[str, float] | None) -> str:
     """The same for percentages."""
-    if found is None:
-        return NONE
-    least, most = (f"{found[name]:+.{digits}f}" for name in ("min", "max"))
-    text = signed(found["median"], digits)
-    return text if least == most else f"{text} ({least} to {most})"
+    return spread(found, unit=" %", sign="+")
 
 
 # --- the tables ------------------------------------------------------------------------------------------

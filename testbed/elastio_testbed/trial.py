@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from elastio.units import GB, agbs
 from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of
-from elastio_testbed.billing import Billing, Purchase
+from elastio_testbed.billing import Billing
 from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.console import Say
 from elastio_testbed.disturbance import Disturbance
-from elastio_testbed.ec2 import Ec2Endpoint, Scale
+from elastio_testbed.ec2 import Ec2Endpoint, Purchase, Scale
 from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor import GuestError
 from elastio_testbed.image import GuestImage
@@ -41,8 +41,6 @@ JOURNAL = "/var/lib/elastio/journal.jsonl"
 NO_STEPS = {"boost_s", "own_s", "flush_s", "attached_s"}
 # The throughput that the agent buys at the cloud's API: the minimum of gp3.
 API_MIB_S = 125
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +135,13 @@ class Trial:
         self._image, self._say = image, say
         self._stack = ExitStack()
         self.guests: list[Guest] = []
-        self._cloud: Billing | None = None
+        self.endpoint: Billing  # the cloud of this set-up, from `prepare` on
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def endpoint(self) -> Billing:
-        """The cloud of this set-up, from `prepare` on."""
-        if self._cloud is None:
-            raise RuntimeError("prepare the set-up first")
-        return self._cloud
 
     def say(self, text: str) -> None:
         """Report a line of progress."""
@@ -163,7 +152,7 @@ class Trial:
         self.say(f"booting {self.plan.vms} guest(s)")
         enter = self._stack.enter_context
         folder = Path(enter(scratch_folder("elastio-testbed-")))
-        endpoint = self._cloud = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
+        endpoint = self.endpoint = enter(open_endpoint(self.plan, self.scaled, folder / "cloud"))
         for n in range(self.plan.vms):
             guest = Guest(self._image, folder / f"vm{n}", f"vm{n}", self.setup, self.scaled)
             self.guests.append(guest)
@@ -274,7 +263,7 @@ class Trial:
         scaled, guests = self.scaled, self.guests
         total_s = max(d[-1]["ended"] for d in dumps) - min(d[0]["began"] for d in dumps)
         completion_s = max(d[-1]["ended"] - d[0]["ended"] for d in dumps)
-        cache = _cache_agbs(self.endpoint)
+        cache = sum(volume_agbs(volume, self.endpoint.scale) for volume in self.endpoint.volumes())
         cache += sum(agbs(scaled.cache_bytes_s / 1e6, guest.fixed_cache_bytes, total_s) for guest in guests)
         backing = sum(agbs(guest.cap_bytes_s / 1e6, guest.backing_bytes, total_s) for guest in guests)
         left = len(self.endpoint.live_volumes()) + sum(len(guest.vm.disks()) - guest.own_disks for guest in guests)
@@ -334,11 +323,6 @@ def _write_mb_s(dumps: list[list[dict[str, Any]]]) -> float:
     # A workload whose dumps also read reports the time spent writing.
     seconds = sum(d.get("write_s", d["ended"] - d["began"]) for d in every)
     return float(sum(d["bytes"] for d in every) / seconds / 1e6)
-
-
-def _cache_agbs(endpoint: Billing) -> float:
-    """The AGBs of every cache volume, as the cloud reports them."""
-    return sum(volume_agbs(volume, endpoint.scale) for volume in endpoint.volumes())
 
 
 def volume_agbs(volume: Purchase, scale: Scale) -> float:

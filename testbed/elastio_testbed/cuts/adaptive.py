@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elastio.units import GIB
+from elastio_testbed.console import Say
 from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.cutter import CutCopies, Cutter, read_back
 from elastio_testbed.cuts.plan import Phase, PlannedCut, of_phase
@@ -25,8 +26,6 @@ NEAR = 0.55
 CACHE_GB = 5.0
 # The backing volume is slower by this factor during the cuts, so that dirty data stays dirty for minutes.
 SLOWER = 8
-
-Say = Callable[[str], None]
 
 
 class Adaptive:

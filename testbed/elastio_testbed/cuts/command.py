@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from elastio_testbed.console import click_errors, progress
+from elastio_testbed.console import Say, click_errors, conclude, progress
 from elastio_testbed.files import write_json
 from elastio_testbed.image import build_guest_image
 from elastio_testbed.machine import MAKE_FILESYSTEM
@@ -45,15 +44,9 @@ def cuts(runs: int, control_runs: int, seed: int, suite: str | None, filesystem:
 
     Exit code 1 if an acknowledged record is lost, or if dm-writecache, cut in the same way, loses none.
     """
-
-    def keep(document: dict[str, Any]) -> None:
-        write_json(json_path, document)
-
     with click_errors():
-        document = trial(runs, control_runs, seed, suite, filesystem, progress(), keep)
-    click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
-    if not document["sound"]:
-        sys.exit(1)
+        document = trial(runs, control_runs, seed, suite, filesystem, progress(), partial(write_json, json_path))
+    conclude(document)
 
 
 def trial(
@@ -62,7 +55,7 @@ def trial(
     seed: int,
     suite: str | None,
     filesystem: str,
-    say: Callable[[str], None],
+    say: Say,
     keep: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run the control first, which takes less time; `keep` gets the document after each cut.

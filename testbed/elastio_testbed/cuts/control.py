@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from elastio_testbed.cuts.adaptive import Say
+from elastio_testbed.console import Say
 from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.cutter import Cutter, read_back
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import BOOT_S, Assembly, Reader
 from elastio_testbed.cuts.writer import CALL_S, PORT
-from elastio_testbed.hypervisor import Disk, VirtualMachine
+from elastio_testbed.hypervisor import VirtualMachine
 from elastio_testbed.image import GuestImage
-from elastio_testbed.machine import DATA, MAKE_FILESYSTEM
+from elastio_testbed.machine import DATA, MAKE_FILESYSTEM, new_disk
 
 SLOW_BYTES, FAST_BYTES = 1 << 30, 1 << 28
 BLOCK = 4096
@@ -44,7 +44,7 @@ EMPTY = ("dmsetup", "message", "front", "0", "flush")
 def results(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Path, say: Say) -> Iterator[CutResult]:
     """Yield the result of each cut, in guests of an image of SUITE. Raises HypervisorError."""
     records = folder / "records.port"
-    disks = [_disk(folder, "slow", SLOW_BYTES), _disk(folder, "fast", FAST_BYTES)]
+    disks = [new_disk(folder, "slow", SLOW_BYTES), new_disk(folder, "fast", FAST_BYTES)]
     with (
         PowerStrip() as strip,
         Reader(image, folder / "reader") as reader,
@@ -63,11 +63,3 @@ def results(image: GuestImage, cuts: Sequence[PlannedCut], seed: int, folder: Pa
         for cut in cuts:
             say(str(cut))
             yield read_back(reader, cutter.take(cut, NAME), WRITECACHE, seed)
-
-
-def _disk(folder: Path, serial: str, size_bytes: int) -> Disk:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{serial}.img"
-    with path.open("wb") as file:
-        file.truncate(size_bytes)
-    return Disk(serial, path, None)

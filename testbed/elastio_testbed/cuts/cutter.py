@@ -12,6 +12,7 @@ from elastio_testbed.cuts.cut_result import CutResult
 from elastio_testbed.cuts.plan import PlannedCut
 from elastio_testbed.cuts.power import PowerStrip
 from elastio_testbed.cuts.reader import Assembly, Reader
+from elastio_testbed.faults import acks
 from elastio_testbed.hypervisor import GuestTimeout, VirtualMachine
 from elastio_testbed.polling import until
 
@@ -59,10 +60,13 @@ class Cutter:
         return CutCopies(planned, name, known, folder, images, taken_bytes)
 
     def _next_ack(self, name: str) -> int:
-        before = writer.acknowledged(self._records, name)
-        if not until(lambda: writer.acknowledged(self._records, name) > before, ACK_S, POLL_S):
+        def last() -> int:
+            return acks.read(self._records).get(name, 0)
+
+        before = last()
+        if not until(lambda: last() > before, ACK_S, POLL_S):
             raise GuestTimeout(f"no record was acknowledged within {ACK_S:.0f} s\n{self._vm.console_tail()}")
-        return writer.acknowledged(self._records, name)
+        return last()
 
 
 def read_back(reader: Reader, taken: CutCopies, assembly: Assembly, seed: int) -> CutResult:

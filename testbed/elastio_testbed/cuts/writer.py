@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
-from elastio_testbed.faults import acks
 from elastio_testbed.hypervisor import GuestAgent
 from elastio_testbed.machine import DATA, PROGRAMS
 
@@ -44,8 +42,3 @@ def stop(agent: GuestAgent) -> None:
     """Stop the writer and delete its records."""
     agent.run(["systemctl", "stop", UNIT], timeout_s=CALL_S)
     agent.run(["rm", "-rf", RECORDS], timeout_s=CALL_S)
-
-
-def acknowledged(path: Path, name: str) -> int:
-    """The highest acknowledged number of a writer, from the file of its port."""
-    return acks.read(path).get(name, 0)

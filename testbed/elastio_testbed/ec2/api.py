@@ -8,7 +8,6 @@ import binascii
 from moto.core.request import Request
 from moto.core.responses import ActionResult, EmptyResult
 from moto.ec2.exceptions import DryRunClientError, FilterNotImplementedError
-from moto.ec2.models.instances import Instance
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import generic_filter
 
@@ -41,15 +40,12 @@ class LabResponse(EC2Response):
 
     def create_volume(self) -> ActionResult:
         """CreateVolume."""
-        self._only_in_region()
-        if self._get_param("SnapshotId"):
-            raise ApiError("UnsupportedOperation", "The laboratory has no snapshots.")
         if self._get_param("VolumeType") != "gp3":
             raise ApiError("UnsupportedOperation", "The laboratory has gp3 volumes only.")
         encrypted = bool(self._get_param("Encrypted", False)) or self._world.encrypts
         wanted = volumes.NewVolume(
-            size_gib=int(self._need("Size")),
-            zone=self._need("AvailabilityZone"),
+            size_gib=int(self._get_param("Size")),
+            zone=self._get_param("AvailabilityZone"),
             iops=int(self._get_param("Iops", volumes.GP3_IOPS)),
             throughput_mib_s=int(self._get_param("Throughput", volumes.GP3_MIB_S)),
             encrypted=encrypted,
@@ -66,19 +62,16 @@ class LabResponse(EC2Response):
 
     def get_ebs_encryption_by_default(self) -> ActionResult:
         """GetEbsEncryptionByDefault."""
-        self._only_in_region()
         self.error_on_dryrun()
         return ActionResult({"EbsEncryptionByDefault": self._world.encrypts})
 
     def get_ebs_default_kms_key_id(self) -> ActionResult:
         """GetEbsDefaultKmsKeyId, which moto does not support."""
-        self._only_in_region()
         self.error_on_dryrun()
         return ActionResult({"KmsKeyId": self._world.default_key})
 
     def describe_volumes(self) -> ActionResult:
         """DescribeVolumes, with filters and paging."""
-        self._only_in_region()
         ids = self._get_param("VolumeIds", [])
         found = [volumes.find(self._world, each) for each in ids]
         self.error_on_dryrun()
@@ -94,17 +87,15 @@ class LabResponse(EC2Response):
 
     def attach_volume(self) -> ActionResult:
         """AttachVolume."""
-        self._only_in_region()
-        volume = volumes.find(self._world, self._need("VolumeId"))
-        instance = self._instance(self._need("InstanceId"))
-        device = self._need("Device")
+        volume = volumes.find(self._world, self._get_param("VolumeId"))
+        instance = self.ec2_backend.get_instance(self._get_param("InstanceId"))
+        device = self._get_param("Device")
         self.error_on_dryrun()
         return ActionResult(api_attachment(attachments.attach(self._world, volume, instance, device)))
 
     def detach_volume(self) -> ActionResult:
         """DetachVolume. `Force` is an ordinary attempt: the laboratory does not take a disk from a running guest."""
-        self._only_in_region()
-        volume = volumes.find(self._world, self._need("VolumeId"))
+        volume = volumes.find(self._world, self._get_param("VolumeId"))
         volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         instance_id, device = self._get_param("InstanceId"), self._get_param("Device")
@@ -112,8 +103,7 @@ class LabResponse(EC2Response):
 
     def delete_volume(self) -> ActionResult:
         """DeleteVolume."""
-        self._only_in_region()
-        volume = volumes.find(self._world, self._need("VolumeId"))
+        volume = volumes.find(self._world, self._get_param("VolumeId"))
         volumes.authorize_taking(self._world, volume)
         self.error_on_dryrun()
         volumes.delete(self._world, volume)
@@ -123,21 +113,6 @@ class LabResponse(EC2Response):
         """Raises DryRunClientError for a request with DryRun; call it after all checks and before any change."""
         if self._get_param("DryRun", False):
             raise DryRunClientError()
-
-    def _only_in_region(self) -> None:
-        if self.region != self._world.region:
-            text = f"Credential should be scoped to a valid region, not '{self.region}'."
-            raise ApiError("AuthFailure", text)
-
-    def _need(self, name: str) -> str:
-        value = self._get_param(name)
-        if value in (None, ""):
-            raise ApiError("MissingParameter", f"The request must contain the parameter {name}")
-        return str(value)
-
-    def _instance(self, instance_id: str) -> Instance:
-        instance: Instance = self.ec2_backend.get_instance(instance_id)
-        return instance
 
     def _page(self, found: list[LabVolume], by_id: bool) -> tuple[list[LabVolume], str | None]:
         limit, token = self._get_param("MaxResults"), self._get_param("NextToken")

@@ -73,13 +73,7 @@ class Application:
         request.get_data()  # an unread body would be parsed as the connection's next request
         if request.path.startswith("/imds/"):
             return self._call(request, IMDS, self._imds)(environ, start_response)
-        return self._api(request)(environ, start_response)
-
-    def _api(self, request: Request) -> Response:
-        action = request.values.get("Action", "")
-        if not action:
-            return error_response("MissingAction", "The request must contain the parameter Action")
-        return self._call(request, action, self._answer)
+        return self._call(request, request.values.get("Action", ""), self._answer)(environ, start_response)
 
     def _call(self, request: Request, action: str, answer: Callable[[Request], Response]) -> Response:
         began = time.monotonic()

@@ -7,7 +7,6 @@ from functools import partial
 
 from moto.ec2.models.instances import Instance
 
-from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.faults import FaultKind
 from elastio_testbed.ec2.limits import max_attachments, refuse_device
 from elastio_testbed.ec2.store import AttachmentState, LabAttachment, LabVolume, VolumeState
@@ -37,8 +36,6 @@ def _check_attach(world: World, volume: LabVolume, instance: Instance, device: s
         raise ApiError("VolumeInUse", f"{volume.id} is already attached to an instance")
     if volume.lab_state is not VolumeState.AVAILABLE:
         raise ApiError("IncorrectState", f"Volume '{volume.id}' is not 'available'.")
-    if instance.state not in ("running", "stopped"):
-        raise ApiError("IncorrectState", f"Instance '{instance.id}' is not 'running'.")
     if volume.availability_zone != instance.availability_zone:
         text = f"The volume '{volume.id}' is not in the same availability zone as instance '{instance.id}'"
         raise ApiError("InvalidVolume.ZoneMismatch", text)
@@ -58,7 +55,7 @@ def _finish_attach(world: World, volume: LabVolume, attachment: LabAttachment) -
             if volume.attachment is not attachment or attachment.state is not AttachmentState.ATTACHING:
                 return
             bridge = world.bridges.get(attachment.instance.id)
-            bytes_per_second = world.scale.bytes_per_second(volume.throughput_mib_s)
+            bytes_per_second = volume.throughput_mib_s * world.scale.mib_s_bytes
             attachment.plug_tried = bridge is not None
         if bridge is not None:
             path = world.backing_path(volume)
@@ -127,7 +124,7 @@ def tear_off(world: World, volume: LabVolume, pull: Callable[[str], None]) -> No
     with volume.bridge_lock:
         attachment = volume.lab_attachment
         if attachment is None or attachment.state is not AttachmentState.ATTACHED:
-            raise SettingError(f"{volume.id} is not attached")
+            raise ValueError(f"{volume.id} is not attached")
         world.set_attachment(volume, attachment, AttachmentState.DETACHING)
         try:
             pull(volume.serial)

@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from elastio_testbed.ec2.errors import SettingError
-
-# File systems and QEMU need whole blocks; a GiB of a scaled endpoint must be a multiple of them.
-_BLOCK_BYTES = 4096
-
 
 class DiskBridge(Protocol):
     """Hot-plug of a hypervisor, one object per virtual machine. Every method raises when it fails."""
@@ -26,28 +21,9 @@ class DiskBridge(Protocol):
 class Scale:
     """The ratio between sizes of the API and of the laboratory's disks.
 
-    One GiB of the API is `gib_bytes` real bytes, one MiB/s is `mib_s_bytes` real bytes/s. Responses and limits of
-    the API remain those of EC2. Raises SettingError when a GiB is not a multiple of 4 KiB.
+    One GiB of the API is `gib_bytes` real bytes, a multiple of the blocks of file systems and QEMU; one MiB/s is
+    `mib_s_bytes` real bytes/s. Responses and limits of the API remain those of EC2.
     """
 
     gib_bytes: int = 2**30
     mib_s_bytes: int = 2**20
-
-    def __post_init__(self) -> None:
-        if self.gib_bytes <= 0 or self.gib_bytes % _BLOCK_BYTES:
-            raise SettingError(f"gib_bytes must be a multiple of {_BLOCK_BYTES}, got {self.gib_bytes}")
-        if self.mib_s_bytes <= 0:
-            raise SettingError(f"mib_s_bytes must be positive, got {self.mib_s_bytes}")
-
-    def size_bytes(self, size_gib: int) -> int:
-        """Real bytes of a volume of `size_gib`."""
-        return size_gib * self.gib_bytes
-
-    def bytes_per_second(self, throughput_mib_s: int) -> int:
-        """Real bytes per second of `throughput_mib_s`."""
-        return throughput_mib_s * self.mib_s_bytes
-
-
-def serial_of(volume_id: str) -> str:
-    """The serial of a volume's disk: its id without the hyphen, 20 characters, as on EBS's NVMe disks."""
-    return volume_id.replace("-", "")

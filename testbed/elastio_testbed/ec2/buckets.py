@@ -5,29 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Bucket:
-    """A bucket of `capacity` tokens, refilled with `refill_per_s`."""
-
-    capacity: float
-    refill_per_s: float
-
-
+# Tokens, and those refilled per second.
+Bucket = tuple[float, float]
 # Source: "Request throttling for the Amazon EC2 API" (EC2 developer guide), default limits.
-_OWN_BUCKETS = {
-    "CreateVolume": Bucket(100, 5),
-    "DeleteVolume": Bucket(100, 5),
-    "CreateTags": Bucket(100, 10),
-    "DeleteTags": Bucket(100, 10),
-    "RunInstances": Bucket(5, 2),
-    "TerminateInstances": Bucket(100, 5),
+_OWN_BUCKETS: dict[str, Bucket] = {
+    "CreateVolume": (100, 5),
+    "DeleteVolume": (100, 5),
+    "CreateTags": (100, 10),
+    "DeleteTags": (100, 10),
+    "RunInstances": (5, 2),
+    "TerminateInstances": (100, 5),
 }
-_MUTATING = Bucket(50, 5)
-_READING = Bucket(100, 20)
-_READING_UNFILTERED = Bucket(50, 10)
+_MUTATING = (50, 5)
+_READING = (100, 20)
+_READING_UNFILTERED = (50, 10)
 # Unfiltered, these have a smaller bucket.
 _LIMITED_WHEN_UNFILTERED = frozenset({"DescribeInstances", "DescribeSnapshots", "DescribeVolumes"})
 _READS = ("Describe", "Get", "List", "Search")
@@ -48,10 +40,10 @@ class RateBuckets:
             return True
         unfiltered = action in _LIMITED_WHEN_UNFILTERED and not narrowed
         with self._lock:
-            bucket = _bucket(action, unfiltered)
+            capacity, refill_per_s = _bucket(action, unfiltered)
             now = self._clock()
-            level, filled_at = self._levels.get((action, unfiltered), (bucket.capacity, now))
-            level = min(bucket.capacity, level + (now - filled_at) * bucket.refill_per_s)
+            level, filled_at = self._levels.get((action, unfiltered), (capacity, now))
+            level = min(capacity, level + (now - filled_at) * refill_per_s)
             allowed = level >= 1
             self._levels[action, unfiltered] = (level - 1 if allowed else level, now)
         return allowed

@@ -11,17 +11,14 @@ from botocore.config import Config
 from elastio_testbed.ec2.endpoint import Ec2Endpoint
 
 
-def open_client(
-    endpoint: Ec2Endpoint, *, attempts: int = 1, read_timeout_s: float = 10.0, region: str | None = None
-) -> Any:
-    """An EC2 client of the endpoint. `attempts` 1: no retries, so that a test sees each response. `region` None: the
-    endpoint's own."""
+def open_client(endpoint: Ec2Endpoint, *, attempts: int = 1, read_timeout_s: float = 10.0) -> Any:
+    """An EC2 client of the endpoint. `attempts` 1: no retries, so that a test sees each response."""
     config = Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
         connect_timeout=5,
         read_timeout=read_timeout_s,
     )
-    return _session().client("ec2", endpoint_url=endpoint.url, region_name=region or endpoint.region, config=config)
+    return _session().client("ec2", endpoint_url=endpoint.url, region_name=endpoint.region, config=config)
 
 
 @cache

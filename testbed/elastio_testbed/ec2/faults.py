@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-
-from elastio_testbed.ec2.errors import SettingError
 
 # The metadata service is not an API action, but a fault may name it; "*" does not include it.
 IMDS = "Imds"
@@ -52,11 +50,6 @@ CALL_KINDS = frozenset(
         FaultKind.STALL_AFTER,
     }
 )
-_ONLY_AT = {
-    FaultKind.STUCK_ATTACHING: "AttachVolume",
-    FaultKind.STUCK_DETACHING: "DetachVolume",
-    FaultKind.CREATE_ERROR: "CreateVolume",
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,6 @@ class Fault:
     """One fault. `action` is an API action, "Imds", or "*" for every API action.
 
     `times`: the number of calls that are hit, None for all. `probability`: the chance of hitting a matching call.
-    Raises SettingError for numbers out of range and for a missing field.
     """
 
     kind: FaultKind
@@ -74,32 +66,6 @@ class Fault:
     seconds: float = 0.0
     code: str = ""
     status: int = 502
-
-    def __post_init__(self) -> None:
-        if self.times is not None and self.times < 1:
-            raise SettingError(f"times must be 1 or more, or None, got {self.times}")
-        if not 0 < self.probability <= 1:
-            raise SettingError(f"probability must be in (0, 1], got {self.probability}")
-        if self.seconds < 0:
-            raise SettingError(f"seconds must be 0 or more, got {self.seconds}")
-        if self.kind is FaultKind.ERROR and not self.code:
-            raise SettingError("a fault of kind 'error' needs a code")
-        if not 400 <= self.status <= 599:
-            raise SettingError(f"status must be 400 to 599, got {self.status}")
-        only = _ONLY_AT.get(self.kind)
-        if only is not None and self.action not in ("*", only):
-            raise SettingError(f"{self.kind} happens at {only}, not at {self.action}")
-
-    @classmethod
-    def from_json(cls, value: object) -> Fault:
-        """A fault from decoded JSON with the names of the fields. Raises SettingError."""
-        known = {field.name for field in fields(cls)}
-        if not isinstance(value, Mapping) or not set(value) <= known or "kind" not in value:
-            raise SettingError(f"a fault is an object with 'kind' and any of {sorted(known)}, got {value!r}")
-        try:
-            return cls(**{**value, "kind": FaultKind(value["kind"])})
-        except (TypeError, ValueError) as error:
-            raise SettingError(f"bad fault {value!r}: {error}") from error
 
     def hits(self, action: str) -> bool:
         """Whether the fault applies to that action."""
@@ -127,9 +93,8 @@ class Faults:
 
     def replace(self, faults: Iterable[Fault]) -> None:
         """Replace all active faults."""
-        armed = [_Armed(fault, fault.times) for fault in faults]
         with self._lock:
-            self._armed = armed
+            self._armed = [_Armed(fault, fault.times) for fault in faults]
 
     def clear(self) -> None:
         """Remove all faults. What a fault has made stuck stays stuck."""

@@ -6,14 +6,12 @@ import json
 import secrets
 import threading
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from moto.ec2.models.instances import Instance
 from werkzeug.wrappers import Request, Response
 
-from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.world import World
 
 ROLE = "elastio-testbed"
@@ -24,12 +22,6 @@ _TOKEN_HEADER = "X-aws-ec2-metadata-token"
 _MAX_TTL_S = 21_600
 
 
-@dataclass(frozen=True)
-class _Session:
-    instance_id: str
-    ends_at: float
-
-
 class Imds:
     """Answers `/imds/<instance-id>/latest/...`: PUT for a token, GET with a token for the rest, 401 without one."""
 
@@ -37,7 +29,7 @@ class Imds:
         self._world = world
         self._account_id = account_id
         self._lock = threading.Lock()
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, tuple[str, float]] = {}  # by token: instance id and end
 
     def answer(self, request: Request) -> Response:
         """The response to one request; 404 for an unknown instance or path."""
@@ -63,14 +55,14 @@ class Imds:
         token = secrets.token_urlsafe(40)
         now = time.monotonic()
         with self._lock:
-            self._sessions = {key: each for key, each in self._sessions.items() if each.ends_at > now}
-            self._sessions[token] = _Session(instance_id, now + int(ttl))
+            self._sessions = {key: each for key, each in self._sessions.items() if each[1] > now}
+            self._sessions[token] = (instance_id, now + int(ttl))
         return Response(token, 200, {_TTL_HEADER: ttl}, mimetype="text/plain")
 
     def _may(self, request: Request, instance_id: str) -> bool:
         with self._lock:
-            session = self._sessions.get(request.headers.get(_TOKEN_HEADER, ""))
-        return session is not None and session.instance_id == instance_id and session.ends_at > time.monotonic()
+            known, ends_at = self._sessions.get(request.headers.get(_TOKEN_HEADER, ""), ("", 0.0))
+        return known == instance_id and ends_at > time.monotonic()
 
     def _tree(self, instance: Instance) -> dict[str, str]:
         zone = instance.availability_zone or ""
@@ -101,9 +93,7 @@ class Imds:
 
 
 def spot_notice(action: str, in_s: float) -> dict[str, str]:
-    """A spot instance action as IMDS shows it: terminate, stop or hibernate, and its time. Raises SettingError."""
-    if action not in ("terminate", "stop", "hibernate"):
-        raise SettingError(f"a spot action is terminate, stop or hibernate, got {action!r}")
+    """A spot instance action as IMDS shows it: terminate, stop or hibernate, and its time."""
     return {"action": action, "time": _iso(in_s)}
 
 

@@ -43,16 +43,11 @@ class EventLog:
         with self._lock:
             self._entries.append(entry)
 
-    def entries(self, event: str | None = None, **detail: object) -> list[LogEntry]:
-        """The entries of this kind (None: all) with these details, oldest first."""
+    def entries(self, event: str | None = None) -> list[LogEntry]:
+        """The entries of this kind (None: all), oldest first."""
         with self._lock:
-            found = list(self._entries)
-        return [
-            entry
-            for entry in found
-            if event in (None, entry.event) and all(entry.detail.get(key) == detail[key] for key in detail)
-        ]
+            return [entry for entry in self._entries if event in (None, entry.event)]
 
     def calls(self, action: str | None = None) -> list[LogEntry]:
         """All API calls, or those of one action."""
-        return self.entries("call") if action is None else self.entries("call", action=action)
+        return [entry for entry in self.entries("call") if action in (None, entry.detail["action"])]

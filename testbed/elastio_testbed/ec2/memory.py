@@ -15,7 +15,6 @@ _GATE_TIMEOUT_S = 30.0
 class MemoryDisk:
     """A plugged disk: its size when it was plugged, and its limits."""
 
-    path: Path
     size_bytes: int
     bytes_per_second: int | None
     iops: int | None
@@ -46,7 +45,7 @@ class MemoryBridge:
                 raise OSError(f"no free slot for {serial}")
             if serial in self.disks:
                 raise ValueError(f"{serial} is already plugged")
-            self.disks[serial] = MemoryDisk(path, path.stat().st_size, bytes_per_second, iops)
+            self.disks[serial] = MemoryDisk(path.stat().st_size, bytes_per_second, iops)
 
     def unplug(self, serial: str, timeout_s: float) -> None:
         """Remove the disk. Raises TimeoutError while `keeps_disks`, KeyError when it is not plugged."""

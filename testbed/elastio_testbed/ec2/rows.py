@@ -11,42 +11,42 @@ from elastio_testbed.ec2.store import LabAttachment, LabVolume, VolumeState
 
 
 @dataclass(frozen=True)
-class VolumeRow:
-    """One volume at one time; times in seconds of the Unix epoch.
+class Purchase:
+    """One volume of any cloud. Times are seconds of the Unix epoch; `deleted_at` None: it exists.
 
-    `state` is creating, available, in-use, deleting, error or deleted; `attachment_state` is attaching,
-    attached, detaching, busy or None. `history` holds (time, state), oldest first, with "/<attachment state>"
-    appended while attached. `path` is the volume's sparse file.
+    `history` has (time, state), oldest first, as far as the cloud records it: creating, available, deleted, and with
+    "/<attachment state>" appended while attached, as in in-use/attaching and in-use/attached.
     """
 
     id: str
     serial: str
-    state: str
     size_gib: int
+    throughput_mib_s: float
+    created_at: float
+    deleted_at: float | None
+    history: tuple[tuple[float, str], ...]
+
+
+@dataclass(frozen=True)
+class VolumeRow(Purchase):
+    """One volume of the endpoint at one time.
+
+    `state` is creating, available, in-use, deleting, error or deleted; `attachment_state` is attaching,
+    attached, detaching, busy or None. `path` is the volume's sparse file.
+    """
+
+    state: str
     iops: int | None
-    throughput_mib_s: int
     zone: str
     tags: Mapping[str, str]
     attachment_state: str | None
     instance_id: str | None
     device: str | None
     path: Path
-    history: tuple[tuple[float, str], ...]
-
-    @property
-    def created_at(self) -> float:
-        """The time at which CreateVolume was accepted."""
-        return self.history[0][0]
-
-    @property
-    def deleted_at(self) -> float | None:
-        """The time of the deletion, or None before it."""
-        return self.history[-1][0] if self.state == VolumeState.DELETED else None
 
     def as_dict(self) -> dict[str, object]:
         """The record as plain data."""
-        times = {"created_at": self.created_at, "deleted_at": self.deleted_at}
-        return {**asdict(self), "path": str(self.path), **times}
+        return {**asdict(self), "path": str(self.path)}
 
 
 def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
@@ -55,17 +55,19 @@ def lab_row(volume: LabVolume, path: Path) -> VolumeRow:
     return VolumeRow(
         id=volume.id,
         serial=volume.serial,
-        state=volume.status,
         size_gib=int(volume.size),
-        iops=volume.iops,
         throughput_mib_s=volume.throughput_mib_s,
+        created_at=volume.history[0][0],
+        deleted_at=volume.history[-1][0] if volume.status == VolumeState.DELETED else None,
+        history=tuple(volume.history),
+        state=volume.status,
+        iops=volume.iops,
         zone=volume.availability_zone or "",
         tags=volume.tag_map,
         attachment_state=attachment.state.value if attachment else None,
         instance_id=attachment.instance.id if attachment else None,
         device=attachment.device if attachment else None,
         path=path,
-        history=tuple(volume.history),
     )
 
 

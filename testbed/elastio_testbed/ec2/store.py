@@ -10,8 +10,6 @@ from typing import Any
 from moto.ec2.models import EC2Backend
 from moto.ec2.models.elastic_block_store import Volume, VolumeAttachment
 
-from elastio_testbed.ec2.bridge import serial_of
-
 
 class VolumeState(StrEnum):
     """The state of a volume without regard to its attachment, which the API shows as `in-use`."""
@@ -70,8 +68,8 @@ class LabVolume(Volume):
 
     @property
     def serial(self) -> str:
-        """The serial of its disk in the guest."""
-        return serial_of(self.id)
+        """The serial of its disk in the guest: its id without the hyphen, 20 characters, as on EBS's NVMe disks."""
+        return self.id.replace("-", "")
 
     @property
     def throughput_mib_s(self) -> int:

@@ -102,7 +102,7 @@ def make(world: World, wanted: NewVolume) -> LabVolume:
 def make_backing(world: World, volume: LabVolume) -> None:
     """Create the volume's sparse file. Raises OSError."""
     with world.backing_path(volume).open("ab") as backing:
-        backing.truncate(world.scale.size_bytes(int(volume.size)))
+        backing.truncate(int(volume.size) * world.scale.gib_bytes)
 
 
 def extra_delay_s(world: World, action: str) -> float:

@@ -38,7 +38,7 @@ class World:
     faults: Faults
     log: EventLog
     backend: LabBackend
-    quota: Quota
+    quota: Quota = field(default_factory=Quota)
     timers: StateTimers = field(init=False)
     changed: threading.Condition = field(init=False)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -48,7 +48,8 @@ class World:
     busy_retry_s: float = 2.0
     # Client token -> (digest of the parameters, volume id).
     tokens: dict[str, tuple[str, str]] = field(default_factory=dict)
-    # Whether the `Deny` of the shipped policy applies, to every caller: volumes tagged dirty stay.
+    # Whether the `Deny` of the shipped policy applies, to every caller: volumes tagged dirty are neither detached nor
+    # deleted. This is the only part of IAM here.
     guards_dirty: bool = False
     # Whether the account encrypts by default: moto keeps one value for all endpoints of the process.
     encrypts: bool = False
@@ -60,10 +61,9 @@ class World:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(self.lock)
-        self.timers = StateTimers(self._note_failure)
-
-    def _note_failure(self, transition: str, error: Exception) -> None:
-        self.log.add("transition_failed", transition=transition, error=repr(error))
+        self.timers = StateTimers(
+            lambda transition, error: self.log.add("transition_failed", transition=transition, error=repr(error))
+        )
 
     def backing_path(self, volume: LabVolume) -> Path:
         """The volume's sparse file."""

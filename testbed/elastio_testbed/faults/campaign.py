@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
+from elastio_testbed.console import Say
 from elastio_testbed.faults.plan import PlannedRun
 from elastio_testbed.faults.run_result import RunResult
-from elastio_testbed.faults.runner import Runner, Say
+from elastio_testbed.faults.runner import Runner
 from elastio_testbed.image import build_guest_image
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from elastio.units import MIB
 from elastio_testbed.faults.fault_target import CALL_S, NOISE, NOISE_MIB
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.hypervisor import GuestError, GuestTimeout
@@ -15,7 +16,6 @@ from elastio_testbed.polling import until
 
 SPEC, SPEED, REPORT = "/var/tmp/consistency.json", "/var/tmp/consistency.speed", "/var/tmp/consistency.report"
 FIO_PASSES, FIO_FAILED = "/var/tmp/fio.passes", "/var/tmp/fio.failed"
-MIB = 1 << 20
 # Each uses a region of its own on the device.
 DIRECT_AT, BUFFERED_AT, FIO_AT, BURST_AT_MIB = 64 * MIB, 128 * MIB, 256 * MIB, 512
 REGIONS = (

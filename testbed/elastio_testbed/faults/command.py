@@ -1,4 +1,4 @@
-"""`elastio-testbed faults`: the campaign as a command."""
+"""`elastio-testbed faults` and `consistency`: the campaign and the checker of reads as commands."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from elastio_testbed.console import click_errors, progress
+from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.faults.kinds import KINDS, SELECTION
 from elastio_testbed.faults.plan import PlannedRun, plan
 from elastio_testbed.faults.run_result import RunResult, summary
 from elastio_testbed.files import write_json
+from elastio_testbed.image import build_guest_image
 from elastio_testbed.image.debian import chosen_suite
 from elastio_testbed.options import json_option, seed_option, suite_option
 
@@ -48,11 +49,17 @@ def faults(
             click.echo(str(run))
         return
     folder = evidence or (json_path or Path("out/faults/result.json")).with_suffix(".evidence")
+    from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
+
+    def document(results: Sequence[RunResult]) -> dict[str, object]:
+        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
+
+    def keep(results: Sequence[RunResult]) -> None:
+        write_json(json_path, document(results))
+
     with click_errors():
-        document = campaign(wanted, seed, folder, json_path, guests, suite)
-    click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
-    if not document["sound"]:
-        sys.exit(1)
+        results = carry_out(wanted, seed, folder, progress(), guests=guests, keep=keep, suite=suite)
+    conclude(document(results))
 
 
 def chosen(
@@ -66,21 +73,30 @@ def chosen(
     return wanted
 
 
-def campaign(
-    wanted: tuple[PlannedRun, ...],
-    seed: int,
-    evidence: Path,
-    json_path: Path | None,
-    guests: int = 1,
-    suite: str | None = None,
-) -> dict[str, object]:
-    """Carry the runs out and return the document, which is written after each run."""
-    from elastio_testbed.faults.campaign import carry_out  # noqa: PLC0415  moto takes a second to load
+@click.command()
+@seed_option
+@click.option(
+    "--mode",
+    type=click.Choice(["none", "writearound"]),
+    help="Cache mode to be set by hand while flushing, instead of driving the agent through its phases.",
+)
+@suite_option
+@json_option
+def consistency(seed: int, mode: str | None, suite: str | None, json_path: Path | None) -> None:
+    """Read and write the same blocks in every phase. Exit code 1 if a read returned stale data.
 
-    def document(results: Sequence[RunResult]) -> dict[str, object]:
-        return {"suite": chosen_suite(suite).name, **summary(seed, results)}
+    With `--mode writearound` stale reads are expected.
+    """
+    from elastio_testbed.faults import consistency as driver  # noqa: PLC0415  moto takes a second to load
 
-    def keep(results: Sequence[RunResult]) -> None:
-        write_json(json_path, document(results))
-
-    return document(carry_out(wanted, seed, evidence, progress(), guests=guests, keep=keep, suite=suite))
+    say = progress()
+    with click_errors(), driver.checked_guest(build_guest_image(suite=suite), seed) as (lab, checker):
+        if mode is not None:
+            wrong = driver.by_hand(lab, checker, mode, say)
+            document: dict[str, object] = {"mode": mode, "wrong": wrong, "consistent": not wrong}
+        else:
+            document = driver.through_all_phases(lab, checker, say).as_dict()
+    write_json(json_path, document)
+    click.echo(json.dumps(document, indent=2))
+    if not (document["consistent"] and document.get("complete", True)):
+        sys.exit(1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from elastio_testbed.console import Say
 from elastio_testbed.faults.checker import Checker, wait_for_reads
 from elastio_testbed.faults.lab import Lab
 from elastio_testbed.image import GuestImage
@@ -27,7 +28,6 @@ TRANSITIONS = frozenset(
         ("detaching", "idle"),
     }
 )
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

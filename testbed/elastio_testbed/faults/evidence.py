@@ -41,7 +41,7 @@ def keep(folder: Path, lab: Lab, result: RunResult) -> None:
     (folder / "volumes.json").write_text(json.dumps(volumes, indent=2, default=str) + "\n")
     for path in (lab.guest.vm.console, lab.records, lab.triggers):
         if path.exists():
-            (folder / path.name).write_bytes(_end_of(path.read_bytes()))
+            (folder / path.name).write_bytes(path.read_bytes()[-MOST_BYTES:])
     for name, argv in COMMANDS.items():
         (folder / name).write_text(_output(lab, argv))
 
@@ -51,8 +51,4 @@ def _output(lab: Lab, argv: list[str]) -> str:
         done = lab.guest.vm.agent.run(argv, timeout_s=CALL_S)
     except HypervisorError as error:
         return f"no response: {error}\n"
-    return _end_of(done.stdout + done.stderr).decode(errors="replace")
-
-
-def _end_of(data: bytes) -> bytes:
-    return data[-MOST_BYTES:]
+    return (done.stdout + done.stderr)[-MOST_BYTES:].decode(errors="replace")

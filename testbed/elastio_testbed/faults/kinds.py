@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from elastio_testbed.ec2 import Fault, FaultKind
 
@@ -79,15 +80,15 @@ class Kind:
     triggers: tuple[Trigger, ...] = (BEGIN,)
     random_s: float = 0.0
     calls: tuple[str, ...] = ()
-    fault: Mapping[str, object] | None = None
+    fault: Fault | None = None
 
     def cloud_fault(self, call: str) -> Fault | None:
         """The fault of the endpoint for one of `calls`."""
-        return None if self.fault is None else Fault.from_json({"action": call, **self.fault})
+        return None if self.fault is None else replace(self.fault, action=call)
 
 
-def _api(name: str, kind: FaultKind, calls: tuple[str, ...] = CALLS, **fields: object) -> Kind:
-    return Kind(f"api-{name}", calls=calls, fault={"kind": kind.value, **fields})
+def _api(name: str, kind: FaultKind, calls: tuple[str, ...] = CALLS, **fields: Any) -> Kind:
+    return Kind(f"api-{name}", calls=calls, fault=Fault(kind, **fields))
 
 
 # Longer than the agent's timeout for a response (10 s) and than a worker's for a call (60 s).

@@ -71,7 +71,7 @@ class Lab(FaultTarget):
 
     def write_config(self) -> None:
         """Write the agent's configuration, with a short attach timeout."""
-        self.guest.write_config(self.cloud, cool_down_s=f"1\nattach_timeout_s = {DEADLINE_S}")
+        self.guest.write_config(self.cloud, {"policy": {"attach_timeout_s": DEADLINE_S}})
 
     def settle(self, seconds: float) -> None:
         """See `FaultTarget`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from elastio_testbed.console import Say
 from elastio_testbed.ec2 import Quota
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.evidence import folder_of, keep
@@ -32,8 +33,6 @@ EVIDENCE_S = 15.0
 BOOTS = 3
 # Errors of a guest, its cloud and its files: the run is given up, the campaign continues.
 FAILURES = (HypervisorError, TimeoutError, OSError, ValueError, KeyError)
-
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)

@@ -1,12 +1,11 @@
 """The laboratory's hypervisor: QEMU guests with hot-plug of throttled disks."""
 
-from elastio_testbed.hypervisor.agent import Completed, GuestAgent
+from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.hypervisor.disk import Disk, Driver, Power
 from elastio_testbed.hypervisor.errors import GuestError, GuestHoldsDisk, GuestTimeout, HypervisorError
 from elastio_testbed.hypervisor.machine import VirtualMachine
 
 __all__ = [
-    "Completed",
     "Disk",
     "Driver",
     "GuestAgent",

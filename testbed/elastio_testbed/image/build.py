@@ -5,11 +5,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from elastio_testbed.image.bootloader import make_bootloader
 from elastio_testbed.image.cache import cache_directory, cached, digest_of, prune
 from elastio_testbed.image.debian import Suite, chosen_suite, debian_root
 from elastio_testbed.image.install import install
-from elastio_testbed.image.tools import run
+from elastio_testbed.image.tools import chroot, run
 
 ROOT_LABEL = "elastio-root"
 # The file is sparse: only written blocks take space.
@@ -20,6 +19,8 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 _SOURCES = ("elastio", "providers", "calibration", "systemd", "requirements/guest.txt", "pyproject.toml", "README.md")
 _BUILDER = Path(__file__).parent
 _TIMEOUT_S = 300
+_GRUB_MODULES = ("part_gpt", "ext2", "search", "search_label", "normal", "configfile", "linux", "echo", "all_video")
+_GRUB_EARLY = "search --no-floppy --label elastio-root --set root\nset prefix=($root)/boot/grub\n"
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,19 @@ class GuestImage:
     digest: str
 
 
-def build_guest_image(
-    checkout: Path = _CHECKOUT, cache: Path | None = None, *, tools: bool = False, suite: str | None = None
-) -> GuestImage:
-    """Return the image of `checkout`; missing layers are built, which needs root, and the network once.
+def build_guest_image(*, tools: bool = False, suite: str | None = None) -> GuestImage:
+    """Return the image of this checkout; missing layers are built, which needs root, and the network once.
 
     `suite`: the release of Debian, else that of $ELASTIO_SUITE, else Debian 12. `tools`: a larger image, with the
     applications of the larger experiments. Raises ImageError; the cache then keeps the finished layers only.
     """
-    cache = cache or cache_directory()
+    cache = cache_directory()
     debian_suite = chosen_suite(suite)
     debian = debian_root(cache, debian_suite, tools=tools)
-    sources = [checkout / name for name in _SOURCES]
+    sources = [_CHECKOUT / name for name in _SOURCES]
     digest = digest_of([debian.parent.name, _ROOT_SIZE], [*sources, _BUILDER])
     entry = cache / f"guest-{debian_suite.name}-{digest}"
-    directory = cached(entry, lambda unfinished: _build(unfinished, debian, checkout, cache, debian_suite))
+    directory = cached(entry, lambda unfinished: _build(unfinished, debian, cache, debian_suite))
     prune(cache, "guest-*", keep=_KEPT_IMAGES)
     return GuestImage(
         root=directory / "root.ext4",
@@ -62,17 +61,27 @@ def build_guest_image(
     )
 
 
-def _build(directory: Path, debian: Path, checkout: Path, cache: Path, suite: Suite) -> None:
+def _build(directory: Path, debian: Path, cache: Path, suite: Suite) -> None:
     with tempfile.TemporaryDirectory(prefix="elastio-root-", dir=cache) as unpacked:
         root = Path(unpacked)
         root.chmod(0o755)
         unpack = ["tar", "--extract", "--numeric-owner", "--file", str(debian), "--directory", unpacked]
         run(unpack, timeout_s=_TIMEOUT_S)
-        install(root, checkout, cache, suite)
+        install(root, _CHECKOUT, cache, suite)
         shutil.copyfile(root / "vmlinuz", directory / "vmlinuz")
         shutil.copyfile(root / "initrd.img", directory / "initrd.img")
         make_bootloader(root, directory / "bootx64.efi")
         make_filesystem(root, directory / "root.ext4")
+
+
+def make_bootloader(root: Path, target: Path) -> None:
+    """Write a UEFI program of the root's GRUB to `target`; it reads /boot/grub/grub.cfg."""
+    early, program = root / "tmp/early.cfg", root / "tmp/grub.efi"
+    early.write_text(_GRUB_EARLY)
+    options = ["--format", "x86_64-efi", "--config", "/tmp/early.cfg", "--output", "/tmp/grub.efi"]
+    chroot(root, ["grub-mkimage", *options, "--prefix", "/boot/grub", *_GRUB_MODULES], timeout_s=_TIMEOUT_S)
+    shutil.move(program, target)
+    early.unlink()
 
 
 def make_filesystem(root: Path, image: Path) -> None:

@@ -13,13 +13,13 @@ _ROOT_START_MIB = _ESP_START_MIB + _ESP_MIB
 _TIMEOUT_S = 600
 
 
-def build_cloud_image(path: Path, cache: Path | None = None, *, suite: str | None = None) -> None:
+def build_cloud_image(path: Path, *, suite: str | None = None) -> None:
     """Write a bootable qcow2 (GPT, UEFI) with the guest's root to `path`, replacing an existing file.
 
     cloud-init configures the machine and grows the root partition to the volume. The image boots with UEFI only; on
     EC2 register it with boot mode `uefi`. Raises ImageError; then `path` was not changed.
     """
-    guest = build_guest_image(cache=cache, suite=suite)
+    guest = build_guest_image(suite=suite)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="elastio-cloud-", dir=path.parent) as work:
         disk, esp, finished = (Path(work) / name for name in ("disk.raw", "esp.raw", "disk.qcow2"))

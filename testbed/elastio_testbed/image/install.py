@@ -11,9 +11,7 @@ from elastio_testbed.image.wheels import dependency_wheels, project_wheel
 VENV = Path("opt/elastio")
 _OVERLAY = Path(__file__).parent / "overlay"
 _COMMANDS = ("elastio", "elastiod")
-# A file's directory depends on its suffix; for `.conf` files on the name of the folder or file.
-_UNIT_SUFFIXES = {".service", ".socket", ".timer", ".target", ".path", ".mount", ".slice"}
-_CONF_KINDS = ("sysusers", "tmpfiles", "modprobe", "modules-load", "sysctl")
+_CONF_FOLDERS = ("sysusers.d", "tmpfiles.d", "modprobe.d", "modules-load.d")
 _TIMEOUT_S = 300
 # The AWS provider's trimmed SDK data: creating it takes half a minute in an emulated guest.
 _SDK_DATA = "/var/cache/elastio/botocore"
@@ -30,23 +28,12 @@ def install(root: Path, checkout: Path, cache: Path, suite: Suite) -> None:
 
 
 def destination(source: Path) -> Path | None:
-    """The place of a file of the checkout's systemd folder in the root; None: it is not installed.
-
-    `x.service` goes to usr/lib/systemd/system, `x.rules` to usr/lib/udev/rules.d, a `.conf` to the directory
-    named by its folder (`modprobe.d/x.conf` or `modprobe/x.conf`) or by its own name (`x.modprobe.conf`); one
-    in `elastiod.service.d` is a drop-in of that unit.
-    """
-    if source.suffix in _UNIT_SUFFIXES:
+    """The place of a file of the checkout's systemd folder in the root; None: it is not installed."""
+    if source.suffix == ".service":
         return Path("usr/lib/systemd/system") / source.name
     if source.suffix == ".rules":
         return Path("usr/lib/udev/rules.d") / source.name
-    if source.suffix != ".conf":
-        return None
-    folder = source.parent.name
-    if folder.removesuffix(".d").endswith(tuple(_UNIT_SUFFIXES)):
-        return Path("usr/lib/systemd/system") / folder / source.name
-    named = (folder.removesuffix(".d"), Path(source.stem).suffix.removeprefix("."))
-    return next((Path(f"usr/lib/{kind}.d") / source.name for kind in _CONF_KINDS if kind in named), None)
+    return Path("usr/lib") / source.parent.name / source.name if source.parent.name in _CONF_FOLDERS else None
 
 
 def _install_venv(root: Path, checkout: Path, wheels: Path) -> None:

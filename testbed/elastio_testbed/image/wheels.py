@@ -1,7 +1,6 @@
 """The Python wheels of a guest, downloaded on the host: the guest installs them without a network."""
 
 import sys
-import tomllib
 from pathlib import Path
 
 from elastio_testbed.image.cache import cached, digest_of
@@ -15,12 +14,12 @@ _TIMEOUT_S = 600
 
 
 def dependency_wheels(checkout: Path, cache: Path, suite: Suite) -> Path:
-    """A directory with a wheel for each run-time dependency: as pinned, or the newest without pins.
+    """A directory with a wheel for each pinned run-time dependency.
 
     The pins are resolved for the oldest Python; newer ones need no others.
     """
     pins = checkout / _PINS
-    wanted = ["-r", str(pins)] if pins.is_file() else _dependencies(checkout)
+    wanted = ["-r", str(pins)]
     guest = (f"--python-version={suite.python}", *_GUEST)
     entry = cache / f"wheels-{suite.name}-{digest_of([*guest, *wanted], [pins])}"
 
@@ -34,11 +33,6 @@ def dependency_wheels(checkout: Path, cache: Path, suite: Suite) -> Path:
 def project_wheel(checkout: Path, directory: Path) -> None:
     """Build the checkout's own wheel in `directory`, with the installed build backend."""
     _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(checkout))
-
-
-def _dependencies(checkout: Path) -> list[str]:
-    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *project["optional-dependencies"]["aws"]]
 
 
 def _pip(*arguments: str) -> None:

@@ -5,7 +5,6 @@ All functions are idempotent: each resource is looked up before it is created.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from openstack.connection import Connection
 
 from elastio_testbed.errors import LabError
 from elastio_testbed.openstack.configure import KEYSTONE_URL, REGION
+from elastio_testbed.polling import until
 
 # Two projects, so that tests and experiments do not see each other's volumes.
 PROJECT, DEMO_PROJECT, USER = "tenant", "demo", "agent"
@@ -116,11 +116,8 @@ def _volume_type(cloud: Connection, kind: VolumeType) -> None:
 
 def _await_hypervisor(cloud: Connection) -> None:
     """Wait until nova-compute has registered itself and the scheduler has mapped it to its cell."""
-    deadline = time.monotonic() + _HYPERVISOR_S
-    while not list(cloud.compute.hypervisors()):
-        if time.monotonic() > deadline:
-            raise LabError(f"nova-compute has not registered a hypervisor after {_HYPERVISOR_S:.0f} s; see its log")
-        time.sleep(0.5)
+    if not until(lambda: bool(list(cloud.compute.hypervisors())), _HYPERVISOR_S):
+        raise LabError(f"nova-compute has not registered a hypervisor after {_HYPERVISOR_S:.0f} s; see its log")
 
 
 def _ok(response: Any) -> dict[str, Any]:

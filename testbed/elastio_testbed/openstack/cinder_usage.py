@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from elastio.units import GIB
-from elastio_testbed.ec2 import Scale
+from elastio_testbed.ec2 import Purchase, Scale
 from elastio_testbed.errors import LabError
 from elastio_testbed.image.tools import run
 from elastio_testbed.openstack import bootstrap
@@ -28,19 +27,6 @@ _NULL = "NULL"
 Span = tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeUsage:
-    """One volume; `history` as in `billing.Purchase`, without the attachment where Nova has no record of one."""
-
-    id: str
-    serial: str
-    size_gib: int
-    throughput_mib_s: float
-    created_at: float
-    deleted_at: float | None
-    history: tuple[tuple[float, str], ...]
-
-
 class CinderUsage:
     """The cache volumes of one server since a given time: a `Billing`."""
 
@@ -49,7 +35,7 @@ class CinderUsage:
     def __init__(self, lab: Lab, tenant: Tenant, since: float) -> None:
         self._lab, self._tenant, self._since = lab, tenant, since
 
-    def volumes(self) -> list[VolumeUsage]:
+    def volumes(self) -> list[Purchase]:
         """All cache volumes, with deleted ones, which only the database has. Raises LabError or ImageError."""
         names = "v.id, v.size, t.name, v.created_at, v.launched_at, v.deleted_at"
         question = (
@@ -88,8 +74,11 @@ def attach_spans(actions: Iterable[Mapping[str, Any]]) -> list[Span]:
     return sorted((unix_time(a["start_time"]), unix_time(a["updated_at"])) for a in done)
 
 
-def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> VolumeUsage:
-    """The volume of one database row. Its attach is the first one after it was available: volumes do not overlap."""
+def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> Purchase:
+    """The volume of one database row, without the attachment where Nova has no record of one.
+
+    Its attach is the first one after it was available: volumes do not overlap.
+    """
     volume_id, size, kind, created, available, deleted = columns
     speed = next(k.bytes_s for k in bootstrap.TYPES if k.name == kind)
     ended = None if deleted == _NULL else unix_time(deleted)
@@ -99,7 +88,7 @@ def usage_of(columns: Sequence[str], attachments: Sequence[Span]) -> VolumeUsage
         history += _attached(attachments, unix_time(available), ended)
     if ended is not None:
         history.append((ended, "deleted"))
-    return VolumeUsage(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
+    return Purchase(volume_id, volume_id[:20], int(size), speed / _MIB_S, history[0][0], ended, tuple(history))
 
 
 def _attached(attachments: Sequence[Span], available: float, ended: float | None) -> list[tuple[float, str]]:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 
 import click
 
-from elastio_testbed.console import click_errors, progress
+from elastio.units import MIB
+from elastio_testbed.console import click_errors, conclude, progress
 from elastio_testbed.files import write_json
 from elastio_testbed.options import suite_option
-
-MIB = 2**20
 
 
 @click.group()
@@ -87,9 +85,7 @@ def faults(names: tuple[str, ...], is_list: bool, seed: int, suite: str | None, 
         return
     with click_errors():
         document = _campaign(names or tuple(KINDS), seed, suite, json_path)
-    click.echo(json.dumps({name: value for name, value in document.items() if name != "stories"}, indent=2))
-    if not document["sound"]:
-        sys.exit(1)
+    conclude(document)
 
 
 def _campaign(names: tuple[str, ...], seed: int, suite: str | None, json_path: Path | None) -> dict[str, object]:

@@ -82,10 +82,7 @@ class Daemons:
 
     def kill(self, name: str) -> None:
         """Kill one daemon and its children, as in a crash."""
-        process = self.process(name)
-        if process is None:
-            return
-        family = [process, *_children(process)]
+        family = self._family(name)
         for member in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 member.kill()
@@ -116,19 +113,22 @@ class Daemons:
 
     def family(self, name: str) -> list[psutil.Process]:
         """A daemon's process and its children. Raises LabError if it does not run."""
-        process = self.process(name)
-        if process is None:
+        found = self._family(name)
+        if not found:
             raise LabError(f"{name} does not run")
-        return [process, *_children(process)]
+        return found
 
     def memory_bytes(self, name: str) -> int:
         """The resident memory of a daemon and its children; shared pages are counted for each process."""
-        process = self.process(name)
         total = 0
-        for member in [process, *_children(process)] if process else []:
+        for member in self._family(name):
             with contextlib.suppress(psutil.NoSuchProcess):
                 total += member.memory_info().rss
         return total
+
+    def _family(self, name: str) -> list[psutil.Process]:
+        process = self.process(name)
+        return [process, *_children(process)] if process else []
 
     def log(self, name: str) -> Path:
         return self._root / "var/log/lab" / f"{name}.log"

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from keystoneauth1.exceptions import ClientException
@@ -24,7 +23,7 @@ from elastio_testbed.experiment import Scaled, Setup
 from elastio_testbed.hypervisor.agent import GuestAgent
 from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot
-from elastio_testbed.machine import HOST_IN_GUEST, Guest
+from elastio_testbed.machine import HOST_IN_GUEST, Guest, Tables
 from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
 from elastio_testbed.openstack.cinder_usage import CinderUsage
@@ -32,6 +31,7 @@ from elastio_testbed.openstack.cloud_fixture import TYPES, Tenant, clouds_text
 from elastio_testbed.openstack.lab import Lab, open_lab
 from elastio_testbed.openstack.proxy import ApiProxy
 from elastio_testbed.openstack.server import Server, boot
+from elastio_testbed.polling import until
 from elastio_testbed.result import SetupResult
 from elastio_testbed.trial import Evidence, Plan, Trial
 
@@ -41,8 +41,6 @@ LEAST_GIB, MOST_CACHES = 1, 4
 _VIRSH = ("virsh", "-c", "qemu:///system")
 _VIRSH_S = 60.0
 _VOLUME_S = 120.0
-
-Say = Callable[[str], None]
 
 
 def check(plan: Plan) -> None:
@@ -144,16 +142,16 @@ class NovaGuest(Guest):
         proxy: ApiProxy,
         setup: Setup,
         scaled: Scaled,
-        config: Mapping[str, Mapping[str, object]] | None = None,
+        config: Tables | None = None,
     ) -> None:
-        """`config`: additional settings of the agent, by table."""
+        """`config`: additional settings of the agent."""
         self.name, self.setup, self.scaled = "vm0", setup, scaled
         self.machine, self._proxy, self._config = machine, proxy, config or {}
         self.vm = machine  # type: ignore[assignment]  # it has the methods that experiments use
         self.serial = self.backing_uuid = ""
         self.instance_id = machine.server.id
         self.sample_interval_s = scaled.sample_interval_s
-        self.lvmcache, self.own_disks = None, 1
+        self.fast_serial, self.own_disks = "", 1
 
     @property
     def backing_gib(self) -> int:
@@ -173,12 +171,9 @@ class NovaGuest(Guest):
         super().prepare(endpoint, boot_s=boot_s)
 
     def _await_disk(self) -> None:
-        deadline = time.monotonic() + _VOLUME_S
-        link = f"/dev/disk/by-id/virtio-{self.serial}"
-        while self.vm.agent.run(["test", "-e", link], timeout_s=30).returncode:
-            if time.monotonic() > deadline:
-                raise LabError(f"the guest does not show the disk {self.serial}")
-            time.sleep(0.5)
+        shown = ["test", "-e", f"/dev/disk/by-id/virtio-{self.serial}"]
+        if not until(lambda: self.vm.agent.run(shown, timeout_s=30).returncode == 0, _VOLUME_S):
+            raise LabError(f"the guest does not show the disk {self.serial}")
 
     def _start_agent(self, endpoint: Any) -> None:
         self.write_clouds()
@@ -192,18 +187,13 @@ class NovaGuest(Guest):
         text = clouds_text(self._proxy.auth_url(HOST_IN_GUEST), credential.id, credential.secret)
         self.vm.agent.write_file(CLOUDS, text.encode(), 0o600)
 
-    def write_config(self, endpoint: Any, **overrides: str) -> None:
-        """Write the agent's configuration; `overrides` replaces settings of [cache]."""
-        self.configure({"cache": overrides})
+    def write_config(self, endpoint: Any, *changes: Tables) -> None:
+        """With the additional settings of this guest."""
+        super().write_config(endpoint, self._config, *changes)
 
-    def configure(self, changes: Mapping[str, Mapping[str, object]]) -> None:
-        """Write the agent's configuration with these changes, by table."""
-        tables: dict[str, dict[str, object]] = {}
-        for wanted in (self._config, changes):
-            for name, table in wanted.items():
-                tables[name] = {**tables.get(name, {}), **table}
-        text = config_text(self.backing_uuid, self.scaled, tables)
-        self.vm.agent.write_file("/etc/elastio/elastio.toml", text.encode(), 0o640)
+    def config_tables(self, endpoint: Any) -> Tables:
+        """As for EC2."""
+        return config_tables(self.backing_uuid, self.scaled)
 
 
 class OpenstackTrial(Trial):
@@ -218,10 +208,10 @@ class OpenstackTrial(Trial):
             enter = self._stack.enter_context
             proxy = enter(ApiProxy(Cassette(), live=True))
             machine = enter(NovaMachine(lab, self._image, f"{self.plan.experiment}-{self.setup}"))
-            self._cloud = CinderUsage(lab, machine.tenant, time.time() - 1)
+            self.endpoint = CinderUsage(lab, machine.tenant, time.time() - 1)
             guest = NovaGuest(machine, proxy, self.setup, self.scaled)
             self.guests.append(guest)
-            guest.prepare(self._cloud)
+            guest.prepare(self.endpoint)
 
     def finish(self, cancelled: threading.Event) -> None:
         """See `Trial`."""
@@ -233,15 +223,13 @@ class OpenstackTrial(Trial):
         with _sdk_errors_translated():
             return super().conclude()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with _sdk_errors_translated():
-            super().__exit__(kind, error, trace)
+            super().__exit__()
 
 
-def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping[str, object]]) -> str:
-    """The agent's configuration with `changes`: sizes in whole GiB, the rest as in every experiment.
+def config_tables(backing_uuid: str, scaled: Scaled) -> Tables:
+    """The agent's configuration: sizes in whole GiB, the rest as in every experiment.
 
     `drain_bandwidth_mb_s` is 0: the fast type, which static-fast uses too, is the fastest volume type.
     """
@@ -264,11 +252,7 @@ def config_text(backing_uuid: str, scaled: Scaled, changes: Mapping[str, Mapping
     }
     for kind, table in TYPES.items():
         tables[f"provider.openstack.types.{kind}"] = dict(table)  # type: ignore[call-overload]  # numbers only
-    for name, more in changes.items():
-        tables[name] = {**tables.get(name, {}), **more}
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in table.items()) for name, table in tables.items()
-    )
+    return tables
 
 
 def _checked(answer: Any, what: str) -> Any:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from elastio_testbed.console import Say
 from elastio_testbed.experiment import Setup
 from elastio_testbed.faults.fault_target import CALL_S, DEADLINE_S, RECORDS_PORT, TRIGGER_PORT, FaultTarget
 from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import Tables
 from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.cassette import Cassette
-from elastio_testbed.openstack.demo import NovaGuest, NovaMachine, Say
+from elastio_testbed.openstack.demo import NovaGuest, NovaMachine
 from elastio_testbed.openstack.lab import Lab
 from elastio_testbed.openstack.proxy import ApiProxy
+from elastio_testbed.polling import until
 from elastio_testbed.trial import JOURNAL, OPENSTACK, Plan
 
 # On Nova, a boost of an emulated guest starts after ten seconds or more: the load has to outlast that, and the fault.
@@ -25,7 +27,7 @@ DOCTOR_S = 180.0
 # As many records as fit into one response of the guest agent, and as many as are written between two polls.
 MOST_RECORDS, RECENT, POLL_S = 2000, 40, 2.0
 # Shorter than the packaged values, which only make a run longer: 600 s until a volume in deletion is polled again.
-CONFIG: Mapping[str, Mapping[str, object]] = {
+CONFIG: Tables = {
     "policy": {"attach_timeout_s": DEADLINE_S, "reconcile_interval_s": 60},
     "agent": {"sample_interval_s": 1.0},
     "provider.openstack": {"detach_deadline_s": 60.0},
@@ -68,26 +70,6 @@ class NovaTarget(FaultTarget):
 
     # --- faults and repairs -----------------------------------------------------------------------------------
 
-    def kill_service(self, name: str) -> None:
-        """Kill one daemon of the cloud."""
-        self.lab.daemons.kill(name)
-
-    def start_service(self, name: str) -> None:
-        """Start one daemon and wait until its port answers, if it has one. Raises LabError."""
-        self.lab.start(name)
-
-    def suspend_service(self, name: str) -> None:
-        """Suspend one daemon until `resume_service`. Raises LabError if it does not run."""
-        self.lab.daemons.suspend(name)
-
-    def resume_service(self, name: str) -> None:
-        """End `suspend_service`. Raises LabError if the daemon does not run."""
-        self.lab.daemons.resume(name)
-
-    def revoke_credential(self) -> None:
-        """Delete the application credential."""
-        self.machine.tenant.revoke_credential()
-
     def renew_credential(self) -> None:
         """Write a new credential to the guest's clouds.yaml, as an operator would; the agent is not restarted."""
         self.machine.tenant.replace_credential()
@@ -110,23 +92,22 @@ class NovaTarget(FaultTarget):
 
     def wait_for_error(self, expected: str, since: int, seconds: float) -> bool:
         """Whether an error with this word appears in time, in the agent's status or its journal after `since`."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+
+        def is_reported() -> bool:
             recent = [record for record in self.journal(RECENT) if record["seq"] > since]
             errors = (self.guest.status()["cloud_error"], *errors_in(recent))
-            if any(error and expected in error for error in errors):
-                return True
-            time.sleep(POLL_S)
-        return False
+            return any(error and expected in error for error in errors)
+
+        return until(is_reported, seconds, POLL_S)
 
     @contextmanager
-    def configured(self, changes: Mapping[str, Mapping[str, object]]) -> Iterator[None]:
+    def configured(self, changes: Tables) -> Iterator[None]:
         """Change the configuration file within the context; the agent does not read it again."""
-        self.guest.configure(changes)
+        self.guest.write_config(None, changes)
         try:
             yield
         finally:
-            self.guest.configure({})
+            self.guest.write_config(None)
 
     def failed_checks(self) -> dict[str, str]:
         """The failed cloud checks of `elastio doctor`: text by name."""

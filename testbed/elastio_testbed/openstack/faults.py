@@ -16,12 +16,14 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from elastio_testbed.console import Say
 from elastio_testbed.errors import LabError
 from elastio_testbed.faults import acks
 from elastio_testbed.faults.kinds import Trigger
 from elastio_testbed.hypervisor import HypervisorError
 from elastio_testbed.image import GuestImage, ImageError
 from elastio_testbed.openstack import bootstrap, services
+from elastio_testbed.openstack.daemons import Daemon
 from elastio_testbed.openstack.fault_target import NovaTarget, boot_target, errors_in, open_intents
 from elastio_testbed.openstack.lab import Lab
 
@@ -34,7 +36,6 @@ NO_MORE_VOLUMES = {"volumes": 1}
 FAILURES = (HypervisorError, LabError, ImageError, SDKException, ClientException, OSError, ValueError, KeyError)
 
 Action = Callable[[NovaTarget], None]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,80 +67,60 @@ class ServiceFault:
         return self.doctor_advice in doctor and as_shown
 
 
-def _without(service: str) -> tuple[Action, Action]:
-    """Kill a service; start it again."""
-    return lambda target: target.kill_service(service), lambda target: target.start_service(service)
+def _stopped(daemon: Daemon, when: str, trigger: Trigger, **more: Any) -> ServiceFault:
+    """One service of the cloud is killed, and started again."""
+
+    def kill(target: NovaTarget) -> None:
+        target.lab.daemons.kill(daemon.name)
+
+    return ServiceFault(f"{daemon.name}-stopped-{when}", trigger, kill, _starting(daemon), **more)
+
+
+def _starting(daemon: Daemon) -> Action:
+    """Start the service, and wait until its port answers, if it has one."""
+    return lambda target: target.lab.start(daemon.name)
 
 
 def _interrupt_detach(target: NovaTarget) -> None:
     """Stop Cinder between Nova's acceptance of a detach and its execution: the volume stays in `detaching`."""
-    target.suspend_service(services.NOVA_COMPUTE.name)
+    daemons = target.lab.daemons
+    daemons.suspend(services.NOVA_COMPUTE.name)
     try:
         target.wait_until(lambda: "detaching" in target.cache_statuses(), DETACHING_S, "the volume to be detaching")
-        target.kill_service(services.CINDER_API.name)
+        daemons.kill(services.CINDER_API.name)
     finally:
-        target.resume_service(services.NOVA_COMPUTE.name)
+        daemons.resume(services.NOVA_COMPUTE.name)
 
 
 ANY_ERROR = ""
 KINDS: Mapping[str, ServiceFault] = {
     kind.name: kind
     for kind in (
-        ServiceFault(
-            "cinder-api-stopped-at-purchase",
-            Trigger("intent", "CreateVolume"),
-            *_without(services.CINDER_API.name),
-            ANY_ERROR,
-        ),
-        ServiceFault(
-            "nova-api-stopped-at-attach",
-            Trigger("outcome", "CreateVolume"),
-            *_without(services.NOVA_API.name),
-            ANY_ERROR,
-        ),
-        ServiceFault(
-            "cinder-volume-stopped-at-attach",
+        _stopped(services.CINDER_API, "at-purchase", Trigger("intent", "CreateVolume"), error=ANY_ERROR),
+        _stopped(services.NOVA_API, "at-attach", Trigger("outcome", "CreateVolume"), error=ANY_ERROR),
+        _stopped(
+            services.CINDER_VOLUME,
+            "at-attach",
             Trigger("intent", "AttachVolume"),
-            *_without(services.CINDER_VOLUME.name),
             statuses=("reserved", "attaching"),
             least_s=30.0,
         ),
-        ServiceFault(
-            "nova-api-stopped-at-detach",
-            Trigger("outcome", "DetachCacheSet"),
-            *_without(services.NOVA_API.name),
-            ANY_ERROR,
-        ),
-        ServiceFault(
-            "cinder-api-stopped-at-detach",
-            Trigger("intent", "DetachVolume"),
-            *_without(services.CINDER_API.name),
-            ANY_ERROR,
-        ),
+        _stopped(services.NOVA_API, "at-detach", Trigger("outcome", "DetachCacheSet"), error=ANY_ERROR),
+        _stopped(services.CINDER_API, "at-detach", Trigger("intent", "DetachVolume"), error=ANY_ERROR),
         ServiceFault(
             "cinder-api-stopped-during-detach",
             Trigger("outcome", "DetachCacheSet"),
             _interrupt_detach,
-            _without(services.CINDER_API.name)[1],
+            _starting(services.CINDER_API),
             ANY_ERROR,
             late_error="detaching",
         ),
-        ServiceFault(
-            "cinder-api-stopped-at-deletion",
-            Trigger("intent", "DeleteVolume"),
-            *_without(services.CINDER_API.name),
-            ANY_ERROR,
-        ),
-        ServiceFault(
-            "cinder-volume-stopped-at-deletion",
-            Trigger("intent", "DeleteVolume"),
-            *_without(services.CINDER_VOLUME.name),
-            statuses=("deleting",),
-        ),
+        _stopped(services.CINDER_API, "at-deletion", Trigger("intent", "DeleteVolume"), error=ANY_ERROR),
+        _stopped(services.CINDER_VOLUME, "at-deletion", Trigger("intent", "DeleteVolume"), statuses=("deleting",)),
         ServiceFault(
             "credential-revoked",
             Trigger("decision", "boosting"),
-            NovaTarget.revoke_credential,
+            lambda target: target.machine.tenant.revoke_credential(),
             NovaTarget.renew_credential,
             "application credential",
             doctor_check="OpenStack credential",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
 from elastio.host.flock import try_lock
+from elastio_testbed.console import Say
 from elastio_testbed.errors import LabError
 from elastio_testbed.image import ImageError
 from elastio_testbed.image.cache import cache_directory
@@ -25,7 +26,6 @@ from elastio_testbed.openstack.databases import create_databases
 from elastio_testbed.openstack.mounts import mount_all, mounts_below, unmount_all
 from elastio_testbed.openstack.packages import existing_root, packages_root
 
-Say = Callable[[str], None]
 _INITIALISED = "var/lib/lab/initialised"
 _LIBVIRT_S = 120
 
@@ -139,11 +139,11 @@ class Lab:
             yield
 
 
-def open_lab(say: Say, cache: Path | None = None) -> Lab:
+def open_lab(say: Say) -> Lab:
     """The laboratory's cloud, installed if it is missing. Raises LabError."""
     if os.geteuid() != 0:
         raise LabError("the laboratory's OpenStack needs root, for chroot, mounts and QEMU")
-    cache = cache or cache_directory()
+    cache = cache_directory()
     if existing_root(cache) is None:
         say("installing the packages of OpenStack (once, 2 to 5 minutes)")
     try:
@@ -152,15 +152,15 @@ def open_lab(say: Say, cache: Path | None = None) -> Lab:
         raise LabError(str(error)) from error
 
 
-def find_lab(cache: Path | None = None) -> Lab | None:
+def find_lab() -> Lab | None:
     """The laboratory's cloud, or None if it is not installed. Nothing is started."""
-    root = existing_root(cache or cache_directory())
+    root = existing_root(cache_directory())
     return Lab(root) if root is not None else None
 
 
-def remove_lab(cache: Path | None = None) -> None:
+def remove_lab() -> None:
     """Stop everything and delete the root with its databases and volumes. Raises LabError."""
-    lab = find_lab(cache)
+    lab = find_lab()
     if lab is None:
         return
     lab.down()

@@ -11,9 +11,8 @@ import http.client
 import json
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
 from elastio_testbed.openstack.cassette import KEPT_HEADERS, Cassette, CassetteError, Exchange
@@ -38,8 +37,7 @@ class ProxyFault:
     method: str
     path: str
     status: int
-    body: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any]
 
 
 class ApiProxy:
@@ -56,9 +54,7 @@ class ApiProxy:
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for server in self._servers.values():
             server.shutdown()
             server.server_close()
@@ -90,7 +86,7 @@ class ApiProxy:
         if fault is not None:
             self.faults.remove(fault)
             if fault.status:
-                shown = {"content-type": "application/json", **fault.headers}
+                shown = {"content-type": "application/json"}
                 return Exchange(service, method, path, asked, fault.status, shown, dict(fault.body))
         connection = http.client.HTTPConnection("127.0.0.1", SERVICES[service], timeout=_UPSTREAM_S)
         try:

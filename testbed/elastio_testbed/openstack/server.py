@@ -20,6 +20,7 @@ from elastio_testbed.image import GuestImage
 from elastio_testbed.image.tools import chroot, run
 from elastio_testbed.openstack import bootstrap
 from elastio_testbed.openstack.lab import Lab
+from elastio_testbed.polling import until
 
 # Increment this when the properties below change and the guest image does not.
 _RECIPE = 4
@@ -66,11 +67,8 @@ class Server:
         self.close()
         compute = self._cloud.compute
         compute.delete_server(self.id, ignore_missing=True)
-        deadline = time.monotonic() + _GONE_S
-        while any(server.id == self.id for server in compute.servers(details=False)):
-            if time.monotonic() > deadline:
-                raise LabError(f"Nova has not deleted the server {self.id} after {_GONE_S:.0f} s")
-            time.sleep(0.5)
+        if not until(lambda: self.id not in {server.id for server in compute.servers(details=False)}, _GONE_S):
+            raise LabError(f"Nova has not deleted the server {self.id} after {_GONE_S:.0f} s")
 
     def _connected(self) -> socket.socket:
         # A socket's path has at most 107 characters, and the root's can be longer: connect through its directory.

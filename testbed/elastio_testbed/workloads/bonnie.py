@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.experiment import GUEST_MIB, Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled, Workload
 
 # Bonnie++ writes its file, rewrites it (reads and writes), and reads it.
 PASSES = 4
@@ -15,7 +15,7 @@ LEAST_MEMORY_MIB = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Bonnie:
+class Bonnie(Workload):
     """One run for each dump of the experiment, on a file of the dump's size, with `compute_s` as the pauses.
 
     The published VM has 2 GB of memory and blocks of 32 KiB. A guest cannot be scaled down that far; only the benchmark
@@ -29,10 +29,7 @@ class Bonnie:
     program: str = "bonnie"
     needs_tools: bool = True
     is_checkpointing: bool = False
-
-    @property
-    def writers(self) -> int:
-        return 1
+    writers: int = 1
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         return {
@@ -46,9 +43,6 @@ class Bonnie:
 
     def memory_mib(self, scaled: Scaled) -> int:
         return GUEST_MIB + scaled.bytes_of(self.memory_gb) // MIB
-
-    def resident_mib(self, scaled: Scaled) -> int:
-        return 0
 
     def moved_bytes(self, scaled: Scaled) -> int:
         return PASSES * sum(scaled.dumps_bytes)

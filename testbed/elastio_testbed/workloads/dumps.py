@@ -5,30 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from elastio_testbed.experiment import GUEST_MIB, Scaled
+from elastio_testbed.experiment import Scaled, Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Dumps:
-    """`ranks` processes that write their shares of each dump between two barriers."""
+class Dumps(Workload):
+    """`writers` processes, its ranks, that write their shares of each dump between two barriers."""
 
-    ranks: int = 2
+    writers: int = 2
     program: str = "workload"
     needs_tools: bool = False
     is_checkpointing: bool = True
 
-    @property
-    def writers(self) -> int:
-        return self.ranks
-
     def spec(self, scaled: Scaled) -> dict[str, Any]:
-        return {"ranks": self.ranks, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}
-
-    def memory_mib(self, scaled: Scaled) -> int:
-        return GUEST_MIB
-
-    def resident_mib(self, scaled: Scaled) -> int:
-        return 0
-
-    def moved_bytes(self, scaled: Scaled) -> int:
-        return sum(scaled.dumps_bytes)
+        return {"ranks": self.writers, "dumps": scaled.dumps_bytes, "compute_s": scaled.compute_each_s}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.units import MIB
-from elastio_testbed.experiment import GUEST_MIB, Scaled
+from elastio_testbed.experiment import GUEST_MIB, Scaled, Workload
 
 Files = tuple[tuple[str, str], ...]
 # Every value in the binary files of LAMMPS has the size of a double.
@@ -50,7 +50,7 @@ def cells_for(atoms: float) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lammps:
+class Lammps(Workload):
     """The published input, sized so that a checkpoint has the scaled bytes.
 
     Each checkpoint but the first is preceded by `steps` of real computing, the same in every set-up; the rest of the
@@ -64,6 +64,7 @@ class Lammps:
     program: str = "lammps"
     needs_tools: bool = True
     is_checkpointing: bool = True
+    writers: int = 1
 
     def cells(self, scaled: Scaled) -> tuple[int, int, int]:
         """Sized by the later checkpoints; the first one has additional files."""
@@ -72,10 +73,6 @@ class Lammps:
     def atoms(self, scaled: Scaled) -> int:
         x, y, z = self.cells(scaled)
         return ATOMS_PER_CELL * x * y * z
-
-    @property
-    def writers(self) -> int:
-        return 1
 
     def spec(self, scaled: Scaled) -> dict[str, Any]:
         later = [dict(self.every_time)] * (len(scaled.dumps_bytes) - 1)
@@ -94,6 +91,3 @@ class Lammps:
 
     def resident_mib(self, scaled: Scaled) -> int:
         return self.atoms(scaled) * MEMORY_BYTES_PER_ATOM // MIB
-
-    def moved_bytes(self, scaled: Scaled) -> int:
-        return sum(scaled.dumps_bytes)

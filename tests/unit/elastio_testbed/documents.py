@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from elastio_testbed.bandwidth_use import BandwidthUse
@@ -83,9 +82,9 @@ def evidence(setup: Setup) -> Evidence:
     return Evidence(timeline, decisions, volumes, dumps, "vm0backing")
 
 
-def document(*repetitions: Result, setups: Sequence[Setup] = (), **changes: Any) -> dict[str, Any]:
+def document(*repetitions: Result, **changes: Any) -> dict[str, Any]:
     """A document as read from a file."""
     result = evaluation(*repetitions, **changes)
-    pictured = [series_of(setup, evidence(setup)).to_json() for setup in setups or result.plan.setups]
+    pictured = [series_of(setup, evidence(setup)).to_json() for setup in result.plan.setups]
     loaded: dict[str, Any] = json.loads(json.dumps({**result.to_json(), "picture": pictured}))
     return loaded

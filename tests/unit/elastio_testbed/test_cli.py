@@ -13,7 +13,7 @@ from elastio_testbed.tables import all_tables
 
 from .documents import document
 
-PAGE = "# Page\n<!-- results: cm1 -->\n<!-- end: cm1 -->\n"
+PAGE = "# Page\n<!-- results: cm1 -->\nold\n<!-- end: cm1 -->\nkept\n"
 
 
 def invoke(*words: str | Path) -> Result:
@@ -41,16 +41,20 @@ def test_tables_are_written_between_the_placeholders_of_a_page(result: Path, tmp
     page = tmp_path / "page.md"
     page.write_text(PAGE)
     assert invoke("tables", result, "--into", page).exit_code == 0
-    assert page.read_text().startswith("# Page\n<!-- results: cm1 -->\n### `cm1` at scale 1")
-    assert page.read_text().endswith("<!-- end: cm1 -->\n")
+    once = page.read_text()
+    assert once.startswith("# Page\n<!-- results: cm1 -->\n### `cm1` at scale 1")
+    assert once.endswith("\n<!-- end: cm1 -->\nkept\n")
+    assert "old" not in once
+    assert invoke("tables", result, "--into", page).exit_code == 0
+    assert page.read_text() == once
 
 
-def test_a_page_without_placeholders_is_not_changed(result: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["empty", "<!-- results: cm1 --> no end", "<!-- end: cm1 --><!-- results: cm1 -->"])
+def test_a_page_without_placeholders_is_not_changed(text: str, result: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("no placeholders")
-    done = invoke("tables", result, "--into", page)
-    assert done.exit_code == 1
-    assert page.read_text() == "no placeholders"
+    page.write_text(text)
+    assert invoke("tables", result, "--into", page).exit_code == 1
+    assert page.read_text() == text
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "{}"])

@@ -12,11 +12,6 @@ def flat(cycles: tuple[tuple[PlannedCut, ...], ...]) -> list[PlannedCut]:
     return [cut for cycle in cycles for cut in cycle]
 
 
-def test_the_same_seed_is_the_same_plan_and_another_is_another() -> None:
-    assert plan(24, 1) == plan(24, 1)
-    assert plan(24, 1) != plan(24, 2)
-
-
 @pytest.mark.parametrize("runs", [1, 4, 11, 12, 25, 60])
 def test_phases_have_equal_shares_and_cycles_a_maximum(runs: int) -> None:
     cycles = plan(runs, 3)
@@ -29,6 +24,7 @@ def test_phases_have_equal_shares_and_cycles_a_maximum(runs: int) -> None:
 
 
 def test_each_phase_is_cut_with_every_survival() -> None:
+    assert plan(12, 5) == plan(12, 5) != plan(12, 6)
     found = {(cut.phase, cut.survival) for cut in flat(plan(12, 5))}
     assert found == {(phase, survival) for phase in PHASES for survival in SURVIVALS}
 
@@ -56,13 +52,10 @@ def test_one_lost_record_is_not_sound(phase: int) -> None:
     assert found["lost"] == 1
 
 
-def test_a_control_that_loses_nothing_proves_nothing() -> None:
+def test_a_control_that_loses_nothing_or_could_not_be_read_proves_nothing() -> None:
     assert not summary(KEPT, [replace(result, lost=()) for result in LOSING])["sound"]
-    assert not summary(KEPT, [])["sound"]
-
-
-def test_a_control_that_could_not_be_read_proves_nothing() -> None:
     assert not summary(KEPT, [replace(result, failure="no device") for result in LOSING])["sound"]
+    assert not summary(KEPT, [])["sound"]
 
 
 def test_a_test_that_skipped_a_phase_is_not_sound() -> None:

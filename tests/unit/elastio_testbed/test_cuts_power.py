@@ -37,21 +37,6 @@ def left(contents: Contents, survival: float, seed: int = 1) -> bytes:
     return target.read_bytes()
 
 
-def test_what_was_acknowledged_before_the_flush_is_durable(contents: Contents) -> None:
-    contents.write(BLOCK, NEW).is_done = True
-    contents.make_durable(contents.answered())
-    assert left(contents, survival=0) == OLD + NEW + OLD + OLD
-
-
-def test_what_was_in_flight_at_the_flush_is_not(contents: Contents) -> None:
-    write = contents.write(0, NEW)
-    flushed = contents.answered()
-    write.is_done = True
-    contents.make_durable(flushed)
-    assert left(contents, survival=0) == OLD * 4
-    assert contents.read(0, BLOCK) == NEW
-
-
 def test_a_cut_keeps_a_random_part(contents: Contents) -> None:
     for block in range(4):
         contents.write(block * BLOCK, NEW).is_done = True

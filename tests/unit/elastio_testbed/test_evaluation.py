@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,20 +40,16 @@ def test_the_document_states_the_conditions() -> None:
     assert found["summary"]["setups"]["adaptive"]["cache_agbs_ratio"]["median"] == 2.1
 
 
-def test_the_text_shows_volumes_that_were_left_in_any_repetition() -> None:
-    left = Result((setup_result(Setup.ADAPTIVE, 100, 10.0, volumes_left=2),))
-    sound = Result((setup_result(Setup.ADAPTIVE, 100, 10.0),))
-    text = to_text(evaluation(sound, left))
-    row = next(line for line in text.splitlines() if line.startswith("adaptive"))
-    assert row.split()[-2:] == ["ok", "2"]
-    assert not evaluation(sound, left).is_sound
+@pytest.mark.parametrize(
+    ("flaw", "shown"), [({"volumes_left": 2}, ["ok", "2"]), ({"checksums_ok": False}, ["WRONG", "0"])]
+)
+def test_the_text_shows_what_was_wrong_in_any_repetition(flaw: dict[str, Any], shown: list[str]) -> None:
+    sound, flawed = (Result((setup_result(Setup.ADAPTIVE, 100, 10.0, **changes),)) for changes in ({}, flaw))
     assert evaluation(sound).is_sound
-
-
-def test_the_text_shows_that_a_byte_was_wrong_once() -> None:
-    wrong = Result((setup_result(Setup.ADAPTIVE, 100, 10.0, checksums_ok=False),))
-    row = next(line for line in to_text(evaluation(repetition(), wrong)).splitlines() if line.startswith("adaptive"))
-    assert row.split()[-2:] == ["WRONG", "0"]
+    found = evaluation(sound, flawed)
+    assert not found.is_sound
+    row = next(line for line in to_text(found).splitlines() if line.startswith("adaptive"))
+    assert row.split()[-2:] == shown
 
 
 def test_a_repetition_in_which_the_machine_limited_the_slow_volume_is_reported() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, intervals_of, mean, sampling_s
+from elastio_testbed.bandwidth_use import BandwidthUse, bandwidth_use, mean, sampling_s
 from elastio_testbed.conditions import processor_name
 from elastio_testbed.lower_bound import DIRTY_SHARE, Bandwidths, dumped_by_boost, least_agbs, naive_agbs
-from elastio_testbed.spread import nearest_to_median, spread_of
+from elastio_testbed.spread import Spread, nearest_to_median, spread_of
 from elastio_testbed.steal_time import ProcessorTime
 from elastio_testbed.tables import caches
 from elastio_testbed.trial import cloud_s
@@ -22,12 +22,9 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 SPEED = Bandwidths(33e6, 128e6)
 
 
-def test_the_naive_bound_of_a_published_cm1_dump() -> None:
+def test_drain_bandwidth_lowers_the_naive_bound_of_a_published_cm1_dump_by_its_share() -> None:
     # 4 GB: 31.25 s into the cache at 128 MB/s, 121.2 s back at 33 MB/s, in a cache of 4 / 0.7 GB.
     assert naive_agbs(4e9, SPEED) == pytest.approx(128 * (4 / 0.7) * (4000 / 128 + 4000 / 33))
-
-
-def test_drain_bandwidth_lowers_the_bound_by_its_share() -> None:
     # 1.03 of 4 GB have been written back when the burst ends; 161 MB/s are billed for 121.2 s in total.
     assert least_agbs(4e9, SPEED) == pytest.approx(161 * (4 * (1 - 33 / 128) / 0.7) * 4000 / 33)
     assert least_agbs(4e9, SPEED) == pytest.approx((1 - 33 / 128) * naive_agbs(4e9, SPEED))
@@ -76,11 +73,8 @@ DUMPS = [{"began": 4.0, "ended": 20.0}]
 def test_a_boost_is_measured_in_its_three_parts() -> None:
     found = bandwidth_use(APPLICATION, BACKING, INTERVALS, DUMPS, 16.5)
     assert found == {10.0: BandwidthUse(burst_mb_s=64.0, resting_share=round(15 / 16.5, 3), flushing_share=1.0)}
-
-
-def test_a_boost_without_the_end_of_a_dump_has_no_burst_figure() -> None:
-    found = bandwidth_use(APPLICATION, BACKING, INTERVALS, [], 16.5)
-    assert found[10.0] == BandwidthUse(None, None, 1.0)
+    without_a_dump = bandwidth_use(APPLICATION, BACKING, INTERVALS, [], 16.5)
+    assert without_a_dump[10.0] == BandwidthUse(None, None, 1.0)
 
 
 def test_too_few_samples_have_no_mean() -> None:
@@ -88,30 +82,15 @@ def test_too_few_samples_have_no_mean() -> None:
     assert mean(APPLICATION, 10.0, 11.0) is None
 
 
-def test_phases_last_until_the_next_one() -> None:
-    decisions = [
-        {"from": "idle", "to": "attaching", "wall": 1.0},
-        {"from": "attaching", "to": "attaching", "wall": 2.0},
-        {"from": "attaching", "to": "boosting", "wall": 3.0},
-    ]
-    assert intervals_of(decisions, 9.0) == [(1.0, 3.0, "attaching"), (3.0, 9.0, "boosting")]
-
-
 # Samples that end at 1, 2, 3 ... s; the load begins within the one that ends at 12.
 LOADED = [(t, 16.5 if t >= 12 else 0.4) for t in SECONDS]
 
 
-def test_sampling_is_the_time_from_the_first_sample_of_the_load_to_the_decision() -> None:
+def test_sampling_is_the_time_from_the_first_sample_of_this_load_to_the_decision() -> None:
     assert sampling_s(LOADED, 13.25, 16.5) == 2.25
     assert sampling_s(LOADED, 11.5, 16.5) == 0.5
-
-
-def test_an_earlier_load_does_not_count() -> None:
     earlier = [(t, 16.5 if t <= 5 or t >= 12 else 0.4) for t in SECONDS]
     assert sampling_s(earlier, 13.25, 16.5) == 2.25
-
-
-def test_a_boost_has_the_sampling_time_before_it() -> None:
     found = bandwidth_use(LOADED, BACKING, [(13.25, 16.0, "attaching"), (16.0, 30.0, "boosting")], DUMPS, 16.5)
     assert found[16.0].sampling_s == 2.25
 
@@ -121,14 +100,8 @@ def test_a_boost_has_the_sampling_time_before_it() -> None:
 
 def test_mean_median_and_extremes_of_repetitions() -> None:
     found = spread_of([1.0, 2.0, 9.0])
-    assert found is not None
-    assert (found.n, found.mean, found.median, found.min, found.max, found.spread) == (3, 4.0, 2.0, 1.0, 9.0, 8.0)
-
-
-def test_repetitions_without_the_figure_do_not_count() -> None:
-    found = spread_of([None, 3.0, None])
-    assert found is not None
-    assert (found.n, found.median, found.spread) == (1, 3.0, 0.0)
+    assert found == Spread(n=3, mean=4.0, median=2.0, min=1.0, max=9.0, spread=8.0)
+    assert spread_of([None, 3.0, None]) == Spread(1, 3.0, 3.0, 3.0, 3.0, 0.0)
     assert spread_of([None, None]) is None
 
 
@@ -171,7 +144,3 @@ def test_the_clouds_share_of_a_boost_is_creating_and_attaching() -> None:
         (90.0, "available"),
     )
     assert cloud_s(history) == 3.5
-
-
-def test_a_volume_that_was_never_attached_has_no_share() -> None:
-    assert cloud_s(((10.0, "creating"), (11.5, "available"))) is None

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -14,19 +16,16 @@ from elastio_testbed.image import GuestImage
 SERIAL = "vol0123456789abcdef0"
 
 
-def argv_with(*disks: tuple[Disk, str]) -> list[str]:
+def argv_with(*disks: tuple[Disk, str], ports: Mapping[str, Path] = MappingProxyType({})) -> list[str]:
     cache = Path("/cache")
     image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest")
-    wiring = Wiring(Path("/run/a,b/root.qcow2"), Path("/run/a,b/console"), 5, 6)
+    wiring = Wiring(Path("/run/a,b/root.qcow2"), Path("/run/a,b/console"), 5, 6, ports)
     return qemu_argv(image, Hardware("tcg,thread=multi", 2, 768), wiring, disks)
 
 
 def test_a_port_of_the_guest_writes_to_a_file_of_the_host() -> None:
-    cache = Path("/cache")
-    image = GuestImage(cache / "root.ext4", cache / "vmlinuz", cache / "initrd", cache / "efi", "digest")
     ports = {"org.elastio.records": Path("/run/a,b/records"), "org.elastio.triggers": Path("/run/triggers")}
-    wiring = Wiring(Path("/run/root.qcow2"), Path("/run/console"), 5, 6, ports)
-    argv = qemu_argv(image, Hardware("tcg", 1, 512), wiring, [])
+    argv = argv_with(ports=ports)
     assert "file,id=out0,path=/run/a,,b/records,append=on" in values(argv, "-chardev")
     assert "virtserialport,chardev=out0,name=org.elastio.records" in values(argv, "-device")
     assert "virtserialport,chardev=out1,name=org.elastio.triggers" in values(argv, "-device")

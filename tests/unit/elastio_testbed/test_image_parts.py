@@ -14,43 +14,32 @@ from elastio_testbed.image.tools import ImageError, run
     ("source", "place"),
     [
         ("systemd/elastiod.service", "usr/lib/systemd/system/elastiod.service"),
-        ("systemd/units/elastio.slice", "usr/lib/systemd/system/elastio.slice"),
-        ("systemd/udev/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
+        ("systemd/69-elastio.rules", "usr/lib/udev/rules.d/69-elastio.rules"),
         ("systemd/modprobe.d/elastio.conf", "usr/lib/modprobe.d/elastio.conf"),
-        ("systemd/sysusers/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),
-        ("systemd/elastio.tmpfiles.conf", "usr/lib/tmpfiles.d/elastio.tmpfiles.conf"),
-        (
-            "systemd/elastiod.service.d/50-limits.conf",
-            "usr/lib/systemd/system/elastiod.service.d/50-limits.conf",
-        ),
+        ("systemd/sysusers.d/elastio.conf", "usr/lib/sysusers.d/elastio.conf"),
+        ("systemd/nftables.d/elastio-metadata.nft", None),
+        ("systemd/README.md", None),
+        ("systemd/elastio.conf", None),
     ],
 )
-def test_each_kind_of_file_is_installed_in_its_directory(source: str, place: str) -> None:
-    assert destination(Path(source)) == Path(place)
-
-
-@pytest.mark.parametrize("source", ["systemd/README.md", "systemd/elastio.conf", "systemd/elastio.toml"])
-def test_other_files_are_not_installed(source: str) -> None:
-    assert destination(Path(source)) is None
+def test_each_kind_of_file_is_installed_in_its_directory_and_no_other(source: str, place: str | None) -> None:
+    assert destination(Path(source)) == (place and Path(place))
 
 
 @pytest.mark.runs_programs
-def test_the_error_of_a_failed_program_contains_its_output() -> None:
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["sh", "-c", "echo disk is full >&2; exit 3"], "disk is full"),
+        (["no-such-program"], "no-such-program"),
+        (["sleep", "60"], "sleep"),
+    ],
+    ids=["failed", "missing", "hangs"],
+)
+def test_a_program_that_does_not_succeed_in_time_is_an_error_with_its_output(argv: list[str], said: str) -> None:
     with pytest.raises(ImageError) as caught:
-        run(["sh", "-c", "echo disk is full >&2; exit 3"], timeout_s=10)
-    assert "disk is full" in str(caught.value)
-
-
-@pytest.mark.runs_programs
-def test_a_missing_program_is_an_error() -> None:
-    with pytest.raises(ImageError):
-        run(["no-such-program"], timeout_s=10)
-
-
-@pytest.mark.runs_programs
-def test_a_program_that_hangs_is_killed() -> None:
-    with pytest.raises(ImageError):
-        run(["sleep", "60"], timeout_s=0.2)
+        run(argv, timeout_s=1)
+    assert said in str(caught.value)
 
 
 @pytest.mark.runs_programs

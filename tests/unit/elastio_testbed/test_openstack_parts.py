@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.errors import LabError
-from elastio_testbed.experiment import Scaled
 from elastio_testbed.faults.fault_target import RECORDS_PORT, TRIGGER_PORT
-from elastio_testbed.openstack import bootstrap, configure, services
-from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange, looks_secret
+from elastio_testbed.openstack import configure, services
+from elastio_testbed.openstack.cassette import NEVER, Cassette, CassetteError, Exchange
 from elastio_testbed.openstack.daemons import Daemons
 from elastio_testbed.openstack.proxy import ApiProxy
 
+FERNET_TOKEN = re.compile(r"gAAAAA[\w-]{40,}")
 RECORDED = Path(__file__).parents[2] / "contract/recorded"
 
 
@@ -70,11 +69,6 @@ def test_emulator_has_the_ports_of_the_fault_runs_and_writes_to_their_files() ->
         assert f"path=/run/lab/$name.{port}," in wrapper
 
 
-def test_volume_types_are_those_of_the_demo_under_emulation() -> None:
-    scaled = Scaled(EXPERIMENTS["demo"], 0.12, 0.5)
-    assert tuple(kind.bytes_s for kind in bootstrap.TYPES) == (scaled.backing_bytes_s, scaled.cache_bytes_s)
-
-
 def test_recording_contains_no_credentials(tmp_path: Path) -> None:
     login = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "s3cret"}}}}
     cassette = Cassette()
@@ -82,7 +76,7 @@ def test_recording_contains_no_credentials(tmp_path: Path) -> None:
     cassette.save(tmp_path / "c.json")
     text = (tmp_path / "c.json").read_text()
     assert "s3cret" not in text
-    assert not looks_secret(text)
+    assert not FERNET_TOKEN.search(text)
     again = {"auth": {"identity": {"application_credential": {"id": "x", "secret": "other"}}}}
     assert Cassette.load(tmp_path / "c.json").play("cinder", "GET", "/v3", again).status == 200
 
@@ -103,28 +97,20 @@ def test_no_recording_contains_a_login_that_expires() -> None:
     assert min(years) >= int(NEVER[:4])
 
 
-def test_request_that_differs_from_the_recorded_one_is_an_error() -> None:
-    cassette = Cassette()
-    cassette.record(_exchange())
-    with pytest.raises(CassetteError):
-        cassette.play("cinder", "GET", "/v4", None)
-    assert cassette.failure
-
-
-def test_request_after_the_last_recorded_one_is_an_error() -> None:
-    cassette = Cassette()
-    assert cassette.finished()
-    with pytest.raises(CassetteError):
-        cassette.play("cinder", "GET", "/v3", None)
-
-
-def test_notes_are_played_in_their_order() -> None:
+def test_requests_and_notes_are_played_in_their_order_only() -> None:
     cassette = Cassette()
     cassette.note(["vol-1"])
+    cassette.record(_exchange())
     cassette.record(_exchange())
     assert cassette.noted() == ["vol-1"]
     with pytest.raises(CassetteError):
         cassette.noted()
+    with pytest.raises(CassetteError):
+        cassette.play("cinder", "GET", "/v4", None)
+    assert cassette.failure
+    assert cassette.finished()
+    with pytest.raises(CassetteError):
+        cassette.play("cinder", "GET", "/v3", None)
 
 
 def test_proxy_plays_responses_with_its_own_addresses() -> None:
@@ -150,5 +136,5 @@ def test_no_recording_contains_a_secret() -> None:
     assert files
     for path in files:
         text = path.read_text()
-        assert not looks_secret(text), path
+        assert not FERNET_TOKEN.search(text), path
         assert set(re.findall(r'"(?:secret|password|x-subject-token)":"([^"]*)"', text)) <= {"hidden"}, path

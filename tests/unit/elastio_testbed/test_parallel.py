@@ -23,39 +23,23 @@ def until_cancelled(ended: list[str]) -> Job:
     return Job(0.0, run)
 
 
-def test_every_job_runs_to_its_end() -> None:
-    done: list[int] = []
-    run_in_parallel([Job(0.0, lambda _, n=n: done.append(n)) for n in range(3)], LONG_S, LONG_S)  # type: ignore[misc]
-    assert sorted(done) == [0, 1, 2]
-
-
-def test_jobs_run_at_the_same_time() -> None:
+def test_all_jobs_run_at_the_same_time_and_to_their_end() -> None:
     meeting = threading.Barrier(2)
     met: list[int] = []
     run_in_parallel([Job(0.0, lambda _: met.append(meeting.wait(LONG_S))) for _ in range(2)], LONG_S, LONG_S)
     assert sorted(met) == [0, 1]
 
 
-def test_the_first_failure_cancels_the_others_and_is_raised() -> None:
+def test_the_first_failure_cancels_the_others_and_is_raised_and_no_job_starts_after_it() -> None:
     ended: list[str] = []
 
     def fail(_: threading.Event) -> None:
         raise BootError
 
+    late = Job(LONG_S, lambda _: ended.append("late"))
     with pytest.raises(BootError):
-        run_in_parallel([until_cancelled(ended), Job(0.0, fail)], LONG_S, LONG_S)
+        run_in_parallel([until_cancelled(ended), late, Job(0.0, fail)], LONG_S, LONG_S)
     assert ended == ["cancelled"]
-
-
-def test_no_job_starts_after_a_failure() -> None:
-    started: list[str] = []
-
-    def fail(_: threading.Event) -> None:
-        raise BootError
-
-    with pytest.raises(BootError):
-        run_in_parallel([Job(LONG_S, lambda _: started.append("late")), Job(0.0, fail)], LONG_S, LONG_S)
-    assert started == []
 
 
 def test_a_timeout_is_an_error_and_cancels() -> None:

@@ -12,20 +12,13 @@ from elastio_testbed.series import from_json, series_of, thinned
 from .documents import evidence
 
 
-def test_throughput_of_the_application_is_that_of_the_adaptive_device() -> None:
+def test_a_series_has_the_rates_volumes_and_phases_since_the_first_dump() -> None:
     found = series_of(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
     assert [v for _, v in found.rates["application"]] == pytest.approx([8.0] * 10)
     assert set(found.rates) == {"application", "backing volume", "cache volume"}
-
-
-def test_a_static_volume_is_that_of_the_application() -> None:
-    assert set(series_of(Setup.STATIC_SLOW, evidence(Setup.STATIC_SLOW)).rates) == {"application"}
-
-
-def test_times_count_from_the_first_dump_and_idle_is_a_phase_like_others() -> None:
-    found = series_of(Setup.ADAPTIVE, evidence(Setup.ADAPTIVE))
     assert found.volumes == ((2.0, 9.0, 1.2),)
-    assert found.phases[:2] == ((1.0, 3.0, "attaching"), (3.0, 9.0, "boosting"))
+    assert found.phases == ((1.0, 3.0, "attaching"), (3.0, 9.0, "boosting"), (9.0, 12.0, "idle"))
+    assert set(series_of(Setup.STATIC_SLOW, evidence(Setup.STATIC_SLOW)).rates) == {"application"}
 
 
 def test_records_after_the_run_are_not_shown() -> None:

@@ -1,23 +1,24 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from elastio_testbed.catalogue import EXPERIMENTS
 from elastio_testbed.cli import chosen_setups
 from elastio_testbed.experiment import PUBLISHED, Scaled, Setup
-from elastio_testbed.lvmcache import MAPPED_NAME, LvmCache, lvm_commands
+from elastio_testbed.image import GuestImage
+from elastio_testbed.lvmcache import MAPPED_NAME, lvm_commands
+from elastio_testbed.machine import Guest
 from elastio_testbed.rates import rates_of
 from elastio_testbed.trial import Plan
 
 MIB_SECTORS = 2048
 
 
-def test_all_means_the_published_set_ups_and_others_are_named() -> None:
+def test_all_means_the_published_set_ups_and_others_are_named_and_run_once() -> None:
     assert chosen_setups(("all",)) == PUBLISHED
     assert chosen_setups(("lvmcache", "all")) == tuple(Setup)
-
-
-def test_a_set_up_named_twice_runs_once() -> None:
     assert chosen_setups(("adaptive", "adaptive", "static-slow")) == (Setup.STATIC_SLOW, Setup.ADAPTIVE)
 
 
@@ -52,6 +53,9 @@ def test_each_volume_is_on_its_own_disk_and_the_fast_one_becomes_the_write_cache
     assert commands[-1].endswith("lab/data")
 
 
-def test_the_fixed_fast_volume_is_as_large_as_the_first_adaptive_one() -> None:
-    scaled = Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
-    assert LvmCache("vm0fast", scaled).size_bytes == round(scaled.initial_cache_gib * 2**30)
+def test_the_fixed_fast_volume_is_as_large_as_the_first_adaptive_one(tmp_path: Path) -> None:
+    image, scaled = GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest"), Scaled(EXPERIMENTS["cm1"], 0.25, 0.5)
+    guest = Guest(image, tmp_path, "vm0", Setup.LVMCACHE, scaled)
+    assert guest.fixed_cache_bytes == round(scaled.initial_cache_gib * 2**30)
+    sizes = {serial: path.stat().st_size for serial, path in guest.vm.files().items()}
+    assert sizes == {"vm0backing": scaled.backing_bytes, "vm0fast": guest.fixed_cache_bytes}

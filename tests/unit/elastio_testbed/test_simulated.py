@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from elastio.config import schema
 from elastio.sim.host import HostTimes
+from elastio.units import GIB
 from elastio_testbed.catalogue import EXPERIMENTS
+from elastio_testbed.ec2 import Ec2Endpoint
 from elastio_testbed.ec2.latency import DEFAULT_DELAYS, Delay
 from elastio_testbed.experiment import Scaled, Setup
+from elastio_testbed.image import GuestImage
+from elastio_testbed.machine import Guest, config_text
 from elastio_testbed.operation_timings import TYPICAL, OperationTimings, operations_s, timings_of
 from elastio_testbed.simulated import policy_of, profile_of, simulate
 
@@ -54,12 +61,18 @@ def test_an_application_whose_dumps_differ_has_no_model() -> None:
     assert simulate(uneven, SETUPS) == {}
 
 
-def test_the_policy_is_the_guests_configuration() -> None:
-    policy = policy_of(SCALED, "uuid")
-    assert policy.backing_bandwidth_mb_s == pytest.approx(16.5)
-    assert policy.cache_bandwidth_mb_s == pytest.approx(64.0)
-    assert policy.initial_size_bytes % SCALED.unit_bytes == 0
-    assert policy.size_step_bytes == SCALED.unit_bytes
+def test_the_policy_is_that_of_the_guests_configuration(tmp_path: Path) -> None:
+    guest = Guest(GuestImage(tmp_path, tmp_path, tmp_path, tmp_path, "digest"), tmp_path, "vm0", Setup.ADAPTIVE, SCALED)
+    guest.backing_uuid = "0b6f4c1e-5d0c-4a57-9d55-6f3a4b1c2d3e"
+    with Ec2Endpoint(tmp_path / "cloud") as endpoint:
+        tables = guest.config_tables(endpoint)
+    changed = schema.parse(tomllib.loads(config_text(tables, {"policy": {"attach_timeout_s": 45}}))).policy()
+    assert changed.attach_timeout_s == 45
+    configured = schema.parse(tomllib.loads(config_text(tables))).policy()
+    assert configured.min_size_bytes == pytest.approx(SCALED.least_cache_gib * GIB, abs=1024)
+    # What a simulated run does not need, and what is rounded in the file.
+    others = {name: getattr(configured, name) for name in ("on_shutdown", "notice_poll_s", "min_size_bytes")}
+    assert configured == replace(policy_of(SCALED, guest.backing_uuid), **others)
 
 
 def test_operations_last_from_their_intent_to_their_outcome() -> None:

@@ -4,43 +4,18 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner
 
 from elastio_testbed.cli import main
-from elastio_testbed.errors import PlaceholderError
 from elastio_testbed.evaluation import disturbance
 from elastio_testbed.lower_bound import Bandwidths, least_agbs, naive_agbs
-from elastio_testbed.markdown import rewritten, section, sections
+from elastio_testbed.markdown import section, sections
 from elastio_testbed.page import page
-from elastio_testbed.tables import all_tables, caches, completion, conditions, cost, latency, model, spread
+from elastio_testbed.tables import caches, latency
 
 from .documents import document, repetition
 
 TWO = (repetition(1471, 1190, 1231), repetition(1480, 1200, 1245))
-
-
-def test_measured_and_published_figures_are_in_one_row() -> None:
-    rows = {row[0]: row for row in completion(document(*TWO)).rows}
-    assert rows["adaptive"] == (
-        "adaptive",
-        "1,238.0 (1,231.0 to 1,245.0)",
-        "+3.6 % (+3.5 to +3.8)",
-        "1,231",
-        "+3.3 %",
-    )
-    assert rows["static-fast"][2] == "-"
-
-
-def test_an_experiment_without_a_publication_has_dashes() -> None:
-    rows = completion(document(experiment="demo")).rows
-    assert all(row[3:] == ("-", "-") for row in rows)
-
-
-def test_cost_is_compared_with_both_static_set_ups() -> None:
-    rows = {row[0]: row for row in cost(document()).rows}
-    assert rows["adaptive"][3:] == ("-65.0 %", "about -65 %", "-7.0 %", "about -7 %")
-    assert rows["static-slow"][5] == rows["static-fast"][3] == "-"
 
 
 def test_each_boost_and_their_sum_are_compared_with_the_bound() -> None:
@@ -60,73 +35,6 @@ def test_boosts_are_named_by_their_vm_if_there_are_several() -> None:
     assert [row[0] for row in latency(document(vms=2)).rows][:2] == ["vm0 boost 1", "vm0 boost 2"]
 
 
-def test_the_own_share_of_a_boost_excludes_the_cloud() -> None:
-    table = latency(document())
-    row = dict(zip(table.heads, table.rows[0], strict=True))
-    assert (row["total s"], row["cloud s"], row["own share s"]) == ("1.50", "0.60", "0.90")
-
-
-def test_sampling_is_not_part_of_the_own_share() -> None:
-    table = latency(document())
-    assert [row[table.heads.index("sampling s")] for row in table.rows] == ["0.75"] * 3
-    older = document()
-    for run in (older, *older["repetitions"]):
-        for phase in run["setups"]["adaptive"]["phases"]:
-            del phase["governed"]["sampling_s"]
-    assert [row[table.heads.index("sampling s")] for row in latency(older).rows] == ["-"] * 3
-
-
-def test_the_own_share_is_shown_over_the_boosts_of_all_repetitions() -> None:
-    found = document(*TWO)
-    found["repetitions"][1]["setups"]["adaptive"]["phases"][0]["cloud_s"] = 1.1
-    table = latency(found)
-    assert table.rows[-1][0] == "all 4 boosts"
-    assert table.rows[-1][-1] == "0.90 (0.40 to 0.90)"
-
-
-def test_the_comparison_with_the_simulator_excludes_compute_time() -> None:
-    # 1231 and 1219 s, of which 1100 are computing: 1.010 with it.
-    table = model(document())
-    row = dict(zip(table.heads[:5], table.rows[0][:5], strict=True))
-    assert row == {
-        "set-up": "adaptive",
-        "computing s": "1,100.0",
-        "guest I/O s": "131.0",
-        "simulated I/O s": "119.0",
-        "guest / simulated": f"{131 / 119:.3f}",
-    }
-    assert table.rows[0][-3:] == ("420", "400", "1.050")
-
-
-def test_a_result_without_simulated_caches_has_dashes() -> None:
-    older = document()
-    del older["simulated"]["adaptive"]["cache_agbs"]
-    assert model(older).rows[0][-3:] == ("420", "-", "-")
-
-
-def test_the_conditions_have_the_measured_code() -> None:
-    assert ("code", "0.1.0, a1b2c3") in conditions(document()).rows
-    older = document()
-    del older["code"]
-    assert ("code", "not recorded") in conditions(older).rows
-
-
-def test_a_range_is_shown_only_if_repetitions_differ() -> None:
-    assert spread({"median": 2.0, "min": 2.0, "max": 2.0}) == "2.0"
-    assert spread({"median": 2.0, "min": 1.0, "max": 3.0}) == "2.0 (1.0 to 3.0)"
-    assert spread(None) == "-"
-
-
-def test_markdown_has_every_table_with_its_note() -> None:
-    found = document(*TWO)
-    text = section(found)
-    for table in all_tables(found):
-        assert f"#### {table.title}\n" in text
-        assert table.note in text
-    assert "Linux" not in text
-    assert "guest kernel 6.12.0-test" in text
-
-
 def test_markdown_and_page_warn_of_a_disturbed_repetition() -> None:
     found = {**document(), "disturbed": [1]}
     assert f"\n\n> {disturbance([1])}\n\n" in section(found)
@@ -139,19 +47,6 @@ def test_results_of_one_experiment_are_in_one_part() -> None:
     parts = sections([document(), document(experiment="demo"), document(*TWO)])
     assert list(parts) == ["cm1", "demo"]
     assert parts["cm1"].count("### `cm1`") == 2
-
-
-def test_only_the_text_between_placeholders_is_rewritten() -> None:
-    page = "# Title\n<!-- results: cm1 -->\nold\n<!-- end: cm1 -->\nkept\n"
-    once = rewritten(page, {"cm1": "new"})
-    assert once == "# Title\n<!-- results: cm1 -->\nnew\n<!-- end: cm1 -->\nkept\n"
-    assert rewritten(once, {"cm1": "new"}) == once
-
-
-@pytest.mark.parametrize("page", ["empty", "<!-- results: cm1 --> no end", "<!-- end: cm1 --><!-- results: cm1 -->"])
-def test_a_page_without_placeholders_is_rejected(page: str) -> None:
-    with pytest.raises(PlaceholderError):
-        rewritten(page, {"cm1": "new"})
 
 
 # --- the page ----------------------------------------------------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from elastio_testbed.ec2 import Ec2Endpoint, Quota, Scale, open_client
+from elastio_testbed.ec2 import Ec2Endpoint, Quota
 from elastio_testbed.ec2.buckets import RateBuckets
-from elastio_testbed.ec2.errors import SettingError
 from elastio_testbed.ec2.limits import refuse_device, refuse_gp3
 
 from .account import Account, refusal
@@ -86,13 +86,6 @@ def test_the_quota_limits_volumes_and_storage_and_comes_before_the_token(
     assert account.create(Size=15)
 
 
-def test_an_attached_volume_is_neither_attached_again_nor_deleted(endpoint: Ec2Endpoint, account: Account) -> None:
-    volume_id = account.attached()
-    assert refusal(account.attach, volume_id, "/dev/sdg") == ("VolumeInUse", 400)
-    assert refusal(account.delete, volume_id) == ("VolumeInUse", 400)
-    assert account.state(volume_id) == "in-use/attached"
-
-
 def test_detaching_what_is_not_attached_there_is_refused(endpoint: Ec2Endpoint, account: Account) -> None:
     detach, other = account.client.detach_volume, endpoint.add_instance(None)
     volume_id = account.available()
@@ -117,21 +110,9 @@ def test_a_used_or_impossible_device_name_is_refused(endpoint: Ec2Endpoint, acco
     assert account.state(second) == "in-use/attached"
 
 
-@pytest.mark.parametrize(
-    ("device", "good"),
-    [
-        ("/dev/sdf", True),
-        ("/dev/xvdba", True),
-        ("/dev/xvddx", True),
-        ("/dev/xvdf", True),
-        ("/dev/xvdcy", False),
-        ("/dev/xvdea", False),
-        ("/dev/sdf1", False),
-        ("sdf", False),
-    ],
-)
-def test_device_names_are_those_of_the_documentation(device: str, good: bool) -> None:
-    assert (refuse_device(device) is None) is good
+def test_device_names_are_those_of_the_documentation() -> None:
+    names = ("/dev/sdf", "/dev/xvdba", "/dev/xvddx", "/dev/xvdf", "/dev/xvdcy", "/dev/xvdea", "/dev/sdf1", "sdf")
+    assert [name for name in names if refuse_device(name)] == list(names[4:])
 
 
 def test_an_instance_takes_no_more_volumes_than_its_type_does(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -179,33 +160,8 @@ def test_volumes_are_found_by_state_and_instance_and_not_by_an_unknown_filter(ac
     assert refusal(found, "colour", "red")[0] == "InvalidParameterValue"
 
 
-def test_an_unknown_action_and_a_foreign_region_are_refused(endpoint: Ec2Endpoint, account: Account) -> None:
-    stranger = open_client(endpoint, region="eu-west-1")
+def test_an_unknown_action_is_refused(account: Account) -> None:
     assert refusal(account.client.describe_volume_status)[0] == "InvalidAction"
-    assert refusal(stranger.describe_volumes) == ("AuthFailure", 401)
-
-
-def test_an_unknown_zone_or_type_makes_no_instance(endpoint: Ec2Endpoint) -> None:
-    for wanted in ({"zone": "us-east-1z"}, {"instance_type": "m5.enormous"}):
-        with pytest.raises(SettingError):
-            endpoint.add_instance(None, **wanted)
-    with pytest.raises(SettingError):
-        endpoint.add_volume("i-none", size_gib=1)
-
-
-@pytest.mark.parametrize("scale", [{"gib_bytes": 1_000}, {"mib_s_bytes": 0}])
-def test_a_scale_that_breaks_blocks_is_refused(scale: dict[str, int]) -> None:
-    with pytest.raises(SettingError):
-        Scale(**scale)
-
-
-class TickingClock:
-    """A clock that moves when it is set."""
-
-    now_s = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.mark.parametrize(
@@ -220,11 +176,11 @@ class TickingClock:
     ],
 )
 def test_each_action_has_the_documented_budget(action: str, narrowed: bool, capacity: int, refill_per_s: int) -> None:
-    clock = TickingClock()
-    buckets = RateBuckets(clock=clock)
+    now_s = [1_000.0]
+    buckets = RateBuckets(clock=lambda: now_s[0])
     assert sum(buckets.take(action, narrowed=narrowed) for _ in range(capacity + 20)) == capacity
     assert buckets.take("DetachVolume")
-    clock.now_s += 2.0
+    now_s[0] += 2.0
     assert sum(buckets.take(action, narrowed=narrowed) for _ in range(capacity)) == 2 * refill_per_s
 
 
@@ -243,13 +199,10 @@ def test_calls_beyond_the_budget_are_refused_and_not_done(endpoint: Ec2Endpoint,
 
 
 def metadata(endpoint: Ec2Endpoint, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
-    try:
+    with closing(http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)) as connection:
         connection.request(method, f"/imds/{path}", headers=headers)
         response = connection.getresponse()
         return response.status, response.read().decode()
-    finally:
-        connection.close()
 
 
 def test_metadata_needs_a_token_of_its_own_instance(endpoint: Ec2Endpoint, account: Account) -> None:
@@ -261,16 +214,13 @@ def test_metadata_needs_a_token_of_its_own_instance(endpoint: Ec2Endpoint, accou
         assert metadata(endpoint, "GET", path, headers) == (401, "")
 
 
-@pytest.mark.parametrize("headers", [{}, {TTL: "0"}, {TTL: "21601"}, {TTL: "an hour"}])
-def test_a_metadata_token_needs_a_lifetime_within_six_hours(
-    endpoint: Ec2Endpoint, account: Account, headers: dict[str, str]
+def test_metadata_is_refused_without_a_lifetime_and_of_unknown_instances_and_paths(
+    endpoint: Ec2Endpoint, account: Account
 ) -> None:
-    assert metadata(endpoint, "PUT", f"{account.instance_id}/latest/api/token", headers)[0] == 400
-
-
-def test_metadata_of_unknown_instances_and_paths_is_not_served(endpoint: Ec2Endpoint, account: Account) -> None:
     me = account.instance_id
     token = {TOKEN: metadata(endpoint, "PUT", f"{me}/latest/api/token", {TTL: "60"})[1]}
+    for headers in ({}, {TTL: "0"}, {TTL: "21601"}, {TTL: "an hour"}):  # a lifetime of up to six hours is required
+        assert metadata(endpoint, "PUT", f"{me}/latest/api/token", headers)[0] == 400
     assert metadata(endpoint, "PUT", "i-none/latest/api/token", {TTL: "60"})[0] == 404
     assert metadata(endpoint, "GET", f"{me}/latest/meta-data/colour", token)[0] == 404
     assert metadata(endpoint, "GET", f"{me}/latest/api/token", {})[0] == 405
