@@ -128,10 +128,6 @@ def test_doctor_warns_of_nvme_requests_that_give_up_early(
     assert ("timeout" in results(elastio)) is warned
 
 
-def test_doctor_accepts_the_mount_guard_with_the_defaults(elastio: Shell, root: Path) -> None:
-    assert found(elastio, "guard") == ("ok", "")
-
-
 @pytest.mark.parametrize("mount", ["/var", "/var/lib", "/var/lib/elastio"])
 def test_doctor_warns_of_a_mount_guard_that_is_mounted_too_late(mount: str, elastio: Shell, root: Path) -> None:
     with (root / "proc/self/mountinfo").open("a") as mounts:
