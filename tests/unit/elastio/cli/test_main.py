@@ -13,6 +13,7 @@ from elastio.cli import extensions
 from elastio.cli.main import main
 from elastio.control.exit_codes import Exit, TimedOutError, exit_of, sentence
 from elastio.control.protocol import RefusedByAgentError, UnreachableError
+from tests.values import present
 
 from .conftest import Shell
 
@@ -94,8 +95,7 @@ def test_an_error_of_several_lines_is_still_one() -> None:
 def test_the_reference_page_has_every_option_of_every_command() -> None:
     page = PAGE.read_text()
     for name in NAMES:
-        command = main.get_command(CONTEXT, name)
-        assert command is not None
+        command = present(main.get_command(CONTEXT, name))
         found = command.commands.values() if isinstance(command, click.Group) else [command]
         for each in found:
             shown = name if each is command else f"{name} {each.name}"

@@ -14,6 +14,7 @@ from elastio.host.superblock import Role, read
 from elastio.units import KIB, MIB, SECTOR
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_bytes, superblock_on
+from tests.values import present
 
 from . import refusals
 from .refusals import Refusal, assert_refused
@@ -27,8 +28,7 @@ def test_formats_with_the_block_size_of_the_backing_device(tree: Tree, host: Bca
     tree.kernel.node("vdb", superblock_bytes(1, block_sectors=8))
     tree.cache_disk()
     install(host)
-    made = read(tree.kernel.path("dev/vdc"))
-    assert made is not None
+    made = present(read(tree.kernel.path("dev/vdc")))
     assert (made.role, made.set_uuid, made.block_size_bytes) == (Role.CACHE, SET_UUID, 4096)
 
 

@@ -25,14 +25,13 @@ from tests.fixtures.sysfs_tree import (
     build,
     superblock_bytes,
 )
+from tests.values import present
 
 from .refusals import assert_untouched
 
 
 def backing(tree: Tree) -> BackingView:
-    view = scan(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing
-    assert view is not None
-    return view
+    return present(scan(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing)
 
 
 def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
@@ -43,8 +42,7 @@ def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
 
 
 def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert (found.directory, found.disk, found.device, found.adaptive) == (
         "sys/block/vdb/bcache",
         "vdb",
@@ -56,8 +54,7 @@ def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
 
 def test_finds_a_partition_and_the_disk_that_owns_its_queue(tmp_path: Path) -> None:
     tree = build(tmp_path, "vdb1")
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert (found.directory, found.disk, found.device) == ("sys/block/vdb/vdb1/bcache", "vdb", "vdb1")
     assert found.node == tree.kernel.path("dev/vdb1")
     assert backing(tree).size_bytes == BACKING_BYTES - 2**20
@@ -71,8 +68,7 @@ def test_another_uuid_is_another_device(tree: Tree) -> None:
 
 def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
     tree.cache_missing()
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert found.adaptive_node is None
     assert (backing(tree).running, backing(tree).adaptive_name) == (False, "")
 
@@ -350,9 +346,7 @@ def test_cgroups_are_read_while_flushing_and_until_the_limit_is_gone(tree: Tree,
     limit = "sys/fs/cgroup/user.slice/io.max"
 
     def shown() -> float | None:
-        view = host.scan(()).backing
-        assert view is not None
-        return view.write_limit_mb_s
+        return present(host.scan(()).backing).write_limit_mb_s
 
     tree.attached("dirty")
     tree.kernel.lay(limit, "251:0 rbps=max wbps=8250111 riops=max wiops=max")

@@ -16,6 +16,7 @@ from elastio.sim.provider import SimProvider, open_provider
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
 from tests.fixtures.caches import make_cache
+from tests.values import present
 
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
@@ -58,8 +59,7 @@ def test_a_new_volume_shows_late() -> None:
     assert world.provider.describe(volume.id) is None
     assert world.provider.list_owned() == ()
     world.advance(2.0)
-    shown = world.provider.describe(volume.id)
-    assert shown is not None
+    shown = present(world.provider.describe(volume.id))
     assert (shown.token, shown.backing_uuid) == ("t1", world.settings.kernel.backing_uuid)
     assert world.provider.list_owned() == (shown,)
 

@@ -13,6 +13,7 @@ from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, T
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
+from tests.values import present
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,7 @@ def test_a_vanished_dirty_cache_stops_the_device_and_the_volume_keeps_the_data()
     world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=vanish"))
     boosted(world)
     world.advance(10.0)
-    backing = world.host.scan(()).backing
-    assert backing is not None
+    backing = present(world.host.scan(()).backing)
     assert (backing.running, backing.cache_set, str(backing.state)) == (False, None, "dirty")
     assert world.lost() == frozenset()
     assert world.volumes_left() == 1
