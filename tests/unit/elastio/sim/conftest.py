@@ -79,13 +79,23 @@ class Machine:
         self.kernel.plug(disk)
         return disk
 
+    def made(self) -> CacheSetUuid:
+        """A registered cache on a disk that was just plugged."""
+        return make_cache(self.host, CACHE, self.plug().size_bytes)
+
+    def attach(self, *, flush_mb_s: float | None = 0.0) -> CacheSetUuid:
+        cache_set = self.made()
+        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
+        return cache_set
+
     def boost(self, *, flush_mb_s: float | None = False) -> CacheSetUuid:
         self.host.tune_backing()
-        disk = self.plug()
-        cache_set = make_cache(self.host, CACHE, disk.size_bytes)
-        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
+        cache_set = self.attach(flush_mb_s=flush_mb_s)
         self.run(1.0)
         return cache_set
+
+    def write_as_fast_as_possible(self) -> None:
+        self.write(range(10_000), 5.0)
 
     def drain(self) -> None:
         self.host.enter_phase2()

@@ -18,10 +18,6 @@ def test_a_power_cut_forgets_what_was_not_synced() -> None:
     disk.write(1, 2, durable=False)
     disk.power_cut(kept=())
     assert disk.version(1) == 1
-
-
-def test_fsync_makes_everything_survive() -> None:
-    disk = BackingContent()
     disk.write(1, 2, durable=False)
     disk.fsync()
     disk.power_cut(kept=())

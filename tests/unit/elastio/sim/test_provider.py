@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -38,19 +37,6 @@ def attached(world: SimWorld) -> Volume:
     world.provider.attach(volume.id)
     wait_for(world, volume, VolumeState.ATTACHED)
     return volume
-
-
-def test_a_volume_lives_from_creating_to_gone() -> None:
-    world = world_with()
-    volume = attached(world)
-    assert world.kernel.disk(volume.serial).size_bytes == SPEC.size_bytes
-    world.provider.detach(volume.id)
-    assert world.provider.volumes[volume.id].state is VolumeState.DETACHING
-    wait_for(world, volume, VolumeState.AVAILABLE)
-    assert volume.serial not in world.kernel.disks
-    world.provider.delete(volume.id)
-    wait_for(world, volume, VolumeState.GONE)
-    assert world.volumes_left() == 0
 
 
 def test_a_new_volume_shows_late() -> None:
@@ -157,17 +143,6 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     assert world.lost() == frozenset({7})
 
 
-def test_a_late_success_buys_after_the_answer_was_given_up() -> None:
-    world = world_with("create#1=late_success:8")
-    with pytest.raises(TransientError):
-        world.provider.create("t1", SPEC, {})
-    assert world.provider.calls.seconds == math.inf
-    world.advance(7.9)
-    assert world.volumes_left() == 0
-    world.advance(0.2)
-    assert world.volumes_left() == 1
-
-
 def test_a_stuck_attachment_ends_late_and_can_be_given_up() -> None:
     world = world_with("attach#1=stuck:30")
     volume = world.provider.create("t1", SPEC, {})
@@ -198,21 +173,6 @@ def test_a_wrong_disk_may_appear_beside_the_right_one() -> None:
     volume = attached(world)
     others = [d for d in world.kernel.disks.values() if d.serial != volume.serial]
     assert [(d.size_bytes, d.signature) for d in others] == [(volume.size_bytes, "ext4")]
-
-
-def test_the_disk_that_appears_may_have_another_size() -> None:
-    world = world_with("attach#1=wrong_size")
-    volume = attached(world)
-    assert world.kernel.disk(volume.serial).size_bytes == volume.size_bytes // 2
-
-
-def test_a_disk_that_the_guest_keeps_in_use_makes_the_volume_busy() -> None:
-    world = world_with("detach#1=stuck_busy:20")
-    volume = attached(world)
-    world.provider.detach(volume.id)
-    world.advance(15.0)
-    assert world.provider.volumes[volume.id].state is VolumeState.BUSY
-    wait_for(world, volume, VolumeState.AVAILABLE)
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:

@@ -13,7 +13,6 @@ from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, T
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
-from tests.values import present
 
 
 @pytest.mark.parametrize(
@@ -48,39 +47,6 @@ def test_results_do_not_depend_on_the_step(step: float) -> None:
         world.advance(step)
     reference = run_static(Profile(5.0, 200 * 10**6, 2), 33.0, 50 * GB)
     assert world.workload.stats.completion_s == reference.completion_s
-
-
-def test_a_power_cut_by_the_plan_reboots_the_machine_and_keeps_the_data() -> None:
-    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=power_cut"))
-    boosted(world)
-    world.advance(10.0)
-    assert [a.kind for _, a in world.happened] == ["power_cut"]
-    assert world.clock.now() < world.clock.elapsed()
-    assert world.kernel.boots == 1
-    assert world.lost() == frozenset()
-    assert world.kernel.bcache.running
-
-
-def test_a_vanished_dirty_cache_stops_the_device_and_the_volume_keeps_the_data() -> None:
-    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=vanish"))
-    boosted(world)
-    world.advance(10.0)
-    backing = present(world.host.scan(()).backing)
-    assert (backing.running, backing.cache_set, str(backing.state)) == (False, None, "dirty")
-    assert world.lost() == frozenset()
-    assert world.volumes_left() == 1
-    volume = next(iter(world.provider.existing()))
-    world.provider.attach(volume.id)
-    world.advance(10.0)
-    assert world.kernel.bcache.running
-
-
-def test_a_clean_cache_may_vanish_without_harm() -> None:
-    world = SimWorld(faults=FaultPlan.parse("@clean=vanish"))
-    boosted(world)
-    world.advance(1.0)
-    assert [a.kind for _, a in world.happened] == ["vanish"]
-    assert world.kernel.bcache.running
 
 
 def test_the_time_of_day_may_jump() -> None:
