@@ -264,14 +264,6 @@ def test_the_loss_of_data_is_accepted_by_typing_the_volumes_name(
     assert ("recover" in commands(agent)) is (code is Exit.OK)
 
 
-def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses = [waiting(running=False)]
-    agent.replies = {"recover": refused("volume vol-7 is available and may hold the data")}
-    done = elastio("recover", "--accept-data-loss", "--volume", "vol-8", "--yes")
-    assert done.exit_code == Exit.REFUSED
-    assert agent.asked[1] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-8"}
-
-
 LACKING = standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy")
 
 
@@ -299,6 +291,7 @@ def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
     agent.replies = {"recover": accepted("the device goes on without its cache")}
     assert elastio("recover", "--umount", "--accept-data-loss", "--volume", "vol-7", "--yes").exit_code == Exit.OK
     assert commands(agent) == ["status", "status", "status", "status", "recover", "status"]
+    assert agent.asked[4] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-7"}
 
 
 def test_the_missing_cache_is_shown_also_while_its_device_is_dropped() -> None:

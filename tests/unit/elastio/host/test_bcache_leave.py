@@ -16,7 +16,7 @@ from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, SERIAL, SET_UUID, Tree, superblock_on
 
 from . import refusals
-from .refusals import Refusal, assert_refused, assert_untouched, leaf_writes
+from .refusals import assert_refused, assert_untouched, leaf_writes
 
 # --- detach ----------------------------------------------------------------------------------------------
 
@@ -91,9 +91,9 @@ def test_a_disk_that_is_gone_needs_no_release(tree: Tree, host: BcacheHost) -> N
     assert_untouched(tree)
 
 
-@pytest.mark.parametrize("prepare", refusals.RELEASE)
-def test_release_refuses_and_touches_nothing(tree: Tree, host: BcacheHost, prepare: Callable[[Tree], Refusal]) -> None:
-    assert_refused(tree, prepare, lambda: host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID))
+@pytest.mark.parametrize("why", refusals.RELEASE)
+def test_release_refuses_and_touches_nothing(tree: Tree, host: BcacheHost, why: str) -> None:
+    assert_refused(tree, refusals.RELEASE[why], lambda: host.release_cache_disk(SERIAL, CACHE_BYTES, SET_UUID))
 
 
 @pytest.mark.parametrize("node", ["vdb", "bcache0"])

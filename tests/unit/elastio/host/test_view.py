@@ -88,7 +88,7 @@ def test_of_two_devices_with_one_uuid_neither_is_ours(tree: Tree, host: BcacheHo
     shutil.rmtree(tree.kernel.path(f"sys/block/{device}"))
     seen = host.scan(())
     assert seen.backing is not None
-    assert (seen.backing.disk_name, seen.duplicates) == ("vdb", ())
+    assert (seen.backing.disk_name, seen.duplicates, seen.unregistered_backing) == ("vdb", (), "")
 
 
 def test_a_device_with_our_uuid_is_found_even_if_the_kernel_names_no_new_one(tree: Tree, host: BcacheHost) -> None:
@@ -163,14 +163,20 @@ def test_shows_an_attached_cache(tree: Tree, state: str, dirty: str, seen: tuple
     assert (view.cache_set, view.cache_mode, view.available_percent) == (SET_UUID, CacheMode.WRITEBACK, 97)
 
 
-def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(tree: Tree) -> None:
-    tree.detaching()
-    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.NO_CACHE, SET_UUID)
-
-
-def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
-    tree.cache_missing("dirty")
-    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.DIRTY, None)
+@pytest.mark.parametrize(
+    ("prepare", "state", "cache_set", "superblock_set"),
+    [
+        (Tree.attached, CacheState.CLEAN, SET_UUID, None),
+        (Tree.detaching, CacheState.NO_CACHE, SET_UUID, None),
+        (Tree.cache_missing, CacheState.DIRTY, None, SET_UUID),
+    ],
+)
+def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(
+    tree: Tree, prepare: Callable[[Tree], None], state: CacheState, cache_set: str | None, superblock_set: str | None
+) -> None:
+    prepare(tree)
+    seen = backing(tree)
+    assert (seen.state, seen.cache_set, seen.superblock_set) == (state, cache_set, superblock_set)
 
 
 @pytest.mark.parametrize(
@@ -186,11 +192,6 @@ def test_a_missing_cache_is_named_by_the_superblock(tree: Tree, written: bytes, 
     tree.cache_missing("clean")
     tree.kernel.node("vdb", written)
     assert backing(tree).superblock_set == named
-
-
-def test_a_set_that_is_attached_is_named_by_its_link_alone(tree: Tree) -> None:
-    tree.attached("clean")
-    assert (backing(tree).cache_set, backing(tree).superblock_set) == (SET_UUID, None)
 
 
 def test_a_cache_whose_disk_was_removed_is_attached_until_the_kernel_notices(tree: Tree) -> None:

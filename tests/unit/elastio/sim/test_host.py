@@ -13,7 +13,6 @@ from elastio.errors import DeviceBusyError, HostError, NotOursError
 from elastio.sim.disk import SimDisk
 from elastio.sim.faults import Kind
 from elastio.units import MIB
-from tests.fixtures.caches import make_cache
 from tests.fixtures.errors import refused
 
 SIZE = 16 * MIB
@@ -51,13 +50,6 @@ def test_attaching_asks_that_the_set_is_the_one_on_the_disk(machine: Any) -> Non
     machine.host.format_cache(CACHE, SIZE)
     with pytest.raises(NotOursError):
         machine.host.attach_cache_set(CacheSetUuid("another"), CACHE, flush_mb_s=0.0)
-
-
-def test_attaching_starts_phase_1_with_the_flush_as_asked(machine: Any) -> None:
-    cache_set = machine.boost(flush_mb_s=0.0)
-    backing = machine.host.scan(()).backing
-    assert (backing.cache_set, backing.cache_mode) == (cache_set, CacheMode.WRITEBACK)
-    assert (backing.writeback_running, backing.flush_full_speed, backing.tuned) == (False, False, True)
 
 
 def test_attaching_twice_changes_nothing(machine: Any) -> None:
@@ -247,21 +239,6 @@ def test_a_late_call_that_fails_is_remembered_and_harms_nobody(make_machine: Cal
     machine.kernel.unplug(CACHE)
     machine.run(4.0)
     assert [e.code for e in machine.host.calls.late_errors] == ["disk.missing"]
-
-
-def test_a_format_whose_answer_is_lost_leaves_a_superblock_that_the_next_one_keeps(
-    make_machine: Callable[..., Any],
-) -> None:
-    machine = make_machine("format_cache#1=lose_reply")
-    machine.plug()
-    with pytest.raises(HostError):
-        machine.host.format_cache(CACHE, SIZE)
-    disk = machine.host.scan((CACHE,)).disk(CACHE)
-    assert disk.superblock is not None
-    assert disk.cache_set is None
-    machine.run(1.3)
-    assert make_cache(machine.host, CACHE, SIZE) == disk.superblock
-    assert machine.host.scan((CACHE,)).disk(CACHE).cache_set == disk.superblock
 
 
 def test_a_disk_is_registered_only_as_the_set_it_carries(machine: Any) -> None:

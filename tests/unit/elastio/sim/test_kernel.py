@@ -33,14 +33,6 @@ def test_reads_and_writes_share_one_cap(machine: Any) -> None:
     assert seen["cache"] == 0
 
 
-def test_writes_run_at_the_cache_disks_cap_while_it_absorbs(machine: Any) -> None:
-    machine.boost()
-    machine.app.writes.extend(range(1000))
-    seen = rates(machine, 0.5)
-    assert seen["app_write"] == pytest.approx(16.0, rel=0.01)
-    assert seen["backing"] == 0
-
-
 @pytest.mark.parametrize(("cutoff", "within"), [(0.70, 0.05), (0.90, 0.03)])
 def test_a_full_cache_lets_writes_through_to_the_slow_disk_and_counts_them_as_overflow(
     make_machine: Callable[..., Any], cutoff: float, within: float

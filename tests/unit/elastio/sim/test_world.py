@@ -9,7 +9,7 @@ from elastio.core.policy import Policy
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace, constant
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
@@ -70,17 +70,6 @@ def test_a_world_of_settings_follows_them() -> None:
     assert world.settings.kernel.backing_mb_s == 60.0
     assert world.provider.account.backing_uuid == "uuid"
     assert world.faults.spec() == "create#1=quota:10"
-
-
-def test_the_same_seed_runs_the_same_way_with_faults() -> None:
-    def run() -> tuple[object, ...]:
-        plan = FaultPlan.random(5, count=0, scheduled=3, horizon_s=60.0)
-        world = SimWorld(WorldSettings(seed=9), constant(write_mb_s=25.0), plan)
-        boosted(world)
-        world.advance(60.0)
-        return world.counters.read(), world.happened, world.provider.bill_agbs(), world.kernel.boot_id
-
-    assert run() == run()
 
 
 class Plodding(SimWorld):
