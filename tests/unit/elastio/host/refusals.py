@@ -69,6 +69,7 @@ def opens_elsewhere(tree: Tree) -> None:
 
 
 OURS = superblock_bytes(3)
+MOUNTED = lays("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
 SWAP = "Filename\tType\n/dev/vdc                partition\t1048572\t0\t-2"
 
 # Neither a format nor a release touches these.
@@ -77,12 +78,7 @@ ALWAYS = {
     "another size, registered": refusal(NotOursError, "disk.size", plugs(size_bytes=2 * CACHE_BYTES), Tree.registered),
     "two disks": refusal(NotOursError, "serial.ambiguous", plugs(), plugs(name="vdd")),
     "a foreign signature": refusal(NotOursError, "disk.signature", plugs(b"XFSB"), signs),
-    "mounted": refusal(
-        DeviceBusyError,
-        "disk.mounted",
-        plugs(),
-        lays("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw"),
-    ),
+    "mounted": refusal(DeviceBusyError, "disk.mounted", plugs(), MOUNTED),
     "a swap area": refusal(DeviceBusyError, "disk.mounted", plugs(), lays("proc/swaps", SWAP)),
     "held": refusal(DeviceBusyError, "disk.held", plugs(), ties("sys/block/vdc/holders/md127", "sys/block/md127")),
     "partitioned": refusal(
@@ -107,6 +103,7 @@ FORMAT = ALWAYS | {
         Tree.registered,
         ties("sys/block/vdc/holders/bcache1", "sys/block/bcache1"),
     ),
+    "a foreign signature beside ours": refusal(NotOursError, "disk.signature", plugs(OURS), signs),
     "no superblock on the backing disk": refusal(
         HostError, "backing.superblock", plugs(), lambda tree: tree.kernel.node("vdb")
     ),

@@ -134,14 +134,6 @@ def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:
     check(tree)
 
 
-@pytest.mark.parametrize("foreign", ["ext4", "gpt", "crypto_LUKS"])
-def test_a_foreign_signature_is_not_ours(tree: Tree, foreign: str) -> None:
-    tree.cache_disk(content=superblock_bytes(3))
-    tree.programs.foreign = foreign
-    with refused(NotOursError, "disk.signature"):
-        check(tree)
-
-
 @pytest.mark.parametrize(
     "answer", ["wipefs: nonsense", "[]", '{"signatures": [{"offset": "0x0"}]}', '{"signatures": 7}']
 )

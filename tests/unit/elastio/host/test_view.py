@@ -27,7 +27,7 @@ from tests.fixtures.sysfs_tree import (
 )
 from tests.values import present
 
-from .refusals import assert_untouched
+from .refusals import MOUNTED, Step, assert_untouched, opens_elsewhere, plugs
 
 
 def backing(tree: Tree) -> BackingView:
@@ -311,30 +311,25 @@ def test_shows_the_cache_in_use_without_being_asked(tree: Tree) -> None:
     )
 
 
-def test_shows_a_superblock_that_is_not_registered(tree: Tree) -> None:
-    tree.attached()
-    tree.detached()
-    tree.kernel.unregister(SET_UUID)
-    assert disks(tree, SERIAL) == (DiskView("vdc", SERIAL, CACHE_BYTES, None, SET_UUID, held=False),)
-
-
-def test_a_mounted_disk_is_held(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.kernel.lay("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
-    assert [d.held for d in disks(tree, SERIAL)] == [True]
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        ((Tree.detached, lambda tree: tree.kernel.unregister(SET_UUID)), (None, SET_UUID, False)),
+        ((plugs(), MOUNTED), (None, None, True)),
+        ((plugs(), Tree.registered, opens_elsewhere), (SET_UUID, None, False)),
+    ],
+    ids=["not registered", "mounted", "the node is gone already"],
+)
+def test_shows_set_superblock_and_use_of_a_disk(tree: Tree, steps: tuple[Step, ...], shown: tuple[object, ...]) -> None:
+    for step in steps:
+        step(tree)
+    assert [(d.cache_set, d.superblock, d.held) for d in disks(tree, SERIAL)] == [shown]
 
 
 def test_a_disk_that_is_removed_during_the_scan_is_not_listed(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.path("sys/block/vdc/size").unlink()
     assert disks(tree, SERIAL) == ()
-
-
-def test_a_disk_whose_node_is_gone_already_shows_no_superblock(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.registered()
-    tree.kernel.path("dev/vdc").unlink()
-    assert [(d.cache_set, d.superblock) for d in disks(tree, SERIAL)] == [(SET_UUID, None)]
 
 
 def test_a_scan_does_not_read_an_attached_cache_disk(tree: Tree) -> None:

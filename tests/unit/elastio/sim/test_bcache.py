@@ -79,16 +79,6 @@ def test_a_read_that_began_before_a_bypassed_write_leaves_nothing() -> None:
     assert bcache.harm() == ""
 
 
-def test_the_writeback_thread_sees_only_what_the_superblock_calls_dirty() -> None:
-    bcache = attached()
-    bcache.written(1, 1, Route.ABSORB)
-    bcache.sb_dirty = False
-    assert (bcache.state, bcache.dirty_bytes) == (CacheState.CLEAN, MIB)
-    assert not bcache.may_flush()
-    bcache.written(2, 2, Route.ABSORB)
-    assert bcache.may_flush()
-
-
 def test_only_what_was_not_absorbed_in_writeback_mode_is_overflow() -> None:
     bcache = attached()
     for route in (Route.ABSORB, Route.THROUGH, Route.BYPASS):

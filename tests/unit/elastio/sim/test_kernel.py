@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import CacheMode, Serial
+from elastio.core.model import CacheMode
 from elastio.sim.kernel import KernelSettings
-from elastio.units import KIB, MB, MIB
+from elastio.units import MB, MIB
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import BLOCK, CACHE
 
 
 def rates(machine: Any, seconds: float = 2.0) -> dict[str, float]:
@@ -48,16 +47,6 @@ def test_a_full_cache_lets_writes_through_to_the_slow_disk_and_counts_them_as_ov
 def test_the_kernel_takes_no_cutoff_above_90_percent() -> None:
     with pytest.raises(ValueError, match=r"0\.95"):
         KernelSettings(cutoff=0.95)
-
-
-def test_a_flushed_cache_still_looks_in_use_until_garbage_is_collected(machine: Any) -> None:
-    machine.boost()
-    machine.write(range(200), 3.0)
-    machine.drain()
-    assert machine.dirty == 0
-    assert machine.kernel.bcache.cache.in_use > 0.5
-    machine.kernel.bcache.cache.collect()
-    assert machine.kernel.bcache.cache.in_use < 0.05
 
 
 def test_a_stopped_writeback_moves_nothing(machine: Any) -> None:

@@ -8,12 +8,10 @@ import pytest
 
 from elastio.core.model import CacheMode, CacheState, Serial
 from elastio.errors import HostError
-from elastio.units import KIB
 from tests.fixtures.caches import make_cache
 from tests.fixtures.errors import refused
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import CACHE
 
 
 def test_attaching_behind_a_full_untuned_queue_takes_12_seconds(machine: Any) -> None:

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import CacheMode, CacheState, Serial
+from elastio.core.model import CacheMode, CacheState
 from elastio.sim.bcache import WritebackMode
-from elastio.units import KIB
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import BLOCK, CACHE
 
 
 def test_nothing_is_lost_while_a_dirty_cache_exists_and_all_its_blocks_would_be_without(machine: Any) -> None:

@@ -14,13 +14,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from elastio.core.model import CacheMode, CacheState, Serial
+from elastio.core.model import CacheMode, CacheState
 from elastio.errors import DeviceBusyError
-from elastio.units import KIB, MB, MIB
+from elastio.units import MB, MIB
 from tests.fixtures.caches import make_cache
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import BLOCK, CACHE
+
 CAPS_MB_S = {"backing": 4.0, "cache": 16.0}
 BLOCKS = st.integers(0, 60)
 

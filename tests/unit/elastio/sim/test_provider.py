@@ -31,9 +31,14 @@ def wait_for(world: SimWorld, volume: Volume, state: VolumeState, limit_s: float
         world.advance(0.25)
 
 
-def attached(world: SimWorld) -> Volume:
+def bought(world: SimWorld) -> Volume:
     volume = world.provider.create("t1", SPEC, {})
     wait_for(world, volume, VolumeState.AVAILABLE)
+    return volume
+
+
+def attached(world: SimWorld) -> Volume:
+    volume = bought(world)
     world.provider.attach(volume.id)
     wait_for(world, volume, VolumeState.ATTACHED)
     return volume
@@ -52,8 +57,7 @@ def test_a_new_volume_shows_late() -> None:
 
 def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
     world = world_with()
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.delete(volume.id)
     wait_for(world, volume, VolumeState.GONE)
     assert world.provider.describe(volume.id) is not None
@@ -63,8 +67,7 @@ def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
 
 def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
     world = world_with()
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.attach(volume.id)
     while volume.serial not in world.kernel.disks:
         world.advance(0.05)
@@ -145,8 +148,7 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
 
 def test_a_stuck_attachment_ends_late_and_can_be_given_up() -> None:
     world = world_with("attach#1=stuck:30")
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.attach(volume.id)
     world.advance(15.0)
     assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
