@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,11 +14,13 @@ from elastio.sim.disk import SimDisk
 from elastio.sim.faults import FaultPlan
 from elastio.sim.host import SimCounters, SimHost
 from elastio.sim.kernel import KernelSettings, SimKernel
-from elastio.units import KIB, MIB
+from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 STEP_S = 0.05
+CACHE_MB_S = 16.0
+Traffic = Mapping[str, tuple[int, int]]
 CACHE = Serial("vol00000000000000001")
 
 
@@ -66,16 +68,28 @@ class Machine:
         return self.kernel.bcache.dirty_bytes
 
     def run(self, seconds: float) -> None:
+        """Whatever the test does: no step exceeds a cap, and every byte of the application goes one way."""
         for _ in range(round(seconds / STEP_S)):
+            linked, before = self.kernel.bcache.cache_set, self.counters.read()
             self.clock.advance(STEP_S)
             self.kernel.step(STEP_S, self.app)
+            self._check_caps(before, same_cache=self.kernel.bcache.cache_set == linked)
+            bcache = self.kernel.bcache
+            assert bcache.absorbed_bytes + bcache.bypassed_bytes == len(self.app.acknowledged) * BLOCK
+
+    def _check_caps(self, before: Traffic, *, same_cache: bool) -> None:
+        after, caps_mb_s = self.counters.read(), {"backing": self.kernel.settings.backing_mb_s}
+        if same_cache:  # another disk has another counter
+            caps_mb_s["cache"] = CACHE_MB_S
+        for disk, mb_s in caps_mb_s.items():
+            assert 0 <= sum(after[disk]) - sum(before[disk]) <= mb_s * MB * STEP_S + 1
 
     def write(self, blocks: Iterable[int], seconds: float = 0.0) -> None:
         self.app.writes.extend(blocks)
         self.run(seconds)
 
     def plug(self, serial: Serial = CACHE, size_bytes: int = 16 * MIB) -> SimDisk:
-        disk = SimDisk(serial, size_bytes, 16.0)
+        disk = SimDisk(serial, size_bytes, CACHE_MB_S)
         self.kernel.plug(disk)
         return disk
 
