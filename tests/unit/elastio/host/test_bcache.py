@@ -71,14 +71,6 @@ def test_a_cache_that_was_bypassed_absorbs_no_more_writes(tree: Tree, host: Bcac
     assert leaf_writes(tree.kernel) == []
 
 
-def test_phase_1_again_writes_nothing(tree: Tree, host: BcacheHost) -> None:
-    tree.attached("dirty")
-    host.enter_phase1(flush_mb_s=0.0)
-    tree.kernel.writes.clear()
-    host.enter_phase1(flush_mb_s=0.0)
-    assert tree.kernel.writes == []
-
-
 @pytest.mark.parametrize(
     ("mb_s", "before", "written"),
     [

@@ -24,7 +24,7 @@ from elastio.host.blockdev import (
 )
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
-from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree, superblock_bytes
+from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, Tree
 from tests.values import present
 
 
@@ -119,13 +119,6 @@ def test_a_disk_that_is_being_removed_is_not_found(tree: Tree, missing: str) -> 
 
 def check(tree: Tree, size_bytes: int = CACHE_BYTES) -> None:
     require_unused(tree.kernel, disk(tree), size_bytes=size_bytes, run=tree.programs)
-
-
-@pytest.mark.parametrize("content", [b"", superblock_bytes(3)])
-def test_a_blank_disk_and_a_former_cache_may_be_touched(tree: Tree, content: bytes) -> None:
-    tree.cache_disk(content=content)
-    check(tree)
-    assert tree.programs.changing == []
 
 
 def test_a_swap_area_on_another_disk_is_not(tree: Tree) -> None:

@@ -11,13 +11,10 @@ from tests.fixtures.sysfs_tree import Tree
 from tests.values import backing
 
 
-def test_nothing_is_read_before_the_first_scan() -> None:
-    assert DiskCounters().read() == {}
-
-
 def test_reads_the_disks_that_the_scan_names() -> None:
     disk = min(psutil.disk_io_counters(perdisk=True))
     counters = DiskCounters()
+    assert counters.read() == {}, "nothing before the first scan"
     counters.follow(HostView(0.0, "boot", backing(disk_name=disk, adaptive_name="-")))
     read = counters.read()
     assert set(read) == {"backing"}

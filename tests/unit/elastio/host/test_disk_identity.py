@@ -36,13 +36,6 @@ def cache_disk(tree: Tree) -> Disk:
     return present(find(tree.kernel, SERIAL))
 
 
-def test_the_disk_that_is_still_there_is_the_same(tree: Tree) -> None:
-    disk = cache_disk(tree)
-    with opened(disk.node) as descriptor:
-        require_same(tree.kernel, disk, descriptor)
-    assert find(tree.kernel, SERIAL) == disk
-
-
 @pytest.mark.parametrize(("name", "text"), [("serial", "vol0000000000000000a"), ("size", "2048")])
 def test_a_disk_that_took_its_name_is_another(tree: Tree, name: str, text: str) -> None:
     disk = cache_disk(tree)

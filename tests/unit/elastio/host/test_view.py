@@ -208,15 +208,6 @@ def test_what_was_written_through_is_shown(tree: Tree) -> None:
     assert backing(tree).overflow_bytes == 30720 * 512
 
 
-@pytest.mark.parametrize("attached", [False, True])
-def test_is_tuned_when_every_setting_is_in_force(tree: Tree, attached: bool) -> None:
-    if attached:
-        tree.attached()
-    assert not backing(tree).tuned
-    tune(tree.kernel, tree.directory, "vdb", SET_UUID if attached else None)
-    assert backing(tree).tuned
-
-
 @pytest.mark.parametrize(
     ("file", "value"),
     [
