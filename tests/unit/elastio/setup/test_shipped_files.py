@@ -68,7 +68,7 @@ def test_the_service_may_write_where_the_defaults_point() -> None:
         ("DeviceAllow", "block-* rw"),
         ("ProtectControlGroups", "no"),  # it may hold writes back for a moment
         ("IOAccounting", "yes"),
-        # Applications are let go before each start and after each end; a failure may keep no agent from starting.
+        # Requests are released before each start and after each end; a failure may keep no agent from starting.
         ("ExecStartPre", "-/usr/bin/elastio free"),
         ("ExecStopPost", "-/usr/bin/elastio free"),
         ("CapabilityBoundingSet", "CAP_SYS_ADMIN CAP_CHOWN"),
