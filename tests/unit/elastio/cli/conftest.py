@@ -19,29 +19,19 @@ from elastio.cli.main import main
 from elastio.control.protocol import Message, Reply, accepted, refused
 from elastio.control.server import ControlServer
 from elastio.control.status import Status
-from elastio.core.model import BackingView, CacheMode, CacheState, HostView, Identity, Rates, Sample, Spend
+from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Phase
 from elastio.errors import HostError
-from elastio.units import GIB
+from tests.values import backing
 
 Golden = Callable[[str, str], None]  # the fixture `golden`: a file of tests/golden, what was printed
 POLICY = Policy(60.0, 128.0, caps=Caps(max_boosts_per_day=10, max_agbs_per_day=50000.0))
 
 
-def backing(dirty_bytes: int = 0, **changes: Any) -> BackingView:
-    values: dict[str, Any] = {
-        "running": True,
-        "state": CacheState.DIRTY if dirty_bytes else CacheState.NO_CACHE,
-        "cache_mode": CacheMode.WRITEBACK,
-        "cache_set": None,
-        "dirty_bytes": dirty_bytes,
-        "writeback_running": True,
-        "tuned": True,
-        "size_bytes": 50 * GIB,
-    }
-    return BackingView(**{**values, **changes})
+def backing_with(dirty_bytes: int) -> BackingView:
+    return backing(state=CacheState.DIRTY if dirty_bytes else CacheState.NO_CACHE, dirty_bytes=dirty_bytes)
 
 
 def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Status:
@@ -49,7 +39,7 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
     obs = Observation(
         now=8000.0,
         wall=1_790_000_000.0,
-        host=HostView(7999.0, "boot", backing(dirty_bytes)),
+        host=HostView(7999.0, "boot", backing_with(dirty_bytes)),
         sample=Sample(8000.0, 1.0, Rates(0.0, 50.4)),
         spend=Spend(2, 1234.5, 0.12),
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.history import SampleRun
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.control.exit_codes import Exit
@@ -66,9 +65,11 @@ def test_json_has_phases_and_samples(ledger: Path, elastio: Shell) -> None:
     assert {s["device_uuid"] for s in document["samples"]} == {UUID}
 
 
-def test_the_export_can_be_replayed(ledger: Path, elastio: Shell) -> None:
+def test_the_export_is_exact_and_can_be_replayed(ledger: Path, elastio: Shell) -> None:
     """Every row of the table is a segment of a simulated application."""
     rows = list(csv.DictReader(io.StringIO(elastio("history", "--csv").stdout)))
+    assert list(rows[1]) == ["device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s"]
+    assert (float(rows[1]["begun_wall"]), float(rows[1]["write_mb_s"])) == (WALL + 60, 20.0)
     segments = [Segment(float(r["seconds"]), float(r["write_mb_s"]), float(r["read_mb_s"])) for r in rows]
     world = SimWorld(workload=Trace(segments, block_bytes=MIB))
     world.run_until_done()
@@ -78,22 +79,14 @@ def test_the_export_can_be_replayed(ledger: Path, elastio: Shell) -> None:
     assert stats.read_bytes == pytest.approx(150 * MB, rel=0.01)
 
 
-def test_csv_is_exact(ledger: Path, elastio: Shell) -> None:
-    rows = list(csv.DictReader(io.StringIO(elastio("history", "--csv").stdout)))
-    first = rows[1]
-    assert list(first) == ["device_uuid", "begun", "begun_wall", "seconds", "read_mb_s", "write_mb_s"]
-    assert (float(first["begun_wall"]), float(first["write_mb_s"])) == (WALL + 60, 20.0)
-
-
-def test_since_leaves_out_what_was_before_and_keeps_the_gap(ledger: Path, elastio: Shell) -> None:
+@pytest.mark.parametrize(
+    ("command", "listed"), [("history", {"phases": [], "samples": []}), ("report", {"phases": [], "days": []})]
+)
+def test_since_leaves_out_what_was_before(
+    command: str, listed: dict[str, list[object]], ledger: Path, elastio: Shell
+) -> None:
     tomorrow = time.strftime("%Y-%m-%d", time.gmtime(WALL + 2 * 86400))
-    assert json.loads(elastio("history", "--json", "--since", tomorrow).stdout) == {"phases": [], "samples": []}
-    assert elastio("history", "--since", "yesterday").exit_code == Exit.USAGE
-
-
-def test_json_and_csv_together_are_wrong_usage(ledger: Path, elastio: Shell) -> None:
-    assert elastio("history", "--json", "--csv").exit_code == Exit.USAGE
-
-
-def test_a_run_of_no_bytes_has_rates() -> None:
-    assert (SampleRun(WALL, 60.0, 0, 0).read_mb_s, SampleRun(WALL, 60.0, 0, 0).write_mb_s) == (0.0, 0.0)
+    found = json.loads(elastio(command, "--json", "--since", tomorrow).stdout)
+    assert {key: found[key] for key in listed} == listed
+    for wrong in (("--since", "yesterday"), ("--json", "--csv")):
+        assert elastio(command, *wrong).exit_code == Exit.USAGE

@@ -25,13 +25,10 @@ def test_writes_a_configuration_that_the_agent_reads(elastio: Shell, tmp_path: P
     config = load(tmp_path / "elastio.toml")
     assert (config.device.backing_uuid, config.device.bandwidth_mb_s) == (UUID, 60)
     assert (config.cache.bandwidth_mb_s, config.provider.name) == (128.5, "toy")
+    assert config.policy().caps.max_boosts_per_day == 288
     golden("init.txt", result.stdout)
+    golden("init_slow_instance.txt", result.stderr)
     golden("init_toml.txt", (tmp_path / "elastio.toml").read_text())
-
-
-def test_warns_when_the_instance_is_too_slow_for_the_cache(elastio: Shell, tmp_path: Path, golden: Golden) -> None:
-    backing(tmp_path / "root")
-    golden("init_slow_instance.txt", elastio("init", *GIVEN).stderr)
 
 
 def test_every_commented_default_can_be_uncommented() -> None:
@@ -40,12 +37,6 @@ def test_every_commented_default_can_be_uncommented() -> None:
     document = tomllib.loads("\n".join(live))
     assert document["agent"]["socket"] == "/run/elastio/elastio.sock"
     assert document["device"]["bandwidth_mb_s"] == 60
-
-
-def test_writes_a_cap_on_the_boosts_of_a_day(elastio: Shell, tmp_path: Path) -> None:
-    backing(tmp_path / "root")
-    assert elastio("init", *GIVEN).exit_code == Exit.OK
-    assert load(tmp_path / "elastio.toml").policy().caps.max_boosts_per_day == 288
 
 
 def test_names_everything_it_could_not_detect(elastio: Shell, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from elastio.control.protocol import accepted, refused
 from elastio.control.status import Status
 from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import Serial, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
-from elastio.core.state import Inhibition, InhibitionReason, Phase
+from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase
 from elastio.errors import HostError
 from elastio.units import GIB
 
@@ -49,12 +50,12 @@ def a_cycle(state: VolumeState = VolumeState.AVAILABLE) -> Cycle:
     )
 
 
-def waiting(*, running: bool, state: VolumeState = VolumeState.AVAILABLE) -> Status:
+def waiting(*, running: bool, state: VolumeState = VolumeState.AVAILABLE, **missing: Any) -> Status:
     """Faulted: the cache is missing."""
     shown = published(standing(Phase.FAULTED, cycle=a_cycle(state), fault="the cache is missing"), dirty_bytes=1)
     assert shown.backing is not None
     assert shown.missing is not None
-    return replace(shown, missing=replace(shown.missing, waits_for_umount=running, adaptive="bcache0"))
+    return replace(shown, missing=replace(shown.missing, waits_for_umount=running, adaptive="bcache0", **missing))
 
 
 def flushing() -> Status:
@@ -87,15 +88,17 @@ def test_quiesce_that_times_out_ends_its_inhibition(agent: FakeAgent, elastio: S
     assert commands(agent)[-1] == "unquiesce"
 
 
-def test_quiesce_fails_when_the_agent_becomes_faulted(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses = [
-        OPEN,
-        flushing(),
-        published(standing(Phase.FAULTED, fault="the cache is missing", inhibition=HELD)),
-    ]
+@pytest.mark.parametrize(
+    ("before", "last"), [([OPEN, flushing()], "unquiesce"), ([SAFE], "status")], ids=["its own", "an earlier one"]
+)
+def test_quiesce_that_fails_ends_its_own_inhibition_and_no_earlier_one(
+    before: list[Status], last: str, agent: FakeAgent, elastio: Shell
+) -> None:
+    faulted = published(standing(Phase.FAULTED, fault="the cache is missing", inhibition=HELD))
+    agent.statuses = [*before, faulted]
     agent.replies = {"quiesce": accepted("yes"), "unquiesce": accepted("yes")}
     assert elastio("quiesce").exit_code == Exit.FAILED
-    assert commands(agent)[-1] == "unquiesce"
+    assert commands(agent)[-1] == last
 
 
 @pytest.fixture
@@ -122,13 +125,6 @@ def test_quiesce_that_is_interrupted_ends_its_inhibition(
     assert signal.getsignal(number) is before
 
 
-def test_quiesce_that_fails_does_not_end_an_earlier_inhibition(agent: FakeAgent, elastio: Shell) -> None:
-    faulted = published(standing(Phase.FAULTED, fault="the cache is missing", inhibition=HELD))
-    agent.statuses, agent.replies = [SAFE, faulted], {"quiesce": accepted("yes")}
-    assert elastio("quiesce").exit_code == Exit.FAILED
-    assert "unquiesce" not in commands(agent)
-
-
 def test_quiesce_that_is_refused_ends_nothing(agent: FakeAgent, elastio: Shell) -> None:
     agent.statuses, agent.replies = [OPEN], {"quiesce": refused("the agent is held already (shutdown)")}
     assert elastio("quiesce").exit_code == Exit.REFUSED
@@ -143,11 +139,6 @@ def test_the_first_error_of_quiesce_decides_if_the_inhibition_cannot_be_ended(
     done = elastio("quiesce")
     assert done.exit_code == Exit.TIMED_OUT
     golden("quiesce_ended_early.txt", done.stderr)
-
-
-def test_unquiesce_is_refused_if_boosts_were_not_inhibited(agent: FakeAgent, elastio: Shell) -> None:
-    agent.replies = {"unquiesce": refused("nothing is held")}
-    assert elastio("unquiesce").exit_code == Exit.REFUSED
 
 
 # --- shutdown -----------------------------------------------------------------------------------------------
@@ -193,29 +184,29 @@ def test_shutdown_distinguishes_a_reboot_from_a_power_off(
 # --- gc -----------------------------------------------------------------------------------------------------
 
 
+OWNED = (
+    a_volume("vol-7"),
+    a_volume("vol-8"),
+    a_volume("vol-9", tag=VolumeTag.UNKNOWN),
+    a_volume("vol-a", VolumeState.ELSEWHERE),
+)
+# The agent of the other backing device is gone or has another configuration: nothing else shows that it costs money.
+OTHER = replace(a_volume("vol-9"), backing_uuid="another-uuid")
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("boosting", standing(Phase.BOOSTING, cycle=a_cycle(), owned=OWNED)),
+        ("idle", standing(Phase.IDLE, owned=(a_volume("vol-8"),), others=(OTHER,), loss_accepted_for="vol-8")),
+    ],
+)
 def test_gc_lists_what_it_would_do_with_each_volume_and_requests_nothing(
-    agent: FakeAgent, elastio: Shell, golden: Golden
+    name: str, seen: AgentState, agent: FakeAgent, elastio: Shell, golden: Golden
 ) -> None:
-    owned = (
-        a_volume("vol-7"),
-        a_volume("vol-8"),
-        a_volume("vol-9", tag=VolumeTag.UNKNOWN),
-        a_volume("vol-a", VolumeState.ELSEWHERE),
-    )
-    agent.statuses = [published(standing(Phase.BOOSTING, cycle=a_cycle(), owned=owned, listed_at=7990.0))]
-    golden("gc_boosting.txt", elastio("gc", "--dry-run").output)
+    agent.statuses = [published(replace(seen, listed_at=7990.0))]
+    golden(f"gc_{name}.txt", elastio("gc", "--dry-run").output)
     assert commands(agent) == ["status"]
-
-
-def test_gc_lists_a_volume_whose_loss_was_accepted_and_one_of_another_backing_device(
-    agent: FakeAgent, elastio: Shell, golden: Golden
-) -> None:
-    """The agent of the other one is gone or has another configuration: nothing else shows that it costs money."""
-    given_up, other = a_volume("vol-8"), replace(a_volume("vol-9"), backing_uuid="another-uuid")
-    agent.statuses = [
-        published(standing(Phase.IDLE, owned=(given_up,), others=(other,), listed_at=7990.0, loss_accepted_for="vol-8"))
-    ]
-    golden("gc_idle.txt", elastio("gc", "--dry-run").output)
 
 
 def test_gc_waits_until_orphans_are_released(agent: FakeAgent, elastio: Shell) -> None:
@@ -273,33 +264,23 @@ def test_the_loss_of_data_is_accepted_by_typing_the_volumes_name(
     assert ("recover" in commands(agent)) is (code is Exit.OK)
 
 
-def test_a_refusal_of_the_agent_is_the_end_of_it(agent: FakeAgent, elastio: Shell) -> None:
-    agent.statuses = [waiting(running=False)]
-    agent.replies = {"recover": refused("volume vol-7 is available and may hold the data")}
-    done = elastio("recover", "--accept-data-loss", "--volume", "vol-8", "--yes")
-    assert done.exit_code == Exit.REFUSED
-    assert agent.asked[1] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-8"}
+LACKING = standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy")
 
 
-def test_a_backing_device_that_may_lack_data_is_left_to_the_operator(
-    agent: FakeAgent, elastio: Shell, golden: Golden
+@pytest.mark.parametrize(
+    ("name", "seen", "refusal"),
+    [
+        ("may_lack_data", published(LACKING), "attach the right backing volume instead"),
+        ("may_be_older", waiting(running=False, may_be_older=True), "the device was clean when its cache went"),
+    ],
+)
+def test_what_may_lack_data_is_left_to_the_operator(
+    name: str, seen: Status, refusal: str, agent: FakeAgent, elastio: Shell, golden: Golden
 ) -> None:
-    lacking = published(standing(Phase.FAULTED, cycle=replace(a_cycle(), may_lack_data=True), fault="an older copy"))
-    agent.statuses = [lacking]
-    agent.replies = {"recover": refused("attach the right backing volume instead")}
+    agent.statuses, agent.replies = [seen], {"recover": refused(refusal)}
     done = elastio("recover")
     assert done.exit_code == Exit.REFUSED
-    golden("recover_may_lack_data.txt", done.output)
-
-
-def test_a_cache_that_may_be_older_is_left_to_the_operator(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
-    shown = waiting(running=False)
-    assert shown.missing is not None
-    agent.statuses = [replace(shown, missing=replace(shown.missing, may_be_older=True))]
-    agent.replies = {"recover": refused("the device was clean when its cache went")}
-    done = elastio("recover")
-    assert done.exit_code == Exit.REFUSED
-    golden("recover_may_be_older.txt", done.output)
+    golden(f"recover_{name}.txt", done.output)
 
 
 def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
@@ -310,6 +291,7 @@ def test_a_loss_is_accepted_only_once_the_unmounted_device_is_registered_again(
     agent.replies = {"recover": accepted("the device goes on without its cache")}
     assert elastio("recover", "--umount", "--accept-data-loss", "--volume", "vol-7", "--yes").exit_code == Exit.OK
     assert commands(agent) == ["status", "status", "status", "status", "recover", "status"]
+    assert agent.asked[4] == {"version": 1, "command": "recover", "accepts_loss": 1, "volume_id": "vol-7"}
 
 
 def test_the_missing_cache_is_shown_also_while_its_device_is_dropped() -> None:

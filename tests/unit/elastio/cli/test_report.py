@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 import zoneinfo
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -50,16 +49,6 @@ def test_json_and_csv_tell_the_same(ledger: Path, elastio: Shell) -> None:
     assert [p["token"] for p in document["phases"]] == ["tok"]
     assert [r["name"] for r in rows if r["kind"] == "phase"] == ["tok"]
     assert float(rows[-1]["cache_agbs"]) == pytest.approx(document["vm"]["cache_agbs"])
-
-
-def test_since_leaves_out_what_was_before(ledger: Path, elastio: Shell) -> None:
-    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(1_790_000_000 + 2 * 86400))
-    assert json.loads(elastio("report", "--json", "--since", tomorrow).stdout)["phases"] == []
-    assert elastio("report", "--since", "yesterday").exit_code == Exit.USAGE
-
-
-def test_json_and_csv_together_are_wrong_usage(ledger: Path, elastio: Shell) -> None:
-    assert elastio("report", "--json", "--csv").exit_code == Exit.USAGE
 
 
 def test_fails_without_a_ledger(ledger: Path, elastio: Shell, golden: Golden) -> None:

@@ -21,6 +21,7 @@ from .test_status import CYCLE
 IDLE = published(standing(Phase.IDLE))
 ATTACHING = published(standing(Phase.ATTACHING, cycle=CYCLE, waiting_for="the cloud to create the volume"))
 BOOSTING = published(standing(Phase.BOOSTING, cycle=CYCLE))
+DETACHING = published(standing(Phase.DETACHING, cycle=CYCLE))
 FAULTED = published(standing(Phase.FAULTED, fault="the cache is missing"))
 
 
@@ -36,7 +37,7 @@ def test_prints_the_reply_of_the_agent(command: str, agent: FakeAgent, elastio: 
     assert agent.asked == [{"version": 1, "command": command}]
 
 
-@pytest.mark.parametrize("command", ["boost", "flush", "pause", "resume", "why"])
+@pytest.mark.parametrize("command", ["boost", "flush", "pause", "resume", "why", "unquiesce"])
 def test_a_refusal_is_one_sentence_and_exit_code_5(command: str, agent: FakeAgent, elastio: Shell) -> None:
     agent.replies[command] = refused("the cap of 3 boosts a day is reached")
     result = elastio(command)
@@ -50,65 +51,39 @@ def test_boost_sends_the_size_in_bytes(agent: FakeAgent, elastio: Shell) -> None
     assert agent.asked[0]["size_bytes"] == 3 * GIB // 2
 
 
-@pytest.mark.parametrize("size", ["0", "-1", "big"])
-def test_boost_refuses_an_invalid_size(size: str, agent: FakeAgent, elastio: Shell) -> None:
-    assert elastio("boost", "--size", size).exit_code == Exit.USAGE
+@pytest.mark.parametrize(
+    "args",
+    ["boost --size 0", "boost --size -1", "boost --size big", "boost --timeout 5", "flush --timeout 5", "why -n 201"],
+)
+def test_wrong_usage_asks_for_nothing(args: str, agent: FakeAgent, elastio: Shell) -> None:
+    assert elastio(*args.split()).exit_code == Exit.USAGE
     assert agent.asked == []
 
 
-def test_boost_waits_until_the_cache_is_attached(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
-    agent.replies["boost"] = accepted("buying a cache of 10.0 GiB")
-    agent.statuses = [ATTACHING, ATTACHING, BOOSTING]
-    result = elastio("boost", "--wait")
-    assert result.exit_code == Exit.OK
-    golden("boost_wait.txt", result.stdout)
-    assert len([a for a in agent.asked if a["command"] == "status"]) == 3
-
-
-def test_a_boost_that_fails_prints_the_reason(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
-    agent.replies["boost"] = accepted("buying")
-    agent.replies["why"] = accepted(decisions=[{"reason": "the account's quota of volumes is used up"}])
-    agent.statuses = [ATTACHING, IDLE]
-    result = elastio("boost", "--wait")
-    assert result.exit_code == Exit.FAILED
-    golden("boost_failed.txt", result.stderr)
-
-
-def test_boost_wait_times_out_and_prints_what_the_agent_does(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
-    agent.replies["boost"] = accepted("buying")
-    agent.statuses = [ATTACHING]
-    result = elastio("boost", "--wait", "--timeout", "0.05")
-    assert result.exit_code == Exit.TIMED_OUT
-    golden("boost_timed_out.txt", result.stderr)
-
-
-@pytest.mark.parametrize("command", ["boost", "flush"])
-def test_timeout_without_wait_is_wrong_usage(command: str, agent: FakeAgent, elastio: Shell) -> None:
-    assert elastio(command, "--timeout", "5").exit_code == Exit.USAGE
-    assert agent.asked == []
-
-
-def test_flush_waits_until_the_volume_is_gone(agent: FakeAgent, elastio: Shell) -> None:
-    agent.replies["flush"] = accepted("the cache is being flushed and released")
-    detaching = published(standing(Phase.DETACHING, cycle=CYCLE))
-    agent.statuses = [flushing(2 * GIB), flushing(512 * MIB), detaching, IDLE]
-    result = elastio("flush", "--wait")
-    assert result.exit_code == Exit.OK
-    assert len(agent.statuses) == 1
-
-
-def test_flush_wait_times_out_and_prints_what_is_still_dirty(agent: FakeAgent, elastio: Shell, golden: Golden) -> None:
-    agent.replies["flush"] = accepted("flushing")
-    agent.statuses = [flushing(512 * MIB)]
-    result = elastio("flush", "--wait", "--timeout", "0")
-    assert result.exit_code == Exit.TIMED_OUT
-    golden("flush_timed_out.txt", result.stderr)
-
-
-def test_flush_wait_ends_when_the_agent_is_faulted(agent: FakeAgent, elastio: Shell) -> None:
-    agent.replies["flush"] = accepted("flushing")
-    agent.statuses = [FAULTED]
-    assert elastio("flush", "--wait").exit_code == Exit.FAILED
+@pytest.mark.parametrize(
+    ("args", "statuses", "code", "shown"),
+    [
+        ("boost --wait", [ATTACHING, ATTACHING, BOOSTING], Exit.OK, "boost_wait.txt"),
+        ("boost --wait", [ATTACHING, IDLE], Exit.FAILED, "boost_failed.txt"),
+        ("boost --wait --timeout 0.05", [ATTACHING], Exit.TIMED_OUT, "boost_timed_out.txt"),
+        ("flush --wait", [flushing(2 * GIB), flushing(512 * MIB), DETACHING, IDLE], Exit.OK, "flush_wait.txt"),
+        ("flush --wait --timeout 0", [flushing(512 * MIB)], Exit.TIMED_OUT, "flush_timed_out.txt"),
+        ("flush --wait", [FAULTED], Exit.FAILED, "flush_faulted.txt"),
+    ],
+    ids=["attached", "given up", "boost times out", "volume is gone", "flush times out", "faulted"],
+)
+def test_waits_for_the_end_and_prints_what_happened(
+    args: str, statuses: list[Status], code: Exit, shown: str, agent: FakeAgent, elastio: Shell, golden: Golden
+) -> None:
+    agent.replies = {
+        "boost": accepted("buying a cache of 10.0 GiB"),
+        "flush": accepted("flushing"),
+        "why": accepted(decisions=[{"reason": "the account's quota of volumes is used up"}]),
+    }
+    agent.statuses = [*statuses]
+    result = elastio(*args.split())
+    assert (result.exit_code, len(agent.statuses)) == (code, 1)
+    golden(shown, result.stdout if code is Exit.OK else result.stderr)
 
 
 DECISIONS = [
@@ -139,11 +114,6 @@ def test_why_before_the_first_decision(agent: FakeAgent, elastio: Shell) -> None
     agent.replies["why"] = accepted(decisions=[])
     assert elastio("why").exit_code == Exit.OK
     assert json.loads(elastio("why", "--json").stdout) == []
-
-
-def test_why_refuses_more_than_a_reply_holds(agent: FakeAgent, elastio: Shell) -> None:
-    assert elastio("why", "-n", "201").exit_code == Exit.USAGE
-    assert agent.asked == []
 
 
 def test_finds_the_socket_that_the_configuration_names(agent: FakeAgent, tmp_path: Path) -> None:

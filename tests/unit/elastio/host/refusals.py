@@ -1,19 +1,34 @@
-"""Why a disk is not touched. Each prepares the tree, and returns the class and the code of the error."""
+"""Why a disk is not touched: what is done to the tree, and the class and the code of the error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from elastio.errors import DeviceBusyError, HostError, NotOursError
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, OTHER_SET, Kernel, Tree, superblock_bytes
 
-Refusal = tuple[type[HostError], str]
+Step = Callable[[Tree], object]
 
 
-def assert_refused(tree: Tree, prepare: Callable[[Tree], Refusal], change: Callable[[], object]) -> None:
-    error, code = prepare(tree)
-    with refused(error, code):
+@dataclass(frozen=True)
+class Refusal:
+    """What is done to the tree, and the error."""
+
+    error: type[HostError]
+    code: str
+    steps: tuple[Step, ...]
+
+
+def refusal(error: type[HostError], code: str, *steps: Step) -> Refusal:
+    return Refusal(error, code, steps)
+
+
+def assert_refused(tree: Tree, prepared: Refusal, change: Callable[[], object]) -> None:
+    for step in prepared.steps:
+        step(tree)
+    with refused(prepared.error, prepared.code):
         change()
     assert_untouched(tree)
 
@@ -33,133 +48,69 @@ def assert_untouched(tree: Tree) -> None:
                 assert file.read(len(content)) == content
 
 
-def another_size(tree: Tree) -> Refusal:
-    tree.cache_disk(size_bytes=2 * CACHE_BYTES)
-    return NotOursError, "disk.size"
+def lays(name: str, text: str) -> Step:
+    return lambda tree: tree.kernel.lay(name, text)
 
 
-def another_size_registered(tree: Tree) -> Refusal:
-    tree.cache_disk(size_bytes=2 * CACHE_BYTES)
-    tree.registered()
-    return NotOursError, "disk.size"
+def ties(name: str, target: str) -> Step:
+    return lambda tree: tree.kernel.tie(name, target)
 
 
-def no_disk(tree: Tree) -> Refusal:
-    return HostError, "disk.missing"
+def plugs(content: bytes = b"", size_bytes: int = CACHE_BYTES, name: str = "vdc") -> Step:
+    return lambda tree: tree.cache_disk(name, size_bytes=size_bytes, content=content)
 
 
-def two_disks(tree: Tree) -> Refusal:
-    tree.cache_disk("vdc")
-    tree.cache_disk("vdd")
-    return NotOursError, "serial.ambiguous"
-
-
-def foreign_signature(tree: Tree) -> Refusal:
-    tree.cache_disk(content=b"XFSB")
+def signs(tree: Tree) -> None:
     tree.programs.foreign = "xfs"
-    return NotOursError, "disk.signature"
 
 
-def mounted(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.kernel.lay("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
-    return DeviceBusyError, "disk.mounted"
-
-
-def held(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.kernel.tie("sys/block/vdc/holders/md127", "sys/block/md127")
-    return DeviceBusyError, "disk.held"
-
-
-def partitioned(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.kernel.tie("sys/block/vdc/vdc1/holders/md0", "sys/block/md0")
-    return DeviceBusyError, "disk.held"
-
-
-def a_swap_area(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.kernel.lay("proc/swaps", "Filename\tType\n/dev/vdc                partition\t1048572\t0\t-2")
-    return DeviceBusyError, "disk.mounted"
-
-
-def open_elsewhere(tree: Tree) -> Refusal:
-    tree.cache_disk()
+def opens_elsewhere(tree: Tree) -> None:
     tree.kernel.path("dev/vdc").unlink()
-    return DeviceBusyError, "disk.open"
 
 
-def serves_already(tree: Tree) -> Refusal:
-    """As the cache of another backing device."""
-    tree.cache_disk()
-    tree.registered()
-    tree.kernel.tie("sys/block/vdc/holders/bcache1", "sys/block/bcache1")
-    return DeviceBusyError, "disk.serves"
-
-
-def waited_for(tree: Tree) -> Refusal:
-    """The disk came back unregistered, and the backing device has its dirty data on it."""
-    tree.cache_disk(content=superblock_bytes(3))
-    tree.cache_missing("dirty")
-    return NotOursError, "backing.waits"
-
-
-def waited_for_while_clean(tree: Tree) -> Refusal:
-    """After a crash `clean` on the backing disk may lag behind."""
-    tree.cache_disk(content=superblock_bytes(3))
-    tree.cache_missing("clean")
-    return NotOursError, "backing.waits"
-
-
-def waited_for_and_registered(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.registered()
-    tree.cache_missing("dirty")
-    return NotOursError, "backing.waits"
-
-
-def a_backing_device(tree: Tree) -> Refusal:
-    tree.cache_disk(content=superblock_bytes(1))
-    return NotOursError, "disk.backing"
-
-
-def still_attached(tree: Tree) -> Refusal:
-    tree.attached("clean", mode="none")
-    return DeviceBusyError, "set.attached"
-
-
-def still_detaching(tree: Tree) -> Refusal:
-    tree.detaching()
-    return DeviceBusyError, "set.attached"
-
-
-def another_set(tree: Tree) -> Refusal:
-    tree.cache_disk()
-    tree.registered(cache_set=OTHER_SET)
-    return NotOursError, "disk.other_set"
-
-
-def another_set_unregistered(tree: Tree) -> Refusal:
-    tree.cache_disk(content=superblock_bytes(3, OTHER_SET))
-    return NotOursError, "disk.other_set"
-
+OURS = superblock_bytes(3)
+MOUNTED = lays("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
+SWAP = "Filename\tType\n/dev/vdc                partition\t1048572\t0\t-2"
 
 # Neither a format nor a release touches these.
-ALWAYS = (
-    another_size,
-    another_size_registered,
-    two_disks,
-    foreign_signature,
-    mounted,
-    a_swap_area,
-    held,
-    partitioned,
-    open_elsewhere,
-    waited_for,
-    waited_for_while_clean,
-    waited_for_and_registered,
-    a_backing_device,
-)
-FORMAT = (*ALWAYS, no_disk, serves_already)
-RELEASE = (*ALWAYS, still_attached, still_detaching, another_set, another_set_unregistered)
+ALWAYS = {
+    "another size": refusal(NotOursError, "disk.size", plugs(size_bytes=2 * CACHE_BYTES)),
+    "another size, registered": refusal(NotOursError, "disk.size", plugs(size_bytes=2 * CACHE_BYTES), Tree.registered),
+    "two disks": refusal(NotOursError, "serial.ambiguous", plugs(), plugs(name="vdd")),
+    "a foreign signature": refusal(NotOursError, "disk.signature", plugs(b"XFSB"), signs),
+    "mounted": refusal(DeviceBusyError, "disk.mounted", plugs(), MOUNTED),
+    "a swap area": refusal(DeviceBusyError, "disk.mounted", plugs(), lays("proc/swaps", SWAP)),
+    "held": refusal(DeviceBusyError, "disk.held", plugs(), ties("sys/block/vdc/holders/md127", "sys/block/md127")),
+    "partitioned": refusal(
+        DeviceBusyError, "disk.held", plugs(), ties("sys/block/vdc/vdc1/holders/md0", "sys/block/md0")
+    ),
+    "open elsewhere": refusal(DeviceBusyError, "disk.open", plugs(), opens_elsewhere),
+    # The disk came back unregistered, and the backing device has its dirty data on it.
+    "waited for": refusal(NotOursError, "backing.waits", plugs(OURS), Tree.cache_missing),
+    # After a crash `clean` on the backing disk may lag behind.
+    "waited for while clean": refusal(
+        NotOursError, "backing.waits", plugs(OURS), lambda tree: tree.cache_missing("clean")
+    ),
+    "waited for and registered": refusal(NotOursError, "backing.waits", plugs(), Tree.registered, Tree.cache_missing),
+    "a backing device": refusal(NotOursError, "disk.backing", plugs(superblock_bytes(1))),
+}
+FORMAT = ALWAYS | {
+    "no disk": refusal(HostError, "disk.missing"),
+    "the cache of another backing device": refusal(
+        DeviceBusyError,
+        "disk.serves",
+        plugs(),
+        Tree.registered,
+        ties("sys/block/vdc/holders/bcache1", "sys/block/bcache1"),
+    ),
+    "a foreign signature beside ours": refusal(NotOursError, "disk.signature", plugs(OURS), signs),
+    "no superblock on the backing disk": refusal(
+        HostError, "backing.superblock", plugs(), lambda tree: tree.kernel.node("vdb")
+    ),
+}
+RELEASE = ALWAYS | {
+    "still attached": refusal(DeviceBusyError, "set.attached", lambda tree: tree.attached("clean", mode="none")),
+    "still detaching": refusal(DeviceBusyError, "set.attached", Tree.detaching),
+    "another set": refusal(NotOursError, "disk.other_set", plugs(), lambda tree: tree.registered(cache_set=OTHER_SET)),
+    "another set, unregistered": refusal(NotOursError, "disk.other_set", plugs(superblock_bytes(3, OTHER_SET))),
+}

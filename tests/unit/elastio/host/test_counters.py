@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import psutil
 
-from elastio.core.model import BackingView, CacheMode, CacheState, HostView
+from elastio.core.model import HostView
 from elastio.host.bcache import BcacheHost
 from elastio.host.counters import DiskCounters
 from tests.fixtures.sysfs_tree import Tree
-
-
-def test_nothing_is_read_before_the_first_scan() -> None:
-    assert DiskCounters().read() == {}
+from tests.values import backing
 
 
 def test_reads_the_disks_that_the_scan_names() -> None:
     disk = min(psutil.disk_io_counters(perdisk=True))
-    view = BackingView(
-        True, CacheState.NO_CACHE, CacheMode.NONE, None, 0, True, True, 0, disk_name=disk, adaptive_name="-"
-    )
     counters = DiskCounters()
-    counters.follow(HostView(0.0, "boot", view))
+    assert counters.read() == {}, "nothing before the first scan"
+    counters.follow(HostView(0.0, "boot", backing(disk_name=disk, adaptive_name="-")))
     read = counters.read()
     assert set(read) == {"backing"}
     assert min(read["backing"]) >= 0

@@ -17,6 +17,7 @@ from elastio.host.blockdev import Disk, find, require_exclusive, require_same
 from elastio.host.sysfs import Sysfs
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import CACHE_BYTES, SERIAL, SET_UUID, Tree, superblock_bytes, superblock_on
+from tests.values import present
 
 OTHERS_DATA = b"somebody else's data"
 
@@ -32,16 +33,7 @@ def opened(path: Path) -> Iterator[int]:
 
 def cache_disk(tree: Tree) -> Disk:
     tree.cache_disk()
-    found = find(tree.kernel, SERIAL)
-    assert found is not None
-    return found
-
-
-def test_the_disk_that_is_still_there_is_the_same(tree: Tree) -> None:
-    disk = cache_disk(tree)
-    with opened(disk.node) as descriptor:
-        require_same(tree.kernel, disk, descriptor)
-    assert find(tree.kernel, SERIAL) == disk
+    return present(find(tree.kernel, SERIAL))
 
 
 @pytest.mark.parametrize(("name", "text"), [("serial", "vol0000000000000000a"), ("size", "2048")])
@@ -74,8 +66,7 @@ def test_in_the_real_dev_nothing_but_the_block_device_of_that_number_passes(tmp_
 
     cache_disk(tree)
     sysfs = RealLooking()
-    disk = find(sysfs, SERIAL)
-    assert disk is not None
+    disk = present(find(sysfs, SERIAL))
     with opened(disk.node) as descriptor, refused(NotOursError, "node.other"):
         require_same(sysfs, disk, descriptor)
     with opened(Path("/dev/null")) as descriptor, refused(NotOursError, "node.other"):

@@ -33,19 +33,14 @@ def registers(dropped: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return dropped
 
 
-def test_names_the_device_that_the_kernel_unregistered(dropped: Tree, host: BcacheHost) -> None:
+def test_names_the_device_that_the_kernel_unregistered_and_the_adaptive_one_in_use(
+    dropped: Tree, host: BcacheHost
+) -> None:
     view = host.scan(())
-    assert (view.backing, view.unregistered_backing) == (None, "vdb")
-
-
-def test_names_the_adaptive_device_that_is_still_in_use(dropped: Tree, host: BcacheHost) -> None:
+    assert (view.backing, view.unregistered_backing, view.dead_bcache_device) == (None, "vdb", "")
     dropped.kernel.lay("sys/block/vdb/holders/bcache0", "")
     view = host.scan(())
     assert (view.backing, view.unregistered_backing, view.dead_bcache_device) == (None, "", "bcache0")
-
-
-def test_names_nothing_while_the_backing_device_is_registered(tree: Tree, host: BcacheHost) -> None:
-    assert host.scan(()).unregistered_backing == ""
 
 
 def test_registers_it_again(registers: Tree, host: BcacheHost) -> None:

@@ -14,6 +14,7 @@ from elastio.host.superblock import OFFSET, Role, Superblock, crc64, parse, read
 from elastio.units import KIB, MIB
 from tests.fixtures.errors import refused
 from tests.fixtures.sysfs_tree import BACKING_UUID, SET_UUID, superblock_bytes
+from tests.values import present
 
 
 @pytest.mark.parametrize(
@@ -31,25 +32,18 @@ def test_reads_role_uuids_and_block_size(version: int, role: Role) -> None:
     assert parse(superblock_bytes(version, block_sectors=8)) == Superblock(role, BACKING_UUID, SET_UUID, 4096)
 
 
-@pytest.mark.parametrize("version", [2, 7, 2**63])
-def test_an_unknown_version_is_not_a_superblock(version: int) -> None:
-    assert parse(superblock_bytes(version)) is None
-
-
-def test_another_magic_is_not_a_superblock() -> None:
-    assert parse(superblock_bytes(3, magic=bytes(16))) is None
-
-
-def test_a_copy_elsewhere_is_not_a_superblock() -> None:
-    """It names its own sector: an image inside a file on the disk does not count."""
-    block = bytearray(superblock_bytes(3))
-    block[8:16] = (4096).to_bytes(8, "little")
-    assert parse(bytes(block)) is None
-
-
-@pytest.mark.parametrize("length", [0, 72, 193])
-def test_a_short_read_is_not_a_superblock(length: int) -> None:
-    assert parse(superblock_bytes(3)[:length]) is None
+@pytest.mark.parametrize(
+    "block",
+    [
+        *(superblock_bytes(version) for version in (2, 7, 2**63)),
+        superblock_bytes(3, magic=bytes(16)),
+        # It names its own sector: an image inside a file on the disk does not count.
+        superblock_bytes(3)[:8] + (4096).to_bytes(8, "little") + superblock_bytes(3)[16:],
+        *(superblock_bytes(3)[:length] for length in (0, 72, 193)),
+    ],
+)
+def test_anything_else_is_not_a_superblock(block: bytes) -> None:
+    assert parse(block) is None
 
 
 def test_a_device_that_cannot_be_read_has_no_superblock(tmp_path: Path) -> None:
@@ -90,8 +84,7 @@ def test_writes_what_make_bcache_writes(
     subprocess.run(["make-bcache", "-C", *options, str(theirs)], check=True, capture_output=True, timeout=60)
     with theirs.open("rb") as file:
         written = file.read(4 * OFFSET)
-    known = parse(written[OFFSET:])
-    assert known is not None
+    known = present(parse(written[OFFSET:]))
     sizes = {"size_bytes": size_bytes, "block_bytes": block_bytes, "bucket_bytes": bucket_kib * KIB}
     ours = render(UUID(known.uuid), UUID(known.set_uuid), **sizes)
     assert (bytes(OFFSET) + ours).ljust(len(written), b"\0") == written
@@ -101,8 +94,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(b"old" * 10_000)
     write_cache(disk, UUID(int=7), anything, size_bytes=64 * MIB, block_bytes=4096)
-    found = read(disk)
-    assert found is not None
+    found = present(read(disk))
     assert found.role is Role.CACHE
     assert (found.set_uuid, found.block_size_bytes) == (str(UUID(int=7)), 4096)
     assert disk.read_bytes()[:OFFSET] == bytes(OFFSET)

@@ -40,11 +40,3 @@ def test_with_a_cache_the_phase_is_left_as_it_is(tree: Tree) -> None:
     written = {name.rsplit("/", 1)[1] for name, _ in tree.kernel.writes}
     assert written & {"cache_mode", "writeback_delay", "writeback_percent", "writeback_running"} == set()
     assert "congested_write_threshold_us" in written
-
-
-def test_tuning_again_writes_nothing(tree: Tree) -> None:
-    tree.attached()
-    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
-    tree.kernel.writes.clear()
-    tune(tree.kernel, tree.directory, "vdb", SET_UUID)
-    assert tree.kernel.writes == []

@@ -25,14 +25,13 @@ from tests.fixtures.sysfs_tree import (
     build,
     superblock_bytes,
 )
+from tests.values import present
 
-from .refusals import assert_untouched
+from .refusals import MOUNTED, Step, assert_untouched, opens_elsewhere, plugs
 
 
 def backing(tree: Tree) -> BackingView:
-    view = scan(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing
-    assert view is not None
-    return view
+    return present(scan(tree.kernel, BACKING_UUID, (SERIAL,), now=1.0, boot_id="b").backing)
 
 
 def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
@@ -43,8 +42,7 @@ def disks(tree: Tree, *serials: Serial) -> tuple[DiskView, ...]:
 
 
 def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert (found.directory, found.disk, found.device, found.adaptive) == (
         "sys/block/vdb/bcache",
         "vdb",
@@ -56,8 +54,7 @@ def test_finds_a_whole_disk_by_the_uuid_of_its_superblock(tree: Tree) -> None:
 
 def test_finds_a_partition_and_the_disk_that_owns_its_queue(tmp_path: Path) -> None:
     tree = build(tmp_path, "vdb1")
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert (found.directory, found.disk, found.device) == ("sys/block/vdb/vdb1/bcache", "vdb", "vdb1")
     assert found.node == tree.kernel.path("dev/vdb1")
     assert backing(tree).size_bytes == BACKING_BYTES - 2**20
@@ -71,8 +68,7 @@ def test_another_uuid_is_another_device(tree: Tree) -> None:
 
 def test_a_device_that_does_not_run_has_no_adaptive_device(tree: Tree) -> None:
     tree.cache_missing()
-    found = find_backing(tree.kernel, BACKING_UUID)
-    assert found is not None
+    found = present(find_backing(tree.kernel, BACKING_UUID))
     assert found.adaptive_node is None
     assert (backing(tree).running, backing(tree).adaptive_name) == (False, "")
 
@@ -92,7 +88,7 @@ def test_of_two_devices_with_one_uuid_neither_is_ours(tree: Tree, host: BcacheHo
     shutil.rmtree(tree.kernel.path(f"sys/block/{device}"))
     seen = host.scan(())
     assert seen.backing is not None
-    assert (seen.backing.disk_name, seen.duplicates) == ("vdb", ())
+    assert (seen.backing.disk_name, seen.duplicates, seen.unregistered_backing) == ("vdb", (), "")
 
 
 def test_a_device_with_our_uuid_is_found_even_if_the_kernel_names_no_new_one(tree: Tree, host: BcacheHost) -> None:
@@ -167,14 +163,20 @@ def test_shows_an_attached_cache(tree: Tree, state: str, dirty: str, seen: tuple
     assert (view.cache_set, view.cache_mode, view.available_percent) == (SET_UUID, CacheMode.WRITEBACK, 97)
 
 
-def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(tree: Tree) -> None:
-    tree.detaching()
-    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.NO_CACHE, SET_UUID)
-
-
-def test_a_missing_cache_leaves_its_state_and_no_set(tree: Tree) -> None:
-    tree.cache_missing("dirty")
-    assert (backing(tree).state, backing(tree).cache_set) == (CacheState.DIRTY, None)
+@pytest.mark.parametrize(
+    ("prepare", "state", "cache_set", "superblock_set"),
+    [
+        (Tree.attached, CacheState.CLEAN, SET_UUID, None),
+        (Tree.detaching, CacheState.NO_CACHE, SET_UUID, None),
+        (Tree.cache_missing, CacheState.DIRTY, None, SET_UUID),
+    ],
+)
+def test_a_cache_is_attached_until_its_link_is_gone_whatever_the_state_says(
+    tree: Tree, prepare: Callable[[Tree], None], state: CacheState, cache_set: str | None, superblock_set: str | None
+) -> None:
+    prepare(tree)
+    seen = backing(tree)
+    assert (seen.state, seen.cache_set, seen.superblock_set) == (state, cache_set, superblock_set)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +194,6 @@ def test_a_missing_cache_is_named_by_the_superblock(tree: Tree, written: bytes, 
     assert backing(tree).superblock_set == named
 
 
-def test_a_set_that_is_attached_is_named_by_its_link_alone(tree: Tree) -> None:
-    tree.attached("clean")
-    assert (backing(tree).cache_set, backing(tree).superblock_set) == (SET_UUID, None)
-
-
 def test_a_cache_whose_disk_was_removed_is_attached_until_the_kernel_notices(tree: Tree) -> None:
     tree.attached()
     tune(tree.kernel, tree.directory, "vdb", SET_UUID)
@@ -209,15 +206,6 @@ def test_what_was_written_through_is_shown(tree: Tree) -> None:
     assert backing(tree).overflow_bytes is None
     tree.counting()
     assert backing(tree).overflow_bytes == 30720 * 512
-
-
-@pytest.mark.parametrize("attached", [False, True])
-def test_is_tuned_when_every_setting_is_in_force(tree: Tree, attached: bool) -> None:
-    if attached:
-        tree.attached()
-    assert not backing(tree).tuned
-    tune(tree.kernel, tree.directory, "vdb", SET_UUID if attached else None)
-    assert backing(tree).tuned
 
 
 @pytest.mark.parametrize(
@@ -314,30 +302,25 @@ def test_shows_the_cache_in_use_without_being_asked(tree: Tree) -> None:
     )
 
 
-def test_shows_a_superblock_that_is_not_registered(tree: Tree) -> None:
-    tree.attached()
-    tree.detached()
-    tree.kernel.unregister(SET_UUID)
-    assert disks(tree, SERIAL) == (DiskView("vdc", SERIAL, CACHE_BYTES, None, SET_UUID, held=False),)
-
-
-def test_a_mounted_disk_is_held(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.kernel.lay("proc/self/mountinfo", "29 22 254:32 / /mnt rw - ext4 /dev/vdc rw")
-    assert [d.held for d in disks(tree, SERIAL)] == [True]
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        ((Tree.detached, lambda tree: tree.kernel.unregister(SET_UUID)), (None, SET_UUID, False)),
+        ((plugs(), MOUNTED), (None, None, True)),
+        ((plugs(), Tree.registered, opens_elsewhere), (SET_UUID, None, False)),
+    ],
+    ids=["not registered", "mounted", "the node is gone already"],
+)
+def test_shows_set_superblock_and_use_of_a_disk(tree: Tree, steps: tuple[Step, ...], shown: tuple[object, ...]) -> None:
+    for step in steps:
+        step(tree)
+    assert [(d.cache_set, d.superblock, d.held) for d in disks(tree, SERIAL)] == [shown]
 
 
 def test_a_disk_that_is_removed_during_the_scan_is_not_listed(tree: Tree) -> None:
     tree.cache_disk()
     tree.kernel.path("sys/block/vdc/size").unlink()
     assert disks(tree, SERIAL) == ()
-
-
-def test_a_disk_whose_node_is_gone_already_shows_no_superblock(tree: Tree) -> None:
-    tree.cache_disk()
-    tree.registered()
-    tree.kernel.path("dev/vdc").unlink()
-    assert [(d.cache_set, d.superblock) for d in disks(tree, SERIAL)] == [(SET_UUID, None)]
 
 
 def test_a_scan_does_not_read_an_attached_cache_disk(tree: Tree) -> None:
@@ -350,9 +333,7 @@ def test_cgroups_are_read_while_flushing_and_until_the_limit_is_gone(tree: Tree,
     limit = "sys/fs/cgroup/user.slice/io.max"
 
     def shown() -> float | None:
-        view = host.scan(()).backing
-        assert view is not None
-        return view.write_limit_mb_s
+        return present(host.scan(()).backing).write_limit_mb_s
 
     tree.attached("dirty")
     tree.kernel.lay(limit, "251:0 rbps=max wbps=8250111 riops=max wiops=max")

@@ -34,21 +34,18 @@ def test_a_kernel_without_the_tracepoint_counts_nothing(tree: Tree) -> None:
     assert tree.kernel.writes == []
 
 
-def test_counting_starts(tree: Tree) -> None:
+@pytest.mark.parametrize(
+    ("shown", "refuses", "written"),
+    [
+        ("# Available triggers:", set(), [(f"{EVENT}/trigger", TRIGGER)]),
+        (ACTIVE, set(), []),
+        ("# Available triggers:", {"trigger"}, []),
+    ],
+    ids=["starts", "one that runs is left alone", "a refusal is no error"],
+)
+def test_counting_starts(tree: Tree, shown: str, refuses: set[str], written: list[tuple[str, str]]) -> None:
     tree.counting()
+    tree.kernel.lay(f"{EVENT}/trigger", shown)
+    tree.kernel.refuses |= refuses
     start(tree.kernel)
-    assert tree.kernel.writes == [(f"{EVENT}/trigger", TRIGGER)]
-
-
-def test_a_counter_that_runs_is_left_alone(tree: Tree) -> None:
-    tree.counting()
-    tree.kernel.lay(f"{EVENT}/trigger", ACTIVE)
-    start(tree.kernel)
-    assert tree.kernel.writes == []
-
-
-def test_a_refused_trigger_is_not_an_error(tree: Tree) -> None:
-    tree.counting()
-    tree.kernel.refuses.add("trigger")
-    start(tree.kernel)
-    assert tree.kernel.writes == []
+    assert tree.kernel.writes == written

@@ -8,14 +8,14 @@ import pytest
 
 from elastio.config.text import toml, write
 from elastio.errors import ConfigError
+from tests.fixtures.errors import refused
 
 
 def test_replaces_a_file_only_if_asked_to(tmp_path: Path) -> None:
     path = tmp_path / "made" / "elastio.toml"
     write(path, "first", replace=False)
-    with pytest.raises(ConfigError) as refused:
+    with refused(ConfigError, "file.exists"):
         write(path, "second", replace=False)
-    assert refused.value.code == "file.exists"
     assert path.read_text() == "first"
     write(path, "third", replace=True)
     assert path.read_text() == "third"

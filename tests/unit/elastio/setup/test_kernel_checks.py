@@ -92,10 +92,6 @@ def test_judges_the_modules_options_while_no_cache_shows_its_cutoffs(
     assert kernel_checks.cutoffs(made).verdict is verdict
 
 
-def test_cutoffs_that_cannot_be_read_are_a_warning(tmp_path: Path) -> None:
-    assert kernel_checks.cutoffs(machine(tmp_path)).verdict is Verdict.WARN
-
-
 def test_names_the_packages_of_missing_tools(tmp_path: Path) -> None:
     made = machine(tmp_path, usr__sbin__wipefs="", usr__sbin__blkid="", usr__sbin__modprobe="")
     found = kernel_checks.tools(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,11 +14,13 @@ from elastio.sim.disk import SimDisk
 from elastio.sim.faults import FaultPlan
 from elastio.sim.host import SimCounters, SimHost
 from elastio.sim.kernel import KernelSettings, SimKernel
-from elastio.units import KIB, MIB
+from elastio.units import KIB, MB, MIB
 from tests.fixtures.caches import make_cache
 
 BLOCK = 64 * KIB
 STEP_S = 0.05
+CACHE_MB_S = 16.0
+Traffic = Mapping[str, tuple[int, int]]
 CACHE = Serial("vol00000000000000001")
 
 
@@ -66,26 +68,48 @@ class Machine:
         return self.kernel.bcache.dirty_bytes
 
     def run(self, seconds: float) -> None:
+        """Whatever the test does: no step exceeds a cap, and every byte of the application goes one way."""
         for _ in range(round(seconds / STEP_S)):
+            linked, before = self.kernel.bcache.cache_set, self.counters.read()
             self.clock.advance(STEP_S)
             self.kernel.step(STEP_S, self.app)
+            self._check_caps(before, same_cache=self.kernel.bcache.cache_set == linked)
+            bcache = self.kernel.bcache
+            assert bcache.absorbed_bytes + bcache.bypassed_bytes == len(self.app.acknowledged) * BLOCK
+
+    def _check_caps(self, before: Traffic, *, same_cache: bool) -> None:
+        after, caps_mb_s = self.counters.read(), {"backing": self.kernel.settings.backing_mb_s}
+        if same_cache:  # another disk has another counter
+            caps_mb_s["cache"] = CACHE_MB_S
+        for disk, mb_s in caps_mb_s.items():
+            assert 0 <= sum(after[disk]) - sum(before[disk]) <= mb_s * MB * STEP_S + 1
 
     def write(self, blocks: Iterable[int], seconds: float = 0.0) -> None:
         self.app.writes.extend(blocks)
         self.run(seconds)
 
     def plug(self, serial: Serial = CACHE, size_bytes: int = 16 * MIB) -> SimDisk:
-        disk = SimDisk(serial, size_bytes, 16.0)
+        disk = SimDisk(serial, size_bytes, CACHE_MB_S)
         self.kernel.plug(disk)
         return disk
 
+    def made(self) -> CacheSetUuid:
+        """A registered cache on a disk that was just plugged."""
+        return make_cache(self.host, CACHE, self.plug().size_bytes)
+
+    def attach(self, *, flush_mb_s: float | None = 0.0) -> CacheSetUuid:
+        cache_set = self.made()
+        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
+        return cache_set
+
     def boost(self, *, flush_mb_s: float | None = False) -> CacheSetUuid:
         self.host.tune_backing()
-        disk = self.plug()
-        cache_set = make_cache(self.host, CACHE, disk.size_bytes)
-        self.host.attach_cache_set(cache_set, CACHE, flush_mb_s=flush_mb_s)
+        cache_set = self.attach(flush_mb_s=flush_mb_s)
         self.run(1.0)
         return cache_set
+
+    def write_as_fast_as_possible(self) -> None:
+        self.write(range(10_000), 5.0)
 
     def drain(self) -> None:
         self.host.enter_phase2()

@@ -20,33 +20,25 @@ def attached(mode: CacheMode = CacheMode.WRITEBACK) -> Bcache:
 
 
 @pytest.mark.parametrize(
-    ("mode", "route"),
+    ("mode", "state", "route"),
     [
-        (CacheMode.WRITEBACK, Route.ABSORB),
-        (CacheMode.WRITETHROUGH, Route.THROUGH),
-        (CacheMode.WRITEAROUND, Route.BYPASS),
-        (CacheMode.NONE, Route.BYPASS),
+        (CacheMode.WRITEBACK, {}, Route.ABSORB),
+        (CacheMode.WRITETHROUGH, {}, Route.THROUGH),
+        (CacheMode.WRITEAROUND, {}, Route.BYPASS),
+        (CacheMode.NONE, {}, Route.BYPASS),
+        (CacheMode.WRITEBACK, {"cache": None}, Route.BYPASS),
+        (CacheMode.WRITEBACK, {"detaching": True}, Route.BYPASS),
+        (CacheMode.NONE, {"flushing_block": 1}, Route.ABSORB),  # this very block: it goes to the cache once more
+        (CacheMode.NONE, {"flushing_block": 2}, Route.BYPASS),
     ],
 )
-def test_the_mode_decides_where_a_write_goes(mode: CacheMode, route: Route) -> None:
-    assert attached(mode).route(1) is route
-
-
-def test_without_a_cache_every_write_goes_to_the_backing_disk() -> None:
-    assert Bcache(cutoff=0.70, mode=CacheMode.WRITEBACK).route(1) is Route.BYPASS
-
-
-def test_a_detach_bypasses_new_writes_whatever_the_mode() -> None:
-    bcache = attached()
-    bcache.detaching = True
-    assert bcache.route(1) is Route.BYPASS
-
-
-def test_a_write_over_a_block_that_is_being_flushed_goes_to_the_cache_once_more() -> None:
-    bcache = attached(CacheMode.NONE)
-    bcache.flushing_block = 1
-    assert bcache.route(1) is Route.ABSORB
-    assert bcache.route(2) is Route.BYPASS
+def test_the_mode_and_the_state_decide_where_a_write_goes(
+    mode: CacheMode, state: dict[str, object], route: Route
+) -> None:
+    bcache = attached(mode)
+    for name, value in state.items():
+        setattr(bcache, name, value)
+    assert bcache.route(1) is route
 
 
 def test_a_bypassed_write_invalidates_what_the_cache_holds() -> None:
@@ -85,16 +77,6 @@ def test_a_read_that_began_before_a_bypassed_write_leaves_nothing() -> None:
     bcache.missed(1, version)
     bcache.written(1, 1, Route.BYPASS)
     assert bcache.harm() == ""
-
-
-def test_the_writeback_thread_sees_only_what_the_superblock_calls_dirty() -> None:
-    bcache = attached()
-    bcache.written(1, 1, Route.ABSORB)
-    bcache.sb_dirty = False
-    assert (bcache.state, bcache.dirty_bytes) == (CacheState.CLEAN, MIB)
-    assert not bcache.may_flush()
-    bcache.written(2, 2, Route.ABSORB)
-    assert bcache.may_flush()
 
 
 def test_only_what_was_not_absorbed_in_writeback_mode_is_overflow() -> None:

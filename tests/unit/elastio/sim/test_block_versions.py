@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from elastio.core.model import CacheMode, CacheSetUuid
 from elastio.sim.block_versions import BackingContent, CacheContent
+from elastio.sim.superblock import LATE_S, Superblock, SuperblockOnDisk
 
 
 def test_an_older_version_never_replaces_a_newer_one() -> None:
@@ -18,10 +20,6 @@ def test_a_power_cut_forgets_what_was_not_synced() -> None:
     disk.write(1, 2, durable=False)
     disk.power_cut(kept=())
     assert disk.version(1) == 1
-
-
-def test_fsync_makes_everything_survive() -> None:
-    disk = BackingContent()
     disk.write(1, 2, durable=False)
     disk.fsync()
     disk.power_cut(kept=())
@@ -64,3 +62,17 @@ def test_garbage_is_collected_after_a_sixteenth_of_the_cache_was_written() -> No
     assert cache.in_use > 0.06
     cache.put(99, 1, dirty=False)
     assert cache.in_use < 0.02
+
+
+def test_a_power_cut_leaves_the_superblock_that_was_flushed_or_has_had_the_time() -> None:
+    disk, late_s = SuperblockOnDisk(seed=1), LATE_S[1]
+    first, second = CacheSetUuid("first"), CacheSetUuid("second")
+    assert disk.found(0.0) == (None, False, False, CacheMode.WRITETHROUGH)
+    disk.note(0.0, Superblock(first))
+    disk.note(1.0, Superblock(first, is_dirty=True))
+    assert disk.found(1.0) == Superblock(first), "the kernel waits for a new set alone"
+    disk.note(2.0, Superblock(first, is_dirty=True))
+    assert disk.found(2.0 + late_s) == Superblock(first, is_dirty=True)
+    disk.note(20.0, Superblock(first))
+    disk.note(20.0, Superblock(second))
+    assert disk.found(20.0 + late_s) == Superblock(second), "what was under way before a flush comes no more"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elastio.sim.faults import Fault, FaultPlan, Kind, ScheduledFault
+from tests.values import present
 
 
 @settings(deadline=None, derandomize=True, database=None)
@@ -72,8 +73,7 @@ def test_what_is_armed_strikes_the_next_call_that_can_fail_so_and_no_other() -> 
     plan.arm(Kind.STUCK_BUSY, ("attach", "detach"), 7.0)
     assert plan.take("attach") is None
     assert plan.is_armed
-    struck = plan.take("detach")
-    assert struck is not None
+    struck = present(plan.take("detach"))
     assert (struck.kind, struck.seconds) == (Kind.STUCK_BUSY, 7.0)
     assert plan.take("detach") is None
     assert not plan.is_armed

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import CacheMode, Serial
+from elastio.core.model import CacheMode
 from elastio.sim.kernel import KernelSettings
-from elastio.units import KIB, MB, MIB
+from elastio.units import MB, MIB
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import BLOCK, CACHE
 
 
 def rates(machine: Any, seconds: float = 2.0) -> dict[str, float]:
@@ -24,58 +23,30 @@ def rates(machine: Any, seconds: float = 2.0) -> dict[str, float]:
     return total | {"app_write": (after["adaptive"][1] - before["adaptive"][1]) / MB / seconds}
 
 
-def test_without_cache_writes_run_at_the_backing_disks_cap(machine: Any) -> None:
-    machine.app.writes.extend(range(1000))
-    seen = rates(machine)
-    assert seen["adaptive"] == pytest.approx(4.0, rel=0.01)
-    assert seen["cache"] == 0
-
-
 def test_reads_and_writes_share_one_cap(machine: Any) -> None:
     machine.app.writes.extend(range(1000))
     machine.app.reads.extend(range(1000))
     seen = rates(machine)
     assert seen["adaptive"] == pytest.approx(4.0, rel=0.01)
     assert seen["app_write"] == pytest.approx(2.0, rel=0.15)
+    assert seen["cache"] == 0
 
 
-def test_writes_run_at_the_cache_disks_cap_while_it_absorbs(machine: Any) -> None:
-    machine.boost()
-    machine.app.writes.extend(range(1000))
-    seen = rates(machine, 0.5)
-    assert seen["app_write"] == pytest.approx(16.0, rel=0.01)
-    assert seen["backing"] == 0
-
-
-def test_a_full_cache_lets_writes_through_to_the_slow_disk_and_counts_them_as_overflow(machine: Any) -> None:
+@pytest.mark.parametrize(("cutoff", "within"), [(0.70, 0.05), (0.90, 0.03)])
+def test_a_full_cache_lets_writes_through_to_the_slow_disk_and_counts_them_as_overflow(
+    make_machine: Callable[..., Any], cutoff: float, within: float
+) -> None:
+    machine = make_machine(cutoff=cutoff)
     machine.boost()
     machine.write(range(4000), 10.0)
-    capacity = 16 * MIB
-    assert machine.dirty == pytest.approx(0.70 * capacity, rel=0.05)
+    assert machine.dirty == pytest.approx(cutoff * 16 * MIB, rel=within)
     assert machine.host.scan((CACHE,)).backing.overflow_bytes > 0
     assert rates(machine)["app_write"] == pytest.approx(4.0, rel=0.01)
-
-
-def test_a_higher_cutoff_absorbs_more(make_machine: Callable[..., Any]) -> None:
-    machine = make_machine(cutoff=0.90)
-    machine.boost()
-    machine.write(range(4000), 10.0)
-    assert machine.dirty == pytest.approx(0.90 * 16 * MIB, rel=0.03)
 
 
 def test_the_kernel_takes_no_cutoff_above_90_percent() -> None:
     with pytest.raises(ValueError, match=r"0\.95"):
         KernelSettings(cutoff=0.95)
-
-
-def test_a_flushed_cache_still_looks_in_use_until_garbage_is_collected(machine: Any) -> None:
-    machine.boost()
-    machine.write(range(200), 3.0)
-    machine.drain()
-    assert machine.dirty == 0
-    assert machine.kernel.bcache.cache.in_use > 0.5
-    machine.kernel.bcache.cache.collect()
-    assert machine.kernel.bcache.cache.in_use < 0.05
 
 
 def test_a_stopped_writeback_moves_nothing(machine: Any) -> None:

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import CacheMode, CacheState, Serial
+from elastio.core.model import CacheMode, CacheState
 from elastio.sim.bcache import WritebackMode
-from elastio.units import KIB
 
-BLOCK = 64 * KIB
-CACHE = Serial("vol00000000000000001")
+from .conftest import BLOCK, CACHE
 
 
 def test_nothing_is_lost_while_a_dirty_cache_exists_and_all_its_blocks_would_be_without(machine: Any) -> None:
@@ -19,11 +17,6 @@ def test_nothing_is_lost_while_a_dirty_cache_exists_and_all_its_blocks_would_be_
     machine.write(range(30), 1.0)
     assert machine.kernel.lost() == frozenset()
     assert machine.kernel.lost(without=CACHE) == frozenset(range(30))
-
-
-def test_deleting_a_dirty_volume_loses_its_blocks(machine: Any) -> None:
-    machine.boost()
-    machine.write(range(30), 1.0)
     machine.kernel.destroy(CACHE)
     assert machine.kernel.lost() == frozenset(range(30))
 
@@ -121,20 +114,14 @@ def test_the_superblock_of_a_detach_is_safe_only_after_an_fsync(machine: Any) ->
     assert not machine.kernel.would_wait()
 
 
-def test_a_device_without_its_cache_serves_nothing(machine: Any) -> None:
-    machine.boost()
-    machine.write(range(30), 1.0)
-    machine.kernel.pull(CACHE)
-    machine.write(range(100, 200), 5.0)
-    assert machine.host.scan(()).backing.running is False
-    assert len(machine.app.acknowledged) == 30
-
-
 def test_a_pulled_dirty_cache_that_returns_brings_all_data_back(machine: Any) -> None:
     cache_set = machine.boost()
     machine.write(range(30), 1.0)
     disk = machine.kernel.disk(CACHE)
     machine.kernel.pull(CACHE)
+    machine.write(range(100, 200), 5.0)
+    assert machine.host.scan(()).backing.running is False
+    assert len(machine.app.acknowledged) == 30, "a device without its cache serves nothing"
     machine.kernel.plug(disk)
     backing = machine.host.scan(()).backing
     assert (backing.running, backing.cache_set, backing.dirty_bytes) == (True, cache_set, 30 * BLOCK)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -16,6 +15,7 @@ from elastio.sim.provider import SimProvider, open_provider
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
 from tests.fixtures.caches import make_cache
+from tests.values import present
 
 SPEC = VolumeSpec(10 * GIB, 128.0)
 
@@ -31,25 +31,17 @@ def wait_for(world: SimWorld, volume: Volume, state: VolumeState, limit_s: float
         world.advance(0.25)
 
 
-def attached(world: SimWorld) -> Volume:
+def bought(world: SimWorld) -> Volume:
     volume = world.provider.create("t1", SPEC, {})
     wait_for(world, volume, VolumeState.AVAILABLE)
-    world.provider.attach(volume.id)
-    wait_for(world, volume, VolumeState.ATTACHED)
     return volume
 
 
-def test_a_volume_lives_from_creating_to_gone() -> None:
-    world = world_with()
-    volume = attached(world)
-    assert world.kernel.disk(volume.serial).size_bytes == SPEC.size_bytes
-    world.provider.detach(volume.id)
-    assert world.provider.volumes[volume.id].state is VolumeState.DETACHING
-    wait_for(world, volume, VolumeState.AVAILABLE)
-    assert volume.serial not in world.kernel.disks
-    world.provider.delete(volume.id)
-    wait_for(world, volume, VolumeState.GONE)
-    assert world.volumes_left() == 0
+def attached(world: SimWorld) -> Volume:
+    volume = bought(world)
+    world.provider.attach(volume.id)
+    wait_for(world, volume, VolumeState.ATTACHED)
+    return volume
 
 
 def test_a_new_volume_shows_late() -> None:
@@ -58,16 +50,14 @@ def test_a_new_volume_shows_late() -> None:
     assert world.provider.describe(volume.id) is None
     assert world.provider.list_owned() == ()
     world.advance(2.0)
-    shown = world.provider.describe(volume.id)
-    assert shown is not None
+    shown = present(world.provider.describe(volume.id))
     assert (shown.token, shown.backing_uuid) == ("t1", world.settings.kernel.backing_uuid)
     assert world.provider.list_owned() == (shown,)
 
 
 def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
     world = world_with()
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.delete(volume.id)
     wait_for(world, volume, VolumeState.GONE)
     assert world.provider.describe(volume.id) is not None
@@ -77,8 +67,7 @@ def test_a_deleted_volume_is_forgotten_after_a_while() -> None:
 
 def test_the_guest_sees_the_disk_before_the_cloud_says_attached() -> None:
     world = world_with()
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.attach(volume.id)
     while volume.serial not in world.kernel.disks:
         world.advance(0.05)
@@ -157,21 +146,9 @@ def test_deleting_a_volume_with_dirty_data_really_loses_it() -> None:
     assert world.lost() == frozenset({7})
 
 
-def test_a_late_success_buys_after_the_answer_was_given_up() -> None:
-    world = world_with("create#1=late_success:8")
-    with pytest.raises(TransientError):
-        world.provider.create("t1", SPEC, {})
-    assert world.provider.calls.seconds == math.inf
-    world.advance(7.9)
-    assert world.volumes_left() == 0
-    world.advance(0.2)
-    assert world.volumes_left() == 1
-
-
 def test_a_stuck_attachment_ends_late_and_can_be_given_up() -> None:
     world = world_with("attach#1=stuck:30")
-    volume = world.provider.create("t1", SPEC, {})
-    wait_for(world, volume, VolumeState.AVAILABLE)
+    volume = bought(world)
     world.provider.attach(volume.id)
     world.advance(15.0)
     assert world.provider.volumes[volume.id].state is VolumeState.ATTACHING
@@ -198,21 +175,6 @@ def test_a_wrong_disk_may_appear_beside_the_right_one() -> None:
     volume = attached(world)
     others = [d for d in world.kernel.disks.values() if d.serial != volume.serial]
     assert [(d.size_bytes, d.signature) for d in others] == [(volume.size_bytes, "ext4")]
-
-
-def test_the_disk_that_appears_may_have_another_size() -> None:
-    world = world_with("attach#1=wrong_size")
-    volume = attached(world)
-    assert world.kernel.disk(volume.serial).size_bytes == volume.size_bytes // 2
-
-
-def test_a_disk_that_the_guest_keeps_in_use_makes_the_volume_busy() -> None:
-    world = world_with("detach#1=stuck_busy:20")
-    volume = attached(world)
-    world.provider.detach(volume.id)
-    world.advance(15.0)
-    assert world.provider.volumes[volume.id].state is VolumeState.BUSY
-    wait_for(world, volume, VolumeState.AVAILABLE)
 
 
 def test_the_same_seed_gives_the_same_delays() -> None:

@@ -11,6 +11,7 @@ from elastio.sim.faults import UNANNOUNCED_SWAPS, Kind, ScheduledFault
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
 from tests.simulated import QUIET, in_phase, machine
+from tests.values import present
 
 
 def dirty(*load: Segment) -> Simulation:
@@ -109,7 +110,6 @@ def test_a_full_state_disk_takes_nothing_until_it_has_room_again() -> None:
 def test_a_journal_on_a_full_disk_refuses_notes_too() -> None:
     sim = dirty()
     sim.happen(ScheduledFault("0", Kind.DISK_FULL, 30.0))
-    journal = sim.agent._journal if sim.agent else None  # the loop's own, with its faults
-    assert journal is not None
+    journal = present(sim.agent)._journal  # the loop's own, with its faults
     with pytest.raises(JournalError):
         journal.note(sim.state, now=0.0, wall=0.0)

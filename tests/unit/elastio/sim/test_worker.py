@@ -11,6 +11,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.faults import FaultPlan
 from elastio.sim.worker import SimWorker
 from elastio.sim.world import SimWorld
+from tests.values import present
 
 
 def worker_of(seconds: float, clock: SimClock, done: list[str]) -> SimWorker[str, str]:
@@ -86,8 +87,7 @@ def test_a_job_takes_what_its_calls_take_together() -> None:
 
     worker = world.worker(job, lost=lambda name, _: f"{name} lost")
     worker.submit("a", 10.0)
-    due = worker.next_event_at()
-    assert due is not None
+    due = present(worker.next_event_at())
     assert due - world.clock.now() == pytest.approx(world.provider.calls.seconds + world.host.calls.seconds)
     world.advance(1.0)
     assert worker.poll() == "a"

@@ -9,7 +9,7 @@ from elastio.core.policy import Policy
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
 from elastio.sim.run import Simulation
-from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace, constant
+from elastio.sim.workload import CM1, LAMMPS, Checkpointing, Profile, Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings, open_world, run_static
 from elastio.units import GB, GIB, MIB, agbs
 from tests.fixtures.caches import make_cache
@@ -49,40 +49,6 @@ def test_results_do_not_depend_on_the_step(step: float) -> None:
     assert world.workload.stats.completion_s == reference.completion_s
 
 
-def test_a_power_cut_by_the_plan_reboots_the_machine_and_keeps_the_data() -> None:
-    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=power_cut"))
-    boosted(world)
-    world.advance(10.0)
-    assert [a.kind for _, a in world.happened] == ["power_cut"]
-    assert world.clock.now() < world.clock.elapsed()
-    assert world.kernel.boots == 1
-    assert world.lost() == frozenset()
-    assert world.kernel.bcache.running
-
-
-def test_a_vanished_dirty_cache_stops_the_device_and_the_volume_keeps_the_data() -> None:
-    world = SimWorld(workload=constant(write_mb_s=20.0), faults=FaultPlan.parse("@dirty=vanish"))
-    boosted(world)
-    world.advance(10.0)
-    backing = world.host.scan(()).backing
-    assert backing is not None
-    assert (backing.running, backing.cache_set, str(backing.state)) == (False, None, "dirty")
-    assert world.lost() == frozenset()
-    assert world.volumes_left() == 1
-    volume = next(iter(world.provider.existing()))
-    world.provider.attach(volume.id)
-    world.advance(10.0)
-    assert world.kernel.bcache.running
-
-
-def test_a_clean_cache_may_vanish_without_harm() -> None:
-    world = SimWorld(faults=FaultPlan.parse("@clean=vanish"))
-    boosted(world)
-    world.advance(1.0)
-    assert [a.kind for _, a in world.happened] == ["vanish"]
-    assert world.kernel.bcache.running
-
-
 def test_the_time_of_day_may_jump() -> None:
     world = SimWorld(faults=FaultPlan.parse("@2=wall_jump:-7200"))
     before = world.clock.wall()
@@ -104,17 +70,6 @@ def test_a_world_of_settings_follows_them() -> None:
     assert world.settings.kernel.backing_mb_s == 60.0
     assert world.provider.account.backing_uuid == "uuid"
     assert world.faults.spec() == "create#1=quota:10"
-
-
-def test_the_same_seed_runs_the_same_way_with_faults() -> None:
-    def run() -> tuple[object, ...]:
-        plan = FaultPlan.random(5, count=0, scheduled=3, horizon_s=60.0)
-        world = SimWorld(WorldSettings(seed=9), constant(write_mb_s=25.0), plan)
-        boosted(world)
-        world.advance(60.0)
-        return world.counters.read(), world.happened, world.provider.bill_agbs(), world.kernel.boot_id
-
-    assert run() == run()
 
 
 class Plodding(SimWorld):
