@@ -48,11 +48,6 @@ def recovered(state: AgentState, view: HostView | None) -> AgentState:
     return found[0]
 
 
-def test_without_a_backing_device_nothing_is_known() -> None:
-    assert recover(remembered(), seen(None), POLICY) is None
-    assert recover(remembered(), seen(host(None)), POLICY) is None
-
-
 def test_no_cache_and_no_cycle_is_idle() -> None:
     assert recovered(remembered(), host(backing())).phase is Phase.IDLE
 
