@@ -153,13 +153,15 @@ def test_a_volume_that_never_leaves_is_asked_for_ever_more_seldom() -> None:
     assert intents(sim, "DeleteVolume") == 1
 
 
-def test_a_detach_starves_under_a_load_without_an_instant_of_rest() -> None:
-    sim = machine()
-    in_phase(sim, Phase.FLUSHING)
+@pytest.mark.parametrize(("after_s", "phase"), [(None, Phase.DETACHING), (10.0, Phase.IDLE)])
+def test_a_detach_without_an_instant_of_rest_starves_until_it_is_helped(after_s: float | None, phase: Phase) -> None:
+    sim = machine(detach_throttle_after_s=after_s)
+    in_phase(sim, Phase.BOOSTING)
     sim.world.kernel.always_busy = True
     in_phase(sim, Phase.DETACHING)
     sim.run_for(120)
-    assert (sim.phase, sim.world.volumes_left(), intents(sim, "HelpDetach")) == (Phase.DETACHING, 1, 0)
+    is_left = phase is Phase.DETACHING
+    assert (sim.phase, sim.world.volumes_left(), intents(sim, "HelpDetach")) == (phase, is_left, not is_left)
     sim.world.kernel.always_busy = False
     assert_at_rest(sim)
 

@@ -260,17 +260,6 @@ def test_without_its_tag_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPat
     assert sim.world.kernel.bcache.absorbed_bytes == 0
 
 
-def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
-    sim = machine(BURST, detach_throttle_after_s=10.0)
-    in_phase(sim, Phase.BOOSTING)
-    sim.world.kernel.always_busy = True
-    in_phase(sim, Phase.DETACHING)
-    sim.run_for(120)
-    assert intents(sim, "HelpDetach") == 1
-    assert sim.phase is Phase.IDLE
-    assert sim.world.volumes_left() == 0
-
-
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothing(rebooted: bool) -> None:
     sim = machine(STEADY, "@dirty=vanish attach#2x5=throttle")
