@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,17 +34,6 @@ BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, writt
 CLOSED = replace(BOOSTED, closed_wall=START + 101).stamped(
     quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with Ledger(path) as opened:
-        yield opened
 
 
 def rows(ledger: Ledger) -> tuple[CycleRow, ...]:
@@ -218,14 +206,6 @@ def test_orphan_has_no_purchase_to_time(ledger: Ledger) -> None:
 
 
 # --- spend -----------------------------------------------------------------------------------------------
-
-
-def test_spend_counts_boosts_agbs_and_currency(ledger: Ledger) -> None:
-    ledger.record(CLOSED, BOOT)
-    spend = ledger.spend_since(START - 100, START + 5000)
-    assert spend.boosts == 1
-    assert spend.agbs == pytest.approx(128 * 12 * 100)
-    assert spend.currency == pytest.approx(0.100)
 
 
 def test_open_bill_runs_to_now_and_owes_the_shortest_time_at_once(ledger: Ledger) -> None:
