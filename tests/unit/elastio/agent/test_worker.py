@@ -29,8 +29,12 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_a_result_comes_back_once(worker: TextWorker) -> None:
-    assert do(worker, "one") == "ONE"
+def test_is_busy_from_the_job_to_its_answer_which_comes_once(worker: TextWorker) -> None:
+    assert not worker.busy
+    worker.submit("one", LONG_S)
+    assert (worker.busy, worker.stuck) == (True, False)
+    assert answer(worker) == "ONE"
+    assert not worker.busy
     assert worker.poll() is None
     assert worker.readable_pipe() is None
     assert worker.next_event_at() is None
@@ -44,15 +48,6 @@ def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextWor
     program = "from elastio.host.mlock import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert (int(do(worker, "locked")) > 0) == (told.strip() == "None")
-
-
-def test_is_busy_from_the_job_to_its_answer(worker: TextWorker) -> None:
-    assert not worker.busy
-    worker.submit("one", LONG_S)
-    assert worker.busy
-    assert not worker.stuck
-    answer(worker)
-    assert not worker.busy
 
 
 def test_a_busy_worker_takes_no_job(worker: TextWorker) -> None:
