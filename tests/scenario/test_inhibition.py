@@ -57,34 +57,6 @@ def test_an_inhibition_survives_a_restart_and_a_boot() -> None:
     in_phase(sim, Phase.BOOSTING)
 
 
-@pytest.mark.parametrize("on_stop", [FLUSH, StopPolicy(flush=False)])
-def test_an_inhibition_survives_an_orderly_stop(on_stop: StopPolicy) -> None:
-    sim = machine(STEADY, on_stop=on_stop)
-    in_phase(sim, Phase.BOOSTING)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.exit_reason()), 120)
-    sim.start_agent()
-    sim.run_for(60)
-    assert sim.phase is Phase.IDLE
-    assert is_safe(sim)
-    assert sim.ask(RequestKind.UNQUIESCE).accepted
-    in_phase(sim, Phase.BOOSTING)
-
-
-def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(3)
-    shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.exit_reason()), 10)
-    assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
-    sim.start_agent()
-    sim.run_for(3)
-    assert (sim.phase, sim.state.inhibition) == (Phase.BOOSTING, None)
-
-
 def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
     sim = machine(BURST, on_stop=StopPolicy(flush=True, limit_s=2.0))
     in_phase(sim, Phase.BOOSTING)

@@ -15,10 +15,7 @@ from elastio.agent import journal as module
 from elastio.agent.journal import Journal, read
 from elastio.codec import encode
 from elastio.core.actions import AttachVolume, Outcome, OutcomeKind
-from elastio.core.model import (
-    Purchase,
-    VolumeId,
-)
+from elastio.core.model import Purchase, VolumeId
 from elastio.core.state import AgentState, Phase
 from elastio.errors import JournalError
 from tests.values import present

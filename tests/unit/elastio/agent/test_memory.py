@@ -19,7 +19,7 @@ from elastio.core.state import AgentState, Inhibition, InhibitionReason, Lesson,
 from elastio.errors import ConfigError, JournalError
 from tests.values import present
 
-from .journals import CREATE, FULL, OWNER, STATE, VOLUME, decide, recall
+from .journals import CREATE, FULL, OWNER, STATE, decide, recall
 
 
 def test_a_journal_that_is_not_there_remembers_nothing(path: Path) -> None:
@@ -48,16 +48,6 @@ def test_an_open_cycle_of_another_backing_device_stops_the_start(journal: Journa
         recall(path, owner=Owner("uuid-2", "i-1"))
     decide(journal, AgentState(paused=True))
     assert recall(path, owner=Owner("uuid-2", "i-1")) == Memory(machine="i-1")
-
-
-def test_records_of_earlier_releases_belong_to_the_volume_that_they_name(path: Path) -> None:
-    with_nobody = Journal(path, "boot-1")
-    with_nobody.open()
-    decide(with_nobody)
-    with_nobody.close()
-    assert recall(path, owner=Owner(VOLUME.backing_uuid, "i-1")).cycle == FULL
-    with pytest.raises(ConfigError):
-        recall(path, owner=Owner("uuid-9", "i-1"))
 
 
 def test_the_last_record_counts(journal: Journal, path: Path) -> None:

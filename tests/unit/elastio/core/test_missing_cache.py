@@ -12,7 +12,7 @@ from elastio.core.cycle import UNKNOWN_VOLUME
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeState, VolumeTag
+from elastio.core.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeState
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
@@ -163,14 +163,6 @@ def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None
     assert not ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
     assert ask(faulted(owned=()), GIVE_UP)[0].loss_accepted_for == UNKNOWN_VOLUME
     assert ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].loss_accepted_for == VOLUME_ID
-
-
-def test_a_volume_that_is_not_tagged_clean_is_not_an_orphan() -> None:
-    there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{tag}", tag=tag) for tag in VolumeTag)
-    for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
-        of = state(Phase.IDLE, owned=there, given_up=given_up)
-        assert [v.id for v in of.orphans] == left
-        assert [v.id for v in there if not of.is_kept(v)] == left
 
 
 OTHERS = "vol-other"

@@ -52,13 +52,6 @@ def test_no_cache_and_no_cycle_is_idle() -> None:
     assert recovered(remembered(), host(backing())).phase is Phase.IDLE
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_an_attached_cache_is_in_the_phase_that_the_kernel_shows(phase: Phase) -> None:
-    state = recovered(remembered(phase, cycle=cycle()), ATTACHED)
-    assert state.phase is Phase.BOOSTING
-    assert present(state.cycle).token == "token"
-
-
 def test_the_phase_follows_the_kernel() -> None:
     assert phase_of(cached()) is Phase.BOOSTING
     assert phase_of(cached(flush_full_speed=True)) is Phase.FLUSHING
