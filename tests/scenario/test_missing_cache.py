@@ -58,19 +58,6 @@ def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
     sim.run_until(lambda: not sim.state.given_up and not sim.state.is_stale_accepted, 300)
 
 
-def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
-    sim = machine(BURST, "@dirty=vanish attach#2+=throttle")
-    in_phase(sim, Phase.FAULTED)
-    sim.run_for(10)
-    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
-    assert not sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
-    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
-    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
-    sim.ask(RequestKind.COLLECT)
-    sim.run_for(700)
-    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
-
-
 def dirty_and_quiet() -> Simulation:
     """Boosting, with dirty data on the cache, and nobody writes any more."""
     sim = machine((Segment(2, 0), Segment(20, 60), QUIET), inactivity_delay_s=1e6, attach_timeout_s=1e6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, Field, replace
 from pathlib import Path
@@ -245,6 +246,23 @@ def test_a_drop_in_that_cannot_be_read_is_refused(content: bytes, code: str, tmp
 
 def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:
     assert refused_file(tmp_path) == "file.unreadable"
+
+
+@pytest.mark.parametrize("name", ["elastio.toml", "elastio.toml.d/a.toml"])
+def test_a_file_that_every_user_can_change_is_not_used(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, a="[caps]\nmax_boosts_per_day = 1\n")
+    (tmp_path / name).chmod(0o646)
+    assert refused_file(path) == "file.mode"
+    (tmp_path / name).chmod(0o644)
+    assert load(path).caps.max_boosts_per_day == 1
+
+
+def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen from a user who is neither root nor its owner, because only root can give a file away."""
+    path = written(tmp_path)
+    os.chown(path, os.geteuid() or 65534, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert refused_file(path) == "file.owner"
 
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.agent.executor import Executor, lost, timeout_of
+from elastio.agent.executor import Executor, timeout_of
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -263,11 +263,6 @@ def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
 
 
 # --- no answer ---------------------------------------------------------------------------------------------
-
-
-def test_a_lost_job_may_or_may_not_have_happened() -> None:
-    outcome = lost(CREATE, 60.4)
-    assert (outcome.action, outcome.kind, outcome.seconds) == (CREATE, OutcomeKind.UNKNOWN, 60.4)
 
 
 def test_a_worker_waits_longer_than_the_adapters_own_limits() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,8 @@ from elastio.codec import encode
 from elastio.core.actions import AttachVolume, Outcome, OutcomeKind
 from elastio.core.model import Purchase, Quote, VolumeId
 from elastio.core.state import AgentState, Phase
-from elastio.errors import JournalError
+from elastio.errors import HostError, JournalError
+from elastio.host.instance_lock import lock_device
 from tests.values import present, volume
 
 from .journals import CREATE, FULL, SPEC, STATE, decide, reasons, recall
@@ -188,3 +190,37 @@ def test_a_crash_between_two_steps_of_a_rotation_loses_nothing(journal: Journal,
     older = reasons(path.with_suffix(".old"))
     assert older == ["first", *(str(number) for number in range(len(older) - 1))]
     assert reasons(path) == older[-1:]
+
+
+@pytest.fixture
+def _open_mask() -> Iterator[None]:
+    """As a careless service manager leaves it: what is private is so by its own mode."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_open_mask")
+def test_journal_and_lock_are_private_whatever_the_mask(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "state" / "journal.jsonl", "boot")
+    journal.open()
+    journal.close()
+    os.close(lock_device(tmp_path / "run", "uuid"))
+    assert stat.S_IMODE(journal.path.stat().st_mode) & 0o037 == 0
+    assert stat.S_IMODE((tmp_path / "run" / "uuid.lock").stat().st_mode) == 0o600
+
+
+def test_a_journal_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("precious\n")
+    (tmp_path / "journal.jsonl").symlink_to(target)
+    with pytest.raises(JournalError):
+        Journal(tmp_path / "journal.jsonl", "boot").open()
+    assert target.read_text() == "precious\n"
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "uuid.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HostError):
+        lock_device(tmp_path, "uuid")
+    assert not (tmp_path / "elsewhere").exists()
