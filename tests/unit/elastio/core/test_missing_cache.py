@@ -12,7 +12,7 @@ from elastio.core.cycle import UNKNOWN_VOLUME
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeState
+from elastio.core.model import CacheState, HostView, Request, RequestKind, Volume, VolumeId, VolumeState
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
@@ -111,11 +111,16 @@ def test_a_wrong_choice_among_the_volumes_can_be_put_right_until_the_kernel_has_
     assert not ask(faulted(boosted(cache_set=None), owned=there), other)[1].accepted
 
 
-def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none() -> None:
-    after, answer = ask(faulted(owned=(volume(VolumeState.AVAILABLE), volume(VolumeState.GONE))), RECOVER)
-    assert answer.accepted
-    assert after.cycle is not None
-    assert (after.cycle.volume_id, after.cycle.times.boosted) == (VOLUME_ID, NOW)
+@pytest.mark.parametrize(
+    ("owned", "adopted"),
+    [((volume(VolumeState.AVAILABLE), volume(VolumeState.GONE)), (VOLUME_ID, NOW)), ((), None), (None, None)],
+)
+def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none_and_no_guess_is_made(
+    owned: tuple[Volume, ...] | None, adopted: tuple[VolumeId, float] | None
+) -> None:
+    after, answer = ask(faulted(owned=owned), RECOVER)
+    assert answer.accepted is (adopted is not None)
+    assert (after.cycle and (after.cycle.volume_id, after.cycle.times.boosted)) == adopted
 
 
 def test_between_several_volumes_an_operator_chooses() -> None:
@@ -126,13 +131,6 @@ def test_between_several_volumes_an_operator_chooses() -> None:
     assert after.cycle is None
     after, answer = ask(faulted(owned=there), replace(RECOVER, volume_id="vol-2"))
     assert present(after.cycle).volume_id == "vol-2"
-
-
-def test_no_volume_means_no_guess() -> None:
-    for owned in ((), None):
-        after, answer = ask(faulted(owned=owned), RECOVER)
-        assert not answer.accepted
-        assert after.cycle is None
 
 
 @pytest.mark.parametrize("there", [s for s in VolumeState if s is not VolumeState.GONE])
