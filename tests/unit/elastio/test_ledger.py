@@ -248,28 +248,22 @@ def test_a_clock_that_was_years_ahead_fills_no_day_up(ledger: Ledger) -> None:
 # --- the device ------------------------------------------------------------------------------------------
 
 
-def test_sights_of_a_device_make_one_span(ledger: Ledger) -> None:
-    for minute in range(10):
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 60 * minute)
-    ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 530)  # a small step back
-    (span,) = ledger.spans(0.0, START * 2)
-    assert (span.first_wall, span.last_wall) == (START, START + 540)
-    assert (span.size_bytes, span.backing_mb_s, span.cache_mb_s) == (50 * GB, 33.0, 128.0)
+# When the device was seen, and the spans that this makes, in seconds after START.
+SIGHTS: dict[str, tuple[list[float], list[tuple[float, float]]]] = {
+    "one span, and a small step back": ([*range(0, 600, 60), 530], [(0, 540)]),
+    "another one after a long silence": ([0, GAP_S, 2 * GAP_S + 1], [(0, GAP_S), (2 * GAP_S + 1, 2 * GAP_S + 1)]),
+    "a wrong clock does not swallow the time after its correction": ([0, 10**8, 60, 120], [(0, 0), (60, 120)]),
+}
 
 
-def test_long_silence_begins_another_span(ledger: Ledger) -> None:
-    times = (START, START + GAP_S, START + 2 * GAP_S + 1)
-    for wall in times:
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
-    spans = ledger.spans(0.0, START * 2)
-    assert [(s.first_wall, s.last_wall) for s in spans] == [times[:2], (times[2], times[2])]
-
-
-def test_wrong_clock_does_not_swallow_the_time_after_its_correction(ledger: Ledger) -> None:
-    for wall in (START, START + 10**8, START + 60, START + 120):
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
+@pytest.mark.parametrize("case", SIGHTS)
+def test_sights_of_a_device_make_spans(case: str, ledger: Ledger) -> None:
+    sights, expected = SIGHTS[case]
+    for after_s in sights:
+        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + after_s)
     spans = ledger.spans(0.0, START + 10**7)
-    assert [(s.first_wall, s.last_wall) for s in spans] == [(START, START), (START + 60, START + 120)]
+    assert [(s.first_wall - START, s.last_wall - START) for s in spans] == expected
+    assert {(s.size_bytes, s.backing_mb_s, s.cache_mb_s) for s in spans} == {(50 * GB, 33.0, 128.0)}
 
 
 def test_changed_device_begins_a_span_without_a_gap(ledger: Ledger) -> None:
