@@ -116,12 +116,6 @@ def test_release_threshold_follows_a_lower_utilization_threshold() -> None:
     assert parse(with_key("policy.utilization_threshold", 0.1)).policy().release_threshold == 0.1
 
 
-def test_the_providers_own_table_is_passed_through() -> None:
-    document = copy.deepcopy(LEAST)
-    document["provider"]["aws"] = {"region": "eu-west-1", "extra_tags": {"team": "db"}}
-    assert parse(document).provider.settings == {"region": "eu-west-1", "extra_tags": {"team": "db"}}
-
-
 def test_a_uuid_is_compared_in_small_letters() -> None:
     assert parse(with_key("device.backing_uuid", UUID.upper())).device.backing_uuid == UUID
 

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Failure, FailureKind, Trigger
-from elastio.core.model import RequestKind, VolumeState
+from elastio.core.model import Rates, RequestKind, Sample, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Phase
 from elastio.sim.records import MemoryRecorder
 from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
+from tests.values import state
 
 from .test_ledger import BOUGHT, GB
 from .test_ledger import START as WALL
@@ -100,9 +101,13 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     recorder.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
     recorder.learned(GB)
     recorder.listed(frozenset(), wall=WALL)
+    recorder.touch_device(GB, 60.0, 128.0, wall=WALL)
+    recorder.sampled(Sample(NOW, 1.0, Rates()), state(Phase.IDLE), now=NOW, wall=WALL)
+    recorder.sampled(Sample(NOW + 60, 1.0, Rates()), state(Phase.IDLE), now=NOW + 60, wall=WALL + 60)
+    recorder.flush(wall=WALL)
     assert recorder.learned_size() is None
     assert recorder.spend(wall=WALL + 200) == replace(known, known=False)
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * 5
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 8
 
 
 def test_the_device_is_noted_once_a_minute(recorder: CostRecorder, path: Path) -> None:
@@ -137,23 +142,6 @@ def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
     assert all(s is not None for s in (*inside, *cloud, steps.own_s, steps.boost_s))
     assert steps.own_s == pytest.approx(sum(s or 0 for s in inside))
     assert steps.boost_s == pytest.approx(sum(s or 0 for s in (*inside, *cloud)))
-
-
-def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Ledger(path) as ledger:
-        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
-        sim = machine(recorder=recorder)
-        sim.run_for(15)
-        assert_at_rest(sim)
-        recorder.flush(wall=sim.world.clock.wall())
-        (load,) = read_loads(ledger.file).values()
-        assert load.written_bytes == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.1)
-        spoil(path)
-        sim.run_for(100)
-        assert sim.phase is Phase.IDLE
-    assert {record.levelname for record in caplog.records} == {"ERROR"}
 
 
 def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(path: Path, caplog: pytest.LogCaptureFixture) -> None:

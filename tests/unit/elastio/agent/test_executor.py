@@ -81,11 +81,6 @@ class Machine:
         self.world.advance(60.0)
         return volume
 
-    def formatted(self) -> tuple[Volume, CacheSetUuid]:
-        volume = self.plugged()
-        self.done(TuneBacking())
-        return volume, self.world.host.format_cache(volume.serial, volume.size_bytes)
-
     def boosted(self) -> tuple[Volume, CacheSetUuid]:
         volume = self.plugged()
         self.done(TuneBacking())
@@ -177,11 +172,6 @@ def test_a_volume_that_is_an_attached_cache_is_kept(machine: Machine) -> None:
     assert_kept(machine, volume)
 
 
-def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
-    volume, _ = machine.formatted()
-    assert_kept(machine, volume)
-
-
 def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
     volume, _ = machine.boosted()
     machine.world.workload = constant(60.0)
@@ -189,12 +179,6 @@ def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Mach
     machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()
-    assert_kept(machine, volume)
-
-
-def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Machine) -> None:
-    volume = machine.plugged()
-    machine.world.kernel.registered = False
     assert_kept(machine, volume)
 
 

@@ -182,19 +182,14 @@ def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[.
     assert not worker.busy
 
 
-def test_closing_waits_for_a_job_and_ends_the_child(worker: TextWorker) -> None:
+@pytest.mark.parametrize(("job", "wait_s"), [("two", LONG_S), ("hang", 0.0)])
+def test_closing_ends_the_child_and_waits_for_its_job_no_longer_than_told(
+    job: str, wait_s: float, worker: TextWorker
+) -> None:
     pid = int(do(worker, "pid"))
-    worker.submit("two", LONG_S)
-    worker.close(LONG_S)
+    worker.submit(job, LONG_S)
+    worker.close(wait_s)
     assert worker.readable_pipe() is None
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_a_hanging_child_does_not_outlive_the_worker(worker: TextWorker) -> None:
-    pid = int(do(worker, "pid"))
-    worker.submit("hang", LONG_S)
-    worker.close(0.0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -66,17 +66,17 @@ def test_without_a_counter_nothing_was_written_through() -> None:
     assert folded(cycle(), cached(overflow_bytes=None)).written_through_bytes == 0
 
 
-@pytest.mark.parametrize(("available", "pressed"), [(31, 30 * MB), (60, 0)], ids=["nearly full", "room enough"])
-def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(available: int, pressed: int) -> None:
-    busy = Sample(NOW, 2.0, Rates(0, 100), backing=Rates(0, 15), cache=Rates(15, 100))
-    after = folded(cycle(), cached(available_percent=available, cutoff_percent=70), busy)
+@pytest.mark.parametrize(
+    ("available", "app_mb_s", "pressed"),
+    [(31, 100, 30 * MB), (60, 100, 0), (20, 0, 0)],
+    ids=["nearly full", "room enough", "the application rests"],
+)
+def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
+    available: int, app_mb_s: float, pressed: int
+) -> None:
+    seen = Sample(NOW, 2.0, Rates(0, app_mb_s), backing=Rates(0, 15), cache=Rates(15, app_mb_s))
+    after = folded(cycle(), cached(available_percent=available, cutoff_percent=70), seen)
     assert after.forced_writeback_bytes == pressed
-
-
-def test_what_is_flushed_while_the_application_rests_was_not_missing() -> None:
-    idle = Sample(NOW, 2.0, Rates(0, 0), backing=Rates(0, 15), cache=Rates(15, 0))
-    full = cached(available_percent=20, cutoff_percent=70)
-    assert folded(cycle(), full, idle).forced_writeback_bytes == 0
 
 
 def test_the_writeback_rate_follows_the_last_sample() -> None:
