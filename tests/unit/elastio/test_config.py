@@ -155,8 +155,10 @@ def test_refuses_a_wrong_value_or_an_unknown_key_by_its_key(key: str, value: obj
     assert refused_key(with_key(key, value)) == key
 
 
-def test_refuses_an_unknown_section_and_a_first_cache_that_is_larger_than_the_largest() -> None:
+def test_refuses_by_its_key_what_is_no_section_and_what_does_not_fit_another_key() -> None:
     assert refused_key(with_key("polcy.trigger_delay_s", 1)) == "polcy"
+    assert refused_key({**LEAST, "agent": 3}) == "agent"
+    assert refused_key(with_key("provider.asw", {"region": "x"})) == "provider.asw"
     assert refused_key(with_key("cache.max_size_gib", 5)) == "cache.initial_size_gib"
 
 
@@ -183,16 +185,6 @@ def test_refuses_a_configuration_without_a_required_key(key: str) -> None:
     section, name = key.split(".")
     del document[section][name]
     assert refused_key(document) == key
-
-
-def test_refuses_a_table_of_another_provider() -> None:
-    document = copy.deepcopy(LEAST)
-    document["provider"]["asw"] = {"region": "x"}
-    assert refused_key(document) == "provider.asw"
-
-
-def test_refuses_a_section_that_is_a_value() -> None:
-    assert refused_key({**LEAST, "agent": 3}) == "agent"
 
 
 # --- files --------------------------------------------------------------------------------------------------

@@ -145,29 +145,31 @@ def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
 # --- steps -----------------------------------------------------------------------------------------------
 
 
-def test_steps_are_the_differences_of_the_timestamps(ledger: Ledger) -> None:
-    ledger.record(CLOSED, BOOT)
-    steps = only(ledger).steps
-    assert (steps.decide_s, steps.create_s, steps.attach_volume_s, steps.appear_s) == (0.5, 2.0, 0.5, 1.0)
-    assert (steps.format_s, steps.register_s, steps.attach_set_s) == (0.125, 0.125, 0.25)
-    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.5, 30.0, 90.0)
-    assert steps.own_s == 0.5 + 0.125 + 0.125 + 0.25, "all but the steps of the cloud"
+BY_HAND = replace(CLOSED, trigger=Trigger.OPERATOR, times=replace(CLOSED.times, crossed=None))
+OLD_MARKS = replace(CLOSED, times=replace(CLOSED.times, crossed=None, asked=None, registered=None))
+BEFORE, BETWEEN = ("decide_s", "attach_volume_s", "appear_s"), ("register_s", "attach_set_s", "own_s")
+STEPS: dict[str, tuple[Cycle, dict[str, float | None]]] = {
+    "in the cloud": (CLOSED, {"decide_s": 0.5, "create_s": 2.0, "attach_volume_s": 0.5, "appear_s": 1.0}),
+    "on the host": (CLOSED, {"format_s": 0.125, "register_s": 0.125, "attach_set_s": 0.25}),
+    "all but those of the cloud": (CLOSED, {"own_s": 0.5 + 0.125 + 0.125 + 0.25}),
+    "of the boost": (CLOSED, {"boost_s": 4.5, "flush_s": 30.0, "attached_s": 90.0}),
+    "from the decision, where no sample asked": (BY_HAND, {"decide_s": None, "boost_s": 4.0, "own_s": 0.5}),
+    "that the first release marked": (OLD_MARKS, {"create_s": 2.0, "format_s": 0.125, "boost_s": 4.0}),
+    "that it did not mark": (OLD_MARKS, dict.fromkeys((*BEFORE, *BETWEEN))),
+    "with contradicting clocks": (replace(BOUGHT, times=Timestamps(decided=1000.0, created=10.0)), {"create_s": None}),
+    "of an orphan that nobody bought": (
+        replace(CLOSED, trigger=Trigger.ORPHAN),
+        {"create_s": None, "flush_s": 30.0},
+    ),
+}
 
 
-def test_a_boost_that_no_sample_asked_for_begins_with_its_decision(ledger: Ledger) -> None:
-    asked = replace(CLOSED, trigger=Trigger.OPERATOR, times=replace(CLOSED.times, crossed=None))
-    ledger.record(asked, BOOT)
-    steps = only(ledger).steps
-    assert (steps.decide_s, steps.boost_s, steps.own_s) == (None, 4.0, 0.5)
-
-
-def test_boosts_of_the_first_release_show_the_steps_that_it_marked(ledger: Ledger) -> None:
-    marks = replace(CLOSED.times, crossed=None, asked=None, registered=None)
-    ledger.record(replace(CLOSED, times=marks), BOOT)
-    steps = only(ledger).steps
-    assert (steps.create_s, steps.format_s, steps.boost_s) == (2.0, 0.125, 4.0)
-    unknown = (steps.decide_s, steps.attach_volume_s, steps.appear_s, steps.register_s, steps.attach_set_s, steps.own_s)
-    assert unknown == (None,) * 6
+@pytest.mark.parametrize("steps", STEPS)
+def test_steps_are_the_differences_of_the_timestamps(steps: str, ledger: Ledger) -> None:
+    of, expected = STEPS[steps]
+    ledger.record(of, BOOT)
+    shown = only(ledger).steps
+    assert {name: getattr(shown, name) for name in expected} == expected
 
 
 def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
@@ -185,24 +187,12 @@ def test_steps_span_a_reboot(ledger: Ledger) -> None:
     assert steps.attached_s == 2070.0 - 1004.0
 
 
-def test_step_with_contradicting_clocks_is_unknown(ledger: Ledger) -> None:
-    ledger.record(replace(BOUGHT, times=Timestamps(decided=1000.0, created=10.0)), BOOT)
-    assert only(ledger).steps.create_s is None
-
-
 def test_flush_is_the_last_one(ledger: Ledger) -> None:
     ledger.record(CLOSED, BOOT)
     ledger.record(replace(CLOSED, times=replace(CLOSED.times, clean=None)), BOOT)
     assert only(ledger).steps.flush_s is None
     ledger.record(replace(CLOSED, times=replace(CLOSED.times, quiet=1200.0, clean=1205.0)), BOOT)
     assert only(ledger).steps.flush_s == 5.0
-
-
-def test_orphan_has_no_purchase_to_time(ledger: Ledger) -> None:
-    orphan = replace(CLOSED, trigger=Trigger.ORPHAN)
-    ledger.record(orphan, BOOT)
-    assert only(ledger).steps.create_s is None
-    assert only(ledger).steps.flush_s == 30.0
 
 
 # --- spend -----------------------------------------------------------------------------------------------
