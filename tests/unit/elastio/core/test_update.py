@@ -50,20 +50,14 @@ def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Pha
     return present(fold(state, seen, POLICY).cycle)
 
 
-def test_what_was_written_through_before_the_cycle_is_not_its_own() -> None:
-    attaching = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
-    boosted = folded(attaching, cached(overflow_bytes=130))
-    assert boosted.written_through_bytes == 30
-
-
-def test_a_counter_that_starts_again_after_a_reboot_counts_from_zero() -> None:
-    before = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
-    rebooted = folded(before, cached(overflow_bytes=7))
-    assert (rebooted.overflow_base, rebooted.written_through_bytes) == (0, 7)
-
-
-def test_without_a_counter_nothing_was_written_through() -> None:
-    assert folded(cycle(), cached(overflow_bytes=None)).written_through_bytes == 0
+@pytest.mark.parametrize(
+    ("before", "now", "written"),
+    [(100, 130, 30), (100, 7, 7), (None, None, 0)],
+    ids=["not what was counted before the cycle", "a counter that starts again after a reboot", "no counter"],
+)
+def test_what_is_written_through_is_counted_by_cycle(before: int | None, now: int | None, written: int) -> None:
+    attaching = folded(cycle(), backing(overflow_bytes=before), phase=Phase.ATTACHING)
+    assert folded(attaching, cached(overflow_bytes=now)).written_through_bytes == written
 
 
 @pytest.mark.parametrize(
