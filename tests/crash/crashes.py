@@ -206,9 +206,14 @@ def has_fault(sim: Simulation, kind: FaultKind) -> bool:
 def is_left_to_a_human(sim: Simulation) -> bool:
     """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
 
-    Or somebody took the cache off by hand, and the agent keeps it.
+    Or somebody took the cache off by hand, or the cloud broke the volume with the only copy, and the agent keeps it.
     """
+    if sim.world.lost():
+        return False
     cycle, kernel = sim.state.cycle, sim.world.kernel
+    broken = any(v.state is VolumeState.ERROR for v in sim.world.provider.existing())
+    if broken and sim.phase is Phase.FAULTED and has_fault(sim, FaultKind.CACHE_MISSING):
+        return True
     if kernel.was_detached_by_hand and sim.phase is Phase.FAULTED and sim.world.volumes_left() == 1:
         return True
     waits = not kernel.bcache.running and not kernel.bcache.sb_dirty
@@ -304,12 +309,7 @@ class Run:
         assert -1.0 / BILL_PER_S <= late <= late_s, f"the ledger is {late:.2f} s late, {late_s:.2f} s are allowed"
 
     def needs_a_human(self) -> bool:
-        """The volume with the only copy broke in the cloud: it is kept, and the agent says so."""
-        if not self.may_fault or self.world.lost():
-            return False
-        broken = any(v.state is VolumeState.ERROR for v in self.world.provider.existing())
-        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
-        return missing or is_left_to_a_human(self.sim)
+        return self.may_fault and is_left_to_a_human(self.sim)
 
     def kill(self) -> None:
         self.sim.start_agent()

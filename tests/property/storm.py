@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from elastio.accounting.ledger import Ledger
-from elastio.core.model import Forecast, RequestKind, VolumeState, VolumeTag
-from elastio.core.state import FaultKind, Phase
+from elastio.core.model import Forecast, RequestKind, VolumeTag
+from elastio.core.state import Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
 from elastio.sim.run import KeptRecorder, Simulation
@@ -22,7 +23,6 @@ from tests.crash.crashes import (
     HumanWatch,
     LimitWatch,
     has_bared,
-    has_fault,
     is_at_rest,
     is_held_back,
     is_left_to_a_human,
@@ -97,7 +97,7 @@ class Storm:
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
         self.sim = Simulation(self.world, POLICY, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
-        self._human = HumanWatch(self.sim, self.needs_a_human)
+        self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()
         self.sim.on_step = self.check
 
@@ -160,13 +160,6 @@ class Storm:
         elif self.sim.agent is not None:
             self.sim.request(RequestKind(kind), seconds=HOLD_S)
 
-    def needs_a_human(self) -> bool:
-        """The cloud broke the volume that holds the only copy: it is kept, and the agent says so."""
-        kept = self.world.provider.existing()
-        broken = any(v.state is VolumeState.ERROR for v in kept) and not self.world.lost()
-        missing = broken and self.sim.phase is Phase.FAULTED and has_fault(self.sim, FaultKind.CACHE_MISSING)
-        return missing or (is_left_to_a_human(self.sim) and not self.world.lost())
-
     def _is_over(self) -> bool:
         """A load waits while its device does: it may end long after the storm, and has pauses of its own."""
         is_done = self.world.workload.elapsed_s > self.schedule.horizon_s + SHOWN_S
@@ -177,7 +170,7 @@ class Storm:
         self._come_to_rest()
         self.sim.run_for(60)
         self._come_to_rest()  # an order of the last moment may have begun another cycle
-        if self.needs_a_human():
+        if is_left_to_a_human(self.sim):
             return
         assert not is_held_back(self.sim), f"applications are held back at rest: {self._where()}"
         assert self.world.volumes_left() == 0, self._where()

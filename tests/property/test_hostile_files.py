@@ -17,10 +17,10 @@ from elastio.agent.journal import read
 from elastio.agent.memory import Memory, recall
 from elastio.config.schema import Config, load, parse
 from elastio.control import protocol, status
-from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Serial, VolumeId, VolumeSpec
+from elastio.core.cycle import Cycle
 from elastio.errors import ConfigError, ControlError, JournalError
 from tests.property.hostile import DEEP, JSON, altered, lines
+from tests.values import cycle
 
 T = TypeVar("T")
 
@@ -32,15 +32,7 @@ CONFIG: dict[str, Any] = {
     "agent": {"state_dir": "/var/lib/elastio", "socket_group": "elastio", "log_level": "info"},
     "provider": {"name": "aws", "aws": {"region": "us-east-1"}},
 }
-CYCLE = Cycle(
-    token="elastio-58c00623-1",
-    trigger=Trigger.LOAD,
-    spec=VolumeSpec(2**30, 100.0),
-    started_at=5.0,
-    started_wall=1000.0,
-    volume_id=VolumeId("vol-1"),
-    serial=Serial("vol1"),
-)
+CYCLE = cycle(volume=None)
 RECORD: dict[str, Any] = {
     "seq": 4,
     "kind": "intent",

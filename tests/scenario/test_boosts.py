@@ -30,15 +30,6 @@ def test_a_burst_is_ridden_on_a_cache_that_is_gone_afterwards() -> None:
     assert sim.state.cycle is None
 
 
-def test_the_application_gets_the_bandwidth_of_the_cache() -> None:
-    sim = machine((Segment(2, 0), Segment(40, 70), QUIET), initial_size_bytes=8 * GIB)
-    sim.run_for(40)
-    fast = [m for m in sim.timeline if m.phase is Phase.BOOSTING and m.adaptive_mb_s > 60]
-    slow = [m for m in sim.timeline if m.phase is Phase.ATTACHING]
-    assert all(m.adaptive_mb_s <= 21 for m in slow)
-    assert len(fast) >= 25
-
-
 def test_load_that_returns_while_flushing_boosts_on_the_same_volume() -> None:
     sim = machine((Segment(2, 0), Segment(15, 70), Segment(7, 0), Segment(8, 40), QUIET))
     sim.run_for(35)
@@ -59,13 +50,6 @@ def test_sizes_shrink_to_what_was_used_and_grow_by_what_was_evicted() -> None:
     assert sizes[3] > sizes[2], "the third one had to evict"
 
 
-def test_a_load_below_the_threshold_buys_nothing() -> None:
-    sim = machine((Segment(200, 2),))
-    sim.run_for(200)
-    assert bought(sim) == []
-    assert sim.phase is Phase.IDLE
-
-
 def test_a_load_that_is_over_before_the_cache_is_there_releases_it() -> None:
     sim = machine((Segment(2, 0), Segment(3, 60), QUIET), "attach#1=stuck:60")
     sim.run_for(20)
@@ -76,15 +60,6 @@ def test_a_load_that_is_over_before_the_cache_is_there_releases_it() -> None:
 
 
 # --- operators -------------------------------------------------------------------------------------------------
-
-
-def test_an_operator_boosts_ahead_of_a_load() -> None:
-    sim = machine((QUIET,))
-    sim.run_for(3)
-    assert sim.ask(RequestKind.BOOST, 3 * GIB).accepted
-    in_phase(sim, Phase.BOOSTING)
-    assert_at_rest(sim)
-    assert bought(sim) == [3 * GIB]
 
 
 def test_a_boost_of_an_operator_survives_a_restart_while_it_is_attached() -> None:
@@ -124,14 +99,6 @@ def test_a_pause_flushes_and_holds_until_resume() -> None:
     assert sim.ask(RequestKind.RESUME).accepted
     in_phase(sim, Phase.BOOSTING)
     assert len(bought(sim)) == 2
-
-
-def test_a_cache_above_the_cap_is_refused() -> None:
-    sim = machine((QUIET,), caps=Caps(max_size_bytes=4 * GIB))
-    sim.run_for(3)
-    assert not sim.ask(RequestKind.BOOST, 5 * GIB).accepted
-    sim.run_for(60)
-    assert bought(sim) == []
 
 
 @pytest.mark.parametrize(("caps", "boosts"), [(Caps(max_boosts_per_day=1), 1), (Caps(max_agbs_per_day=100.0), 0)])

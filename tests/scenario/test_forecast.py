@@ -15,8 +15,7 @@ from elastio.accounting.recorder import CostRecorder
 from elastio.agent.loop import FORECAST_EVERY_S
 from elastio.agent.memory import shift
 from elastio.core.cycle import FailureKind, Trigger
-from elastio.core.model import Forecast, RequestKind
-from elastio.core.policy import Caps
+from elastio.core.model import Forecast
 from elastio.core.state import Phase
 from elastio.errors import LedgerError
 from elastio.sim.run import Simulation
@@ -62,20 +61,6 @@ def test_a_burst_is_met_with_the_cache_already_attached() -> None:
     assert len(bought(sim)) == 1
 
 
-def test_a_paused_agent_heeds_no_forecast() -> None:
-    sim = foretold()
-    sim.run_for(5)
-    assert sim.ask(RequestKind.PAUSE).accepted
-    sim.run_for(100)
-    assert bought(sim) == []
-
-
-def test_the_caps_apply_to_a_forecast_too() -> None:
-    sim = foretold(caps=Caps(max_boosts_per_day=0))
-    sim.run_for(BURST_AT_S - 1)
-    assert bought(sim) == []
-
-
 def test_a_burst_that_is_late_still_finds_its_cache() -> None:
     # 4 GB at 80 MB/s: expected from 60 to 110 s, kept until 114; the inactivity delay alone would end at about 45.
     sim = foretold((Segment(100, 0), Segment(12, 60), QUIET), Foretold(written_bytes=4 * GB))
@@ -109,25 +94,6 @@ def test_a_cache_that_is_not_there_when_the_chance_is_over_is_given_up() -> None
     assert_at_rest(sim)
 
 
-def test_an_operator_may_end_it_before() -> None:
-    sim = foretold()
-    in_phase(sim, Phase.BOOSTING)
-    assert sim.ask(RequestKind.PAUSE).accepted
-    assert_at_rest(sim)
-    assert len(bought(sim)) == 1
-    assert sim.world.clock.elapsed() < BURST_AT_S
-
-
-@pytest.mark.parametrize("happening", ["kill", "power cut"])
-def test_a_restart_does_not_lose_the_boost_or_a_block(happening: str) -> None:
-    sim = foretold()
-    in_phase(sim, Phase.BOOSTING)
-    sim.start_agent() if happening == "kill" else sim.power_cut()
-    sim.run_for(80)
-    assert_at_rest(sim)
-    assert sim.starts == 2
-
-
 def test_a_restart_keeps_the_chance_and_a_reboot_ends_it() -> None:
     ahead = values.cycle(trigger=Trigger.FORECAST, chance_until=values.NOW + 500)
     assert shift(ahead, -900.0, now=50.0).chance_until == 50.0
@@ -136,14 +102,6 @@ def test_a_restart_keeps_the_chance_and_a_reboot_ends_it() -> None:
     sim.start_agent()
     sim.run_for(BURST_AT_S)
     assert sim.phase is Phase.BOOSTING
-
-
-def test_a_second_burst_soon_after_is_met_by_the_threshold() -> None:
-    """A forecast that knows only the first burst does no harm to the second."""
-    sim = foretold((*BURST[:2], Segment(120, 0), Segment(12, 60), QUIET))
-    sim.run_for(BURST_AT_S + 12 + 120 + 13)
-    assert_at_rest(sim)
-    assert [c.trigger for c in sim.recorder.rows.values()] == [Trigger.FORECAST, Trigger.LOAD]  # type: ignore[attr-defined]
 
 
 def test_the_forecaster_is_asked_only_now_and_then() -> None:

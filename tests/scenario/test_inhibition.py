@@ -42,15 +42,6 @@ def test_quiesce_flushes_under_load_and_no_boost_begins_until_unquiesce() -> Non
     in_phase(sim, Phase.BOOSTING)
 
 
-def test_an_inhibition_that_nobody_ends_expires() -> None:
-    sim = machine(STEADY)
-    sim.run_until(sim.is_settled, 60)
-    quiesce(sim, seconds=40)
-    sim.run_for(35)
-    assert sim.phase is Phase.IDLE
-    in_phase(sim, Phase.BOOSTING, 60)
-
-
 def test_an_inhibition_survives_a_restart_and_a_boot() -> None:
     sim = machine(STEADY)
     in_phase(sim, Phase.BOOSTING)
@@ -64,34 +55,6 @@ def test_an_inhibition_survives_a_restart_and_a_boot() -> None:
     assert sim.ask(RequestKind.UNQUIESCE).accepted
     sim.start_agent()
     in_phase(sim, Phase.BOOSTING)
-
-
-@pytest.mark.parametrize("on_stop", [FLUSH, StopPolicy(flush=False)])
-def test_an_inhibition_survives_an_orderly_stop(on_stop: StopPolicy) -> None:
-    sim = machine(STEADY, on_stop=on_stop)
-    in_phase(sim, Phase.BOOSTING)
-    quiesce(sim)
-    sim.run_until(lambda: is_safe(sim), 300)
-    shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.exit_reason()), 120)
-    sim.start_agent()
-    sim.run_for(60)
-    assert sim.phase is Phase.IDLE
-    assert is_safe(sim)
-    assert sim.ask(RequestKind.UNQUIESCE).accepted
-    in_phase(sim, Phase.BOOSTING)
-
-
-def test_a_stop_that_leaves_changes_nothing_and_the_next_start_goes_on() -> None:
-    sim = machine(STEADY)
-    in_phase(sim, Phase.BOOSTING)
-    sim.run_for(3)
-    shutdown = begin_shutdown(sim)
-    sim.run_until(lambda: bool(shutdown.exit_reason()), 10)
-    assert (sim.phase, intents(sim, "EnterPhase2")) == (Phase.BOOSTING, 0)
-    sim.start_agent()
-    sim.run_for(3)
-    assert (sim.phase, sim.state.inhibition) == (Phase.BOOSTING, None)
 
 
 def test_a_stop_gives_up_when_its_time_is_over_and_leaves_the_dirty_volume() -> None:
@@ -112,14 +75,6 @@ def test_a_prepared_shutdown_is_not_prepared_again_by_the_stop() -> None:
     assert sim.ask(RequestKind.SHUTDOWN).accepted
     assert begin_shutdown(sim).exit_reason()
     assert intents(sim, "EnterPhase2") == 0
-
-
-def test_a_shutdown_flushes_where_that_is_configured() -> None:
-    sim = machine(STEADY, on_shutdown=FLUSH)
-    in_phase(sim, Phase.BOOSTING)
-    sim.ask(RequestKind.SHUTDOWN)
-    sim.run_until(lambda: bool(inhibition.stop_reason(sim.state, sim.world.clock.now())), 120)
-    assert sim.world.volumes_left() == 0
 
 
 def begin_shutdown(sim: Simulation) -> GracefulShutdown:

@@ -1,4 +1,4 @@
-"""Caches that go missing on the simulated machine: what comes back, and what is given up."""
+"""Caches that go missing or fail on the simulated machine: what comes back, and what is given up."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from typing import Any
 
 import pytest
 
-from elastio.core.model import RequestKind, VolumeId, VolumeState, VolumeTag
+from elastio.core.model import CacheState, RequestKind, VolumeId, VolumeState, VolumeTag
 from elastio.core.state import FaultKind, Phase
 from elastio.errors import ConfigError, RefusedError
 from elastio.sim.faults import Kind
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment
-from tests.simulated import BURST, QUIET, STEADY, assert_at_rest, failures, in_phase, intents, machine, only_the_port
+from tests.simulated import (
+    BURST,
+    QUIET,
+    STEADY,
+    assert_at_rest,
+    failures,
+    in_phase,
+    intents,
+    machine,
+    only_the_port,
+    path,
+)
 from tests.values import present
 
 
@@ -45,19 +56,6 @@ def test_a_lost_cache_is_given_up_and_boosts_go_on() -> None:
     sim.ask(RequestKind.FLUSH)
     assert sim.state.loss_accepted_for == ""
     sim.run_until(lambda: not sim.state.given_up and not sim.state.is_stale_accepted, 300)
-
-
-def test_a_volume_that_was_given_up_by_name_is_never_deleted() -> None:
-    sim = machine(BURST, "@dirty=vanish attach#2+=throttle")
-    in_phase(sim, Phase.FAULTED)
-    sim.run_for(10)
-    volume_id = sim.state.cycle.volume_id if sim.state.cycle else None
-    assert not sim.ask(RequestKind.RECOVER, accepts_loss=True).accepted
-    assert sim.ask(RequestKind.RECOVER, accepts_loss=True, volume_id=volume_id).accepted
-    sim.run_until(lambda: sim.phase is Phase.IDLE, 60)
-    sim.ask(RequestKind.COLLECT)
-    sim.run_for(700)
-    assert [v.id for v in sim.world.provider.existing()] == [volume_id]
 
 
 def dirty_and_quiet() -> Simulation:
@@ -260,17 +258,6 @@ def test_without_its_tag_no_volume_becomes_a_cache(monkeypatch: pytest.MonkeyPat
     assert sim.world.kernel.bcache.absorbed_bytes == 0
 
 
-def test_a_starving_detach_is_helped_where_that_is_allowed() -> None:
-    sim = machine(BURST, detach_throttle_after_s=10.0)
-    in_phase(sim, Phase.BOOSTING)
-    sim.world.kernel.always_busy = True
-    in_phase(sim, Phase.DETACHING)
-    sim.run_for(120)
-    assert intents(sim, "HelpDetach") == 1
-    assert sim.phase is Phase.IDLE
-    assert sim.world.volumes_left() == 0
-
-
 @pytest.mark.parametrize("rebooted", [False, True])
 def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothing(rebooted: bool) -> None:
     sim = machine(STEADY, "@dirty=vanish attach#2x5=throttle")
@@ -292,3 +279,99 @@ def test_a_volume_that_was_given_up_and_still_exists_costs_the_next_boost_nothin
     sim.run_until(lambda: sim.phase is Phase.IDLE, 900)
     sim.run_for(60)
     assert [v.id for v in sim.world.provider.existing()] == [first]
+
+
+# --- a cache that fails while it is clean ----------------------------------------------------------------------
+
+LATER = Segment(3, 60), Segment(60, 0), Segment(12, 60), QUIET
+
+
+def clean_and_boosting(*load: Segment) -> Simulation:
+    """A boost whose cache has become clean, with nothing to end it."""
+    sim = machine((Segment(2, 0), Segment(9, 60), Segment(80, 0), *(load or (QUIET,))), inactivity_delay_s=1e6)
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 30 and not sim.world.kernel.bcache.sb_dirty, 300)
+    return sim
+
+
+def torn_off_clean(*load: Segment) -> Simulation:
+    sim = clean_and_boosting(*load)
+    sim.world.vanish()
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
+    return sim
+
+
+def test_the_device_goes_on_and_the_volume_is_released() -> None:
+    sim = torn_off_clean()
+    assert_at_rest(sim)
+    assert "faulted" not in path(sim)
+    assert intents(sim, "AttachVolume") == intents(sim, "MakeDurable") == 1
+    assert sim.world.kernel.bcache.running
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_after_a_boot_the_device_is_started_without_it(is_released: bool) -> None:
+    sim = torn_off_clean(*LATER)
+    if is_released:
+        sim.run_until_settled(300)
+    sim.power_cut()
+    assert not sim.world.kernel.bcache.running
+    sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
+    assert intents(sim, "StartWithoutCache") == 1
+    assert "faulted" not in path(sim)
+    assert_at_rest(sim)
+
+
+def test_the_next_boost_ends_it() -> None:
+    sim = torn_off_clean(*LATER)
+    in_phase(sim, Phase.IDLE)
+    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 300)
+    assert sim.state.failed_clean_set == ""
+    sim.ask(RequestKind.FLUSH)
+    assert_at_rest(sim)
+    assert sim.world.kernel.bcache.state is CacheState.NO_CACHE
+    sim.power_cut()
+    assert sim.world.kernel.bcache.running
+    assert sim.world.kernel.bcache.stale_links == 0
+
+
+def test_one_that_is_there_again_after_a_boot_is_taken_off_at_once() -> None:
+    sim = clean_and_boosting(*LATER)
+    disk = present(sim.world.kernel.cache_disk())
+    sim.world.kernel.pull(disk.serial)
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 30)
+    sim.kill_agent()
+    sim.world.kernel.disks[disk.serial] = disk
+    sim.power_cut()
+    assert sim.world.kernel.bcache.cache_set == disk.superblock
+    sim.run_until(lambda: sim.phase is Phase.DETACHING, 60)
+    assert_at_rest(sim)
+
+
+def test_without_a_journal_it_is_remembered_all_the_same() -> None:
+    sim = torn_off_clean(*LATER)
+    sim.kill_agent()
+    sim.lines.clear()
+    sim.start_agent()
+    sim.run_until(lambda: bool(sim.state.failed_clean_set), 60)
+    sim.power_cut()
+    sim.run_until(lambda: sim.world.kernel.bcache.running, 60)
+    assert "faulted" not in path(sim)
+
+
+def test_one_that_is_registered_again_under_load_is_taken_off_whatever_the_load() -> None:
+    sim = machine((Segment(2, 0), Segment(9, 60), Segment(24, 0), Segment(60, 60), QUIET), inactivity_delay_s=1e6)
+    kernel = sim.world.kernel
+    in_phase(sim, Phase.BOOSTING)
+    sim.run_until(lambda: sim.world.clock.elapsed() > 34.5 and not kernel.bcache.sb_dirty, 300)
+    torn = present(kernel.cache_disk())
+    kernel.pull(torn.serial)
+    sim.run_until(lambda: kernel.bcache.passed is not None and sim.state.load.above_since is not None, 30)
+    sim.run_for(0.5)
+    kernel.plug(torn)
+    assert kernel.bcache.stale_links == 1
+    phases = set()
+    sim.on_step = lambda: phases.add(sim.phase)
+    sim.run_until(lambda: kernel.bcache.cache_set is None, 60)
+    assert Phase.FLUSHING in phases
+    assert Phase.BOOSTING not in phases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
 import selectors
@@ -22,10 +23,10 @@ from elastio.errors import ControlError, ElastioError, HostError, LockedError
 class Bench:
     """A server and its selector, turned by hand, with a stopped clock."""
 
-    def __init__(self, path: Path, handle: Handler) -> None:
+    def __init__(self, path: Path, handle: Handler, group: str | None) -> None:
         self.now = 100.0
         self.selector = selectors.DefaultSelector()
-        self.server = ControlServer(path, None, handle, monotonic=lambda: self.now)
+        self.server = ControlServer(path, group, handle, monotonic=lambda: self.now)
         self.server.register(self.selector)
         self.path = path
 
@@ -74,7 +75,7 @@ def echo(request: Message, reply: Reply) -> None:
     reply(accepted("yes", request=request))
 
 
-OpenBench = Callable[[Handler], Bench]
+OpenBench = Callable[..., Bench]
 
 
 @pytest.fixture
@@ -82,8 +83,8 @@ def open_bench(tmp_path: Path) -> Iterator[OpenBench]:
     """Opens a bench, which is closed after the test."""
     with contextlib.ExitStack() as opened:
 
-        def open_one(handle: Handler) -> Bench:
-            bench = Bench(tmp_path / "s.sock", handle)
+        def open_one(handle: Handler, group: str | None = None) -> Bench:
+            bench = Bench(tmp_path / "s.sock", handle, group)
             opened.callback(bench.selector.close)
             opened.callback(bench.server.close)
             return bench
@@ -272,13 +273,17 @@ def test_refuses_who_is_waiting_when_it_closes(open_bench: OpenBench) -> None:
 # --- who may ask --------------------------------------------------------------------------------------------
 
 
-def test_the_file_is_for_root_alone_without_a_group(bench: Bench) -> None:
-    assert stat.S_IMODE(bench.path.stat().st_mode) == 0o600
+@pytest.mark.parametrize("group", [None, "no-such-group"])
+def test_without_a_group_the_file_is_for_root_alone(
+    group: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ControlServer(tmp_path / "s.sock", group, echo)
+    assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
+    assert ("no-such-group" in caplog.text) is (group is not None)
+    server.close()
 
 
 def test_the_file_is_for_the_group_too(tmp_path: Path) -> None:
-    import grp
-
     group = grp.getgrgid(os.getegid())
     server = ControlServer(tmp_path / "s.sock", group.gr_name, echo)
     shown = server.path.stat()
@@ -286,13 +291,18 @@ def test_the_file_is_for_the_group_too(tmp_path: Path) -> None:
     server.close()
 
 
-def test_a_group_that_does_not_exist_leaves_the_socket_to_root(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = ControlServer(tmp_path / "s.sock", "no-such-group", echo)
-    assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
-    assert "no-such-group" in caplog.text
-    server.close()
+@pytest.fixture
+def open_to_all(open_bench: OpenBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OpenBench:
+    """A bench of the group 5000 whose file everybody may open, so that only the peer's credentials decide."""
+    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.struct_group(("ops", "x", 5000, [])))
+    tmp_path.chmod(0o755)
+
+    def open_one(handle: Handler) -> Bench:
+        bench = open_bench(handle, "ops")
+        bench.path.chmod(0o666)
+        return bench
+
+    return open_one
 
 
 def connect_as(path: Path, uid: int, gid: int, groups: list[int], request: bytes = b"") -> bytes:
@@ -323,49 +333,28 @@ def connect_as(path: Path, uid: int, gid: int, groups: list[int], request: bytes
     [(0, 0, [], True), (4321, 5000, [], True), (4321, 4321, [4999, 5000], True), (4321, 4321, [4999], False)],
 )
 def test_asks_the_kernel_who_connects(
-    uid: int, gid: int, groups: list[int], is_allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uid: int, gid: int, groups: list[int], is_allowed: bool, open_to_all: OpenBench
 ) -> None:
-    """The mode of the file is opened up here, so that only the peer's credentials decide."""
-    import grp
-
-    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.struct_group(("ops", "x", 5000, [])))
-    tmp_path.chmod(0o755)
-    selector = selectors.DefaultSelector()
-    server = ControlServer(tmp_path / "s.sock", "ops", echo)
-    server.register(selector)
-    server.path.chmod(0o666)
-    assert connect_as(server.path, uid, gid, groups) == b"connected"
-    for key, mask in selector.select(1):
-        server.on_ready(key, mask)
+    bench = open_to_all(echo)
+    assert connect_as(bench.path, uid, gid, groups) == b"connected"
+    for key, mask in bench.selector.select(1):
+        bench.server.on_ready(key, mask)
     # A refused client is answered and dropped at once; one that may ask is kept until it has asked.
-    assert (len(selector.get_map()) == 2) is is_allowed
-    server.close()
-    selector.close()
+    assert (bench.watched() == 2) is is_allowed
 
 
 @pytest.mark.parametrize(("uid", "is_heard"), [(0, True), (4321, False)])
-def test_only_root_may_give_up_data(uid: int, is_heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import grp
-
+def test_only_root_may_give_up_data(uid: int, is_heard: bool, open_to_all: OpenBench) -> None:
     heard: list[Message] = []
 
     def hear(message: Message, reply: Reply) -> None:
         heard.append(message)
         reply(accepted())
 
-    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.struct_group(("ops", "x", 5000, [])))
-    tmp_path.chmod(0o755)
+    bench = open_to_all(hear)
     for request in (asks("recover"), asks("recover", accepts_loss=0), asks("recover", accepts_loss=1)):
-        selector = selectors.DefaultSelector()
-        server = ControlServer(tmp_path / "s.sock", "ops", hear)
-        server.register(selector)
-        server.path.chmod(0o666)
-        assert connect_as(server.path, uid, 5000, [], request) == b"connected"
-        for _ in range(2):  # the connection, then the request
-            for key, mask in selector.select(1):
-                server.on_ready(key, mask)
-        server.close()
-        selector.close()
+        assert connect_as(bench.path, uid, 5000, [], request) == b"connected"
+        bench.turn()
     assert [bool(m.get("accepts_loss")) for m in heard] == [False, False, True][: 3 if is_heard else 2]
 
 

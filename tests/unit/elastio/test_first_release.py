@@ -9,7 +9,7 @@ import pytest
 
 from elastio.accounting.ledger import Ledger
 from elastio.agent.journal import Owner
-from elastio.agent.memory import remember
+from elastio.agent.memory import Memory, remember
 from elastio.config.schema import load, parse
 from elastio.core.cycle import Failure, FailureKind
 from elastio.core.model import VolumeTag
@@ -22,8 +22,14 @@ BOOT = "21636369-8b52-4b4a-97b7-50923ceb3ffd"
 NOW, WALL = 1200.0, 1767225800.0
 
 
-def test_its_journal_is_remembered() -> None:
-    memory = remember(RELEASE / "journal.jsonl", now=NOW, wall=WALL, boot_id=BOOT, owner=Owner(UUID, "i-1"))
+def recall(uuid: str) -> Memory:
+    return remember(RELEASE / "journal.jsonl", now=NOW, wall=WALL, boot_id=BOOT, owner=Owner(uuid, "i-1"))
+
+
+def test_its_journal_is_remembered_and_belongs_to_the_device_that_its_volume_names() -> None:
+    with pytest.raises(ConfigError):
+        recall("another")
+    memory = recall(UUID)
     cycle = memory.cycle
     assert cycle is not None
     assert cycle.volume is not None

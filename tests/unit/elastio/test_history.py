@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elastio.accounting.history import (
-    LONGEST_RUN_S,
     QUIET_UTILIZATION,
     SEAM_S,
     CycleLoad,
@@ -21,6 +20,8 @@ from elastio.accounting.history import (
 )
 from elastio.accounting.rows import CycleRow
 from elastio.core.model import Rates, Sample
+
+from .test_report import cycle as billed
 
 GB = 10**9
 MB = 10**6
@@ -67,12 +68,6 @@ def test_time_that_nobody_saw_is_not_part_of_a_run(shift_s: float, rows: int) ->
     assert len(merged([run(0, 10), run(10 + shift_s, 10)])) == rows
 
 
-def test_a_quiet_run_ends_after_an_hour() -> None:
-    day = merged([run(second) for second in range(86400)])
-    assert len(day) == 24
-    assert {r.seconds for r in day} == {LONGEST_RUN_S}
-
-
 @given(st.lists(st.tuples(st.floats(0.2, 90), st.sampled_from([0.0, 0.1, 0.4, 20.0, 60.0])), min_size=1, max_size=60))
 def test_merging_loses_no_byte_and_no_second(pieces: list[tuple[float, float]]) -> None:
     runs, at = [], 0.0
@@ -105,18 +100,8 @@ def test_no_second_counts_twice_after_the_clock_was_set_back() -> None:
 
 
 def cycle(token: str, started: float, device: str = "dev", **changes: object) -> CycleRow:
-    plain = CycleRow(
-        token=token,
-        device_uuid=device,
-        trigger="load",
-        volume_id="vol-1",
-        wanted_size_bytes=9 * GB,
-        provisioned_size_bytes=10 * GB,
-        bandwidth_mb_s=128.0,
-        started_wall=WALL + started,
-        opened_wall=WALL + started + 1,
-        closed_wall=WALL + started + 100,
-    )
+    row = billed(WALL + started + 1, WALL + started + 100, token)
+    plain = replace(row, device_uuid=device, started_wall=WALL + started, wanted_size_bytes=9 * GB)
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 

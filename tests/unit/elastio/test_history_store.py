@@ -36,11 +36,6 @@ CALM = state(Phase.BOOSTING, cycle(), load=LoadWatch(below_since=100.0, utilizat
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
-
-
-@pytest.fixture
 def file(path: Path) -> Iterator[LedgerFile]:
     opened = LedgerFile(path)
     yield opened
@@ -122,15 +117,6 @@ def test_a_load_is_bounded_by_its_first_and_last_sample_over_many_batches(file: 
     assert (load.begun_wall, load.ended_wall) == (BOOT + 100, BOOT + 379)
 
 
-def test_a_stop_loses_nothing(file: LedgerFile) -> None:
-    history = writer(file)
-    feed(history, range(100, 130), BUSY, 40)
-    history.flush(BOOT + 130)
-    history.flush(BOOT + 130)
-    assert len(stored(file)) == 30
-    assert read_loads(file)["token"].written_bytes == 30 * 40 * MB
-
-
 def test_a_ledger_that_fails_keeps_the_batch_waiting(file: LedgerFile, path: Path) -> None:
     history = writer(file)
     with unwritable(path):
@@ -203,15 +189,6 @@ def test_another_device_in_the_same_file_is_left_alone(file: LedgerFile) -> None
 # --- clocks, reading, older files ------------------------------------------------------------------------------
 
 
-def test_a_clock_that_was_set_begins_a_new_run(file: LedgerFile) -> None:
-    history = writer(file)
-    feed(history, range(10), IDLE)
-    for now in range(10, 20):
-        history.sampled(Sample(float(now), 1.0, Rates()), IDLE, now=now, wall=BOOT + 1000 + now)
-    history.flush(BOOT + 1020)
-    assert [(r.begun_wall - BOOT, r.seconds) for r in stored(file)] == [(-1, 10), (1009, 10)]
-
-
 def test_a_period_shows_the_runs_that_touch_it(file: LedgerFile) -> None:
     history = writer(file)
     feed(history, range(100), BUSY, 40)
@@ -233,12 +210,3 @@ def test_a_ledger_of_the_first_release_gets_a_history(path: Path) -> None:
         assert ledger.learned_size("dev") == 7
         feed(writer(ledger.file), range(100, 161), BUSY, 40)
         assert len(stored(ledger.file)) == 61
-
-
-def test_a_sample_of_a_long_pause_is_one_run(file: LedgerFile) -> None:
-    """After a suspend one sample covers all of it."""
-    history = writer(file)
-    feed(history, range(10), IDLE)
-    history.sampled(Sample(7210.0, 7201.0, Rates()), replace(IDLE), now=7210.0, wall=BOOT + 7210)
-    history.flush(BOOT + 7210)
-    assert [r.seconds for r in stored(file)] == [10, 7201]

@@ -40,10 +40,11 @@ def outcomes(account: Account, *, dry_run: bool = False) -> list[str]:
     return [v.outcome for v in sweep(account, WALL, dry_run=dry_run)]
 
 
-def test_litter_is_deleted() -> None:
+@pytest.mark.parametrize(("dry_run", "outcome", "deleted"), [(False, "deleted", ["vol-1"]), (True, "would delete", [])])
+def test_litter_is_deleted_unless_it_is_a_dry_run(dry_run: bool, outcome: str, deleted: list[str]) -> None:
     account = Account([LITTER])
-    assert outcomes(account) == ["deleted"]
-    assert account.deleted == ["vol-1"]
+    assert outcomes(account, dry_run=dry_run) == [outcome]
+    assert account.deleted == deleted
 
 
 @pytest.mark.parametrize(
@@ -63,12 +64,6 @@ def test_everything_else_is_kept_with_a_reason(changes: dict[str, object]) -> No
     account = Account([volume])
     assert why_keep(volume, WALL)
     assert outcomes(account) == ["kept"]
-    assert account.deleted == []
-
-
-def test_a_dry_run_deletes_nothing() -> None:
-    account = Account([LITTER])
-    assert outcomes(account, dry_run=True) == ["would delete"]
     assert account.deleted == []
 
 

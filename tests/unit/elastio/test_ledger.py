@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,17 +34,6 @@ BOOSTED = replace(BOUGHT, peak_dirty_bytes=5 * GB, peak_in_use_percent=60, writt
 CLOSED = replace(BOOSTED, closed_wall=START + 101).stamped(
     quiet=1060.0, clean=1090.0, detached=1094.0, released=1095.0, deleted=1101.0
 )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with Ledger(path) as opened:
-        yield opened
 
 
 def rows(ledger: Ledger) -> tuple[CycleRow, ...]:
@@ -157,29 +145,31 @@ def test_bill_of_a_volume_that_disappeared_is_ended(ledger: Ledger) -> None:
 # --- steps -----------------------------------------------------------------------------------------------
 
 
-def test_steps_are_the_differences_of_the_timestamps(ledger: Ledger) -> None:
-    ledger.record(CLOSED, BOOT)
-    steps = only(ledger).steps
-    assert (steps.decide_s, steps.create_s, steps.attach_volume_s, steps.appear_s) == (0.5, 2.0, 0.5, 1.0)
-    assert (steps.format_s, steps.register_s, steps.attach_set_s) == (0.125, 0.125, 0.25)
-    assert (steps.boost_s, steps.flush_s, steps.attached_s) == (4.5, 30.0, 90.0)
-    assert steps.own_s == 0.5 + 0.125 + 0.125 + 0.25, "all but the steps of the cloud"
+BY_HAND = replace(CLOSED, trigger=Trigger.OPERATOR, times=replace(CLOSED.times, crossed=None))
+OLD_MARKS = replace(CLOSED, times=replace(CLOSED.times, crossed=None, asked=None, registered=None))
+BEFORE, BETWEEN = ("decide_s", "attach_volume_s", "appear_s"), ("register_s", "attach_set_s", "own_s")
+STEPS: dict[str, tuple[Cycle, dict[str, float | None]]] = {
+    "in the cloud": (CLOSED, {"decide_s": 0.5, "create_s": 2.0, "attach_volume_s": 0.5, "appear_s": 1.0}),
+    "on the host": (CLOSED, {"format_s": 0.125, "register_s": 0.125, "attach_set_s": 0.25}),
+    "all but those of the cloud": (CLOSED, {"own_s": 0.5 + 0.125 + 0.125 + 0.25}),
+    "of the boost": (CLOSED, {"boost_s": 4.5, "flush_s": 30.0, "attached_s": 90.0}),
+    "from the decision, where no sample asked": (BY_HAND, {"decide_s": None, "boost_s": 4.0, "own_s": 0.5}),
+    "that the first release marked": (OLD_MARKS, {"create_s": 2.0, "format_s": 0.125, "boost_s": 4.0}),
+    "that it did not mark": (OLD_MARKS, dict.fromkeys((*BEFORE, *BETWEEN))),
+    "with contradicting clocks": (replace(BOUGHT, times=Timestamps(decided=1000.0, created=10.0)), {"create_s": None}),
+    "of an orphan that nobody bought": (
+        replace(CLOSED, trigger=Trigger.ORPHAN),
+        {"create_s": None, "flush_s": 30.0},
+    ),
+}
 
 
-def test_a_boost_that_no_sample_asked_for_begins_with_its_decision(ledger: Ledger) -> None:
-    asked = replace(CLOSED, trigger=Trigger.OPERATOR, times=replace(CLOSED.times, crossed=None))
-    ledger.record(asked, BOOT)
-    steps = only(ledger).steps
-    assert (steps.decide_s, steps.boost_s, steps.own_s) == (None, 4.0, 0.5)
-
-
-def test_boosts_of_the_first_release_show_the_steps_that_it_marked(ledger: Ledger) -> None:
-    marks = replace(CLOSED.times, crossed=None, asked=None, registered=None)
-    ledger.record(replace(CLOSED, times=marks), BOOT)
-    steps = only(ledger).steps
-    assert (steps.create_s, steps.format_s, steps.boost_s) == (2.0, 0.125, 4.0)
-    unknown = (steps.decide_s, steps.attach_volume_s, steps.appear_s, steps.register_s, steps.attach_set_s, steps.own_s)
-    assert unknown == (None,) * 6
+@pytest.mark.parametrize("steps", STEPS)
+def test_steps_are_the_differences_of_the_timestamps(steps: str, ledger: Ledger) -> None:
+    of, expected = STEPS[steps]
+    ledger.record(of, BOOT)
+    shown = only(ledger).steps
+    assert {name: getattr(shown, name) for name in expected} == expected
 
 
 def test_steps_ignore_a_corrected_wall_clock(ledger: Ledger) -> None:
@@ -197,11 +187,6 @@ def test_steps_span_a_reboot(ledger: Ledger) -> None:
     assert steps.attached_s == 2070.0 - 1004.0
 
 
-def test_step_with_contradicting_clocks_is_unknown(ledger: Ledger) -> None:
-    ledger.record(replace(BOUGHT, times=Timestamps(decided=1000.0, created=10.0)), BOOT)
-    assert only(ledger).steps.create_s is None
-
-
 def test_flush_is_the_last_one(ledger: Ledger) -> None:
     ledger.record(CLOSED, BOOT)
     ledger.record(replace(CLOSED, times=replace(CLOSED.times, clean=None)), BOOT)
@@ -210,22 +195,7 @@ def test_flush_is_the_last_one(ledger: Ledger) -> None:
     assert only(ledger).steps.flush_s == 5.0
 
 
-def test_orphan_has_no_purchase_to_time(ledger: Ledger) -> None:
-    orphan = replace(CLOSED, trigger=Trigger.ORPHAN)
-    ledger.record(orphan, BOOT)
-    assert only(ledger).steps.create_s is None
-    assert only(ledger).steps.flush_s == 30.0
-
-
 # --- spend -----------------------------------------------------------------------------------------------
-
-
-def test_spend_counts_boosts_agbs_and_currency(ledger: Ledger) -> None:
-    ledger.record(CLOSED, BOOT)
-    spend = ledger.spend_since(START - 100, START + 5000)
-    assert spend.boosts == 1
-    assert spend.agbs == pytest.approx(128 * 12 * 100)
-    assert spend.currency == pytest.approx(0.100)
 
 
 def test_open_bill_runs_to_now_and_owes_the_shortest_time_at_once(ledger: Ledger) -> None:
@@ -268,28 +238,22 @@ def test_a_clock_that_was_years_ahead_fills_no_day_up(ledger: Ledger) -> None:
 # --- the device ------------------------------------------------------------------------------------------
 
 
-def test_sights_of_a_device_make_one_span(ledger: Ledger) -> None:
-    for minute in range(10):
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 60 * minute)
-    ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + 530)  # a small step back
-    (span,) = ledger.spans(0.0, START * 2)
-    assert (span.first_wall, span.last_wall) == (START, START + 540)
-    assert (span.size_bytes, span.backing_mb_s, span.cache_mb_s) == (50 * GB, 33.0, 128.0)
+# When the device was seen, and the spans that this makes, in seconds after START.
+SIGHTS: dict[str, tuple[list[float], list[tuple[float, float]]]] = {
+    "one span, and a small step back": ([*range(0, 600, 60), 530], [(0, 540)]),
+    "another one after a long silence": ([0, GAP_S, 2 * GAP_S + 1], [(0, GAP_S), (2 * GAP_S + 1, 2 * GAP_S + 1)]),
+    "a wrong clock does not swallow the time after its correction": ([0, 10**8, 60, 120], [(0, 0), (60, 120)]),
+}
 
 
-def test_long_silence_begins_another_span(ledger: Ledger) -> None:
-    times = (START, START + GAP_S, START + 2 * GAP_S + 1)
-    for wall in times:
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
-    spans = ledger.spans(0.0, START * 2)
-    assert [(s.first_wall, s.last_wall) for s in spans] == [times[:2], (times[2], times[2])]
-
-
-def test_wrong_clock_does_not_swallow_the_time_after_its_correction(ledger: Ledger) -> None:
-    for wall in (START, START + 10**8, START + 60, START + 120):
-        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, wall)
+@pytest.mark.parametrize("case", SIGHTS)
+def test_sights_of_a_device_make_spans(case: str, ledger: Ledger) -> None:
+    sights, expected = SIGHTS[case]
+    for after_s in sights:
+        ledger.touch_device("dev", 50 * GB, 33.0, 128.0, START + after_s)
     spans = ledger.spans(0.0, START + 10**7)
-    assert [(s.first_wall, s.last_wall) for s in spans] == [(START, START), (START + 60, START + 120)]
+    assert [(s.first_wall - START, s.last_wall - START) for s in spans] == expected
+    assert {(s.size_bytes, s.backing_mb_s, s.cache_mb_s) for s in spans} == {(50 * GB, 33.0, 128.0)}
 
 
 def test_changed_device_begins_a_span_without_a_gap(ledger: Ledger) -> None:

@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from elastio.accounting.history_store import HistoryLimits, read_loads
+from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_recorder
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
-from elastio.core.cycle import Cycle, Failure, FailureKind, Timestamps, Trigger
-from elastio.core.model import Quote, RequestKind, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.cycle import Failure, FailureKind, Trigger
+from elastio.core.model import Rates, RequestKind, Sample, VolumeState
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Phase
 from elastio.sim.records import MemoryRecorder
 from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
+from tests.values import state
 
-GB = 10**9
+from .test_ledger import BOUGHT, GB
+from .test_ledger import START as WALL
+
 NOW = 1000.0
-WALL = datetime(2026, 3, 14, 12, tzinfo=UTC).timestamp()
-SPEC = VolumeSpec(10 * GB, 100.0)
-VOLUME = Volume(VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * GB, 100.0, "token-1", "dev", WALL)
-CYCLE = Cycle(
-    "token-1",
-    Trigger.LOAD,
-    SPEC,
-    NOW,
-    WALL,
-    volume_id=VOLUME.id,
-    serial=VOLUME.serial,
-    volume=VOLUME,
-    quote=Quote(SPEC, "USD", 3.6, 60.0, "a price list"),
-    opened_wall=WALL,
-    times=Timestamps(decided=NOW, created=NOW),
-)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.sqlite"
+CYCLE = replace(BOUGHT, opened_wall=WALL)
 
 
 @pytest.fixture
@@ -107,7 +89,7 @@ def test_a_cycle_that_has_no_volume_any_more_costs_no_more(
     assert caplog.records == []
     recorder.listed(frozenset(), wall=WALL + 100)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert recorder.spend(wall=WALL + 5000).agbs == pytest.approx(100.0 * 10 * 100)
+    assert recorder.spend(wall=WALL + 5000).agbs == pytest.approx(128 * 12 * 100)
 
 
 def test_a_ledger_that_fails_is_reported_and_stops_nothing(
@@ -119,8 +101,13 @@ def test_a_ledger_that_fails_is_reported_and_stops_nothing(
     recorder.record_cycle(replace(CYCLE, token="token-2"), now=NOW, wall=WALL)
     recorder.learned(GB)
     recorder.listed(frozenset(), wall=WALL)
+    recorder.touch_device(GB, 60.0, 128.0, wall=WALL)
+    recorder.sampled(Sample(NOW, 1.0, Rates()), state(Phase.IDLE), now=NOW, wall=WALL)
+    recorder.sampled(Sample(NOW + 60, 1.0, Rates()), state(Phase.IDLE), now=NOW + 60, wall=WALL + 60)
+    recorder.flush(wall=WALL)
+    assert recorder.learned_size() is None
     assert recorder.spend(wall=WALL + 200) == replace(known, known=False)
-    assert [record.levelname for record in caplog.records] == ["ERROR"] * 4
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 8
 
 
 def test_the_device_is_noted_once_a_minute(recorder: CostRecorder, path: Path) -> None:
@@ -157,32 +144,8 @@ def test_a_boost_leaves_every_step_in_the_ledger(path: Path) -> None:
     assert steps.boost_s == pytest.approx(sum(s or 0 for s in (*inside, *cloud)))
 
 
-def test_the_history_of_a_run_is_written_and_a_broken_ledger_stops_nothing(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Ledger(path) as ledger:
-        recorder = CostRecorder(ledger, KERNEL.backing_uuid)
-        sim = machine(recorder=recorder)
-        sim.run_for(15)
-        assert_at_rest(sim)
-        recorder.flush(wall=sim.world.clock.wall())
-        (load,) = read_loads(ledger.file).values()
-        assert load.written_bytes == pytest.approx(sim.world.workload.stats.written_bytes, rel=0.1)
-        spoil(path)
-        sim.run_for(100)
-        assert sim.phase is Phase.IDLE
-    assert {record.levelname for record in caplog.records} == {"ERROR"}
-
-
-@pytest.mark.parametrize("kind", ["no database", "newer"])
-def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
-    kind: str, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    if kind == "newer":
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("PRAGMA user_version = 999")
-    else:
-        path.write_bytes(b"this is no database at all" * 100)
+def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path.write_bytes(b"this is no database at all" * 100)
     with open_recorder(path, "dev", HistoryLimits()) as recorder:
         assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert not recorder.spend(wall=WALL).known
@@ -191,18 +154,6 @@ def test_the_agent_goes_on_without_a_ledger_that_cannot_be_opened(
         in_phase(sim, Phase.BOOSTING)
         sim.run_for(1)
         assert_at_rest(sim)
-    if kind == "newer":
-        with closing(sqlite3.connect(path)) as db:
-            assert db.execute("SELECT name FROM sqlite_master").fetchall() == [], "it is left as it is"
-
-
-def test_without_a_ledger_no_boost_begins_that_may_pass_a_cap(path: Path) -> None:
-    path.write_bytes(b"this is no database at all" * 100)
-    with open_recorder(path, "dev", HistoryLimits()) as recorder:
-        sim = machine(recorder=recorder, caps=Caps(max_boosts_per_day=5))
-        sim.run_until(lambda: sim.state.owned is not None, 30)
-        answer = sim.ask(RequestKind.BOOST)
-    assert not answer.accepted
 
 
 def test_a_ledger_that_opens_is_used(path: Path) -> None:
@@ -211,12 +162,6 @@ def test_a_ledger_that_opens_is_used(path: Path) -> None:
         assert recorder.spend(wall=WALL).known
     with Ledger(path) as ledger:
         assert ledger.learned_size("dev") == 7 * GB
-
-
-def test_a_learned_size_that_cannot_be_read_is_none(recorder: CostRecorder, path: Path) -> None:
-    recorder.learned(7 * GB)
-    spoil(path)
-    assert recorder.learned_size() is None
 
 
 def test_a_volume_that_was_given_up_is_billed_until_it_is_listed_no_more(path: Path) -> None:

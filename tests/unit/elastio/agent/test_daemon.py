@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
-from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from elastio.agent.daemon import CloudRest, LazyProvider, lost_on
-from elastio.agent.executor import Executor, lost
+from elastio.agent.executor import lost
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
 from elastio.config.schema import Config, parse
@@ -24,7 +23,6 @@ from elastio.core.actions import (
     InstallCache,
     ListVolumes,
     Outcome,
-    OutcomeKind,
     TuneBacking,
 )
 from elastio.core.model import CacheSetUuid, Serial
@@ -32,8 +30,6 @@ from elastio.errors import ConfigError
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
-from elastio.sim.world import SimWorld
-from tests.values import present
 
 LONG_S = 30.0
 
@@ -57,26 +53,6 @@ def test_a_provider_is_opened_once() -> None:
 def test_a_provider_that_cannot_be_opened_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError):
         LazyProvider(config("nowhere")).warm_up()
-
-
-def test_a_provider_that_is_not_installed_is_known_before_the_cloud_is_asked() -> None:
-    door = LazyProvider(config("nowhere"))
-    executor = Executor(SimWorld().host, door)
-    worker: ForkWorker[Action, Outcome] = ForkWorker("cloud", executor.run, lost, door.warm_up)
-    worker.start()
-    try:
-        for asked in (False, True):
-            if asked:
-                worker.submit(ListVolumes(), LONG_S)
-            awaited = present(worker.readable_pipe())
-            assert wait([awaited], LONG_S)
-            outcome = worker.poll()
-            assert worker.trouble
-            assert (outcome is not None) == asked
-        assert outcome is not None
-        assert (outcome.kind, outcome.error) == (OutcomeKind.RETRY, worker.trouble)
-    finally:
-        worker.close(0.0)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.agent.executor import Executor, lost, timeout_of
+from elastio.agent.executor import Executor, timeout_of
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -80,11 +80,6 @@ class Machine:
         self.done(AttachVolume(volume.id))
         self.world.advance(60.0)
         return volume
-
-    def formatted(self) -> tuple[Volume, CacheSetUuid]:
-        volume = self.plugged()
-        self.done(TuneBacking())
-        return volume, self.world.host.format_cache(volume.serial, volume.size_bytes)
 
     def boosted(self) -> tuple[Volume, CacheSetUuid]:
         volume = self.plugged()
@@ -177,11 +172,6 @@ def test_a_volume_that_is_an_attached_cache_is_kept(machine: Machine) -> None:
     assert_kept(machine, volume)
 
 
-def test_a_volume_with_a_cache_set_is_kept(machine: Machine) -> None:
-    volume, _ = machine.formatted()
-    assert_kept(machine, volume)
-
-
 def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Machine) -> None:
     volume, _ = machine.boosted()
     machine.world.workload = constant(60.0)
@@ -189,12 +179,6 @@ def test_a_volume_whose_backing_device_waits_for_its_cache_is_kept(machine: Mach
     machine.world.kernel.fsync()  # its superblock says so, too
     machine.world.vanish()
     machine.world.power_cut()
-    assert_kept(machine, volume)
-
-
-def test_a_volume_is_kept_while_the_backing_device_is_not_to_be_seen(machine: Machine) -> None:
-    volume = machine.plugged()
-    machine.world.kernel.registered = False
     assert_kept(machine, volume)
 
 
@@ -263,11 +247,6 @@ def test_a_bug_is_not_an_outcome(machine: Machine) -> None:
 
 
 # --- no answer ---------------------------------------------------------------------------------------------
-
-
-def test_a_lost_job_may_or_may_not_have_happened() -> None:
-    outcome = lost(CREATE, 60.4)
-    assert (outcome.action, outcome.kind, outcome.seconds) == (CREATE, OutcomeKind.UNKNOWN, 60.4)
 
 
 def test_a_worker_waits_longer_than_the_adapters_own_limits() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ from elastio.sim.run import Simulation
 from elastio.sim.world import SimWorld
 
 SPEC = VolumeSpec(10 * 2**30, 128.0)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    opened = Journal(tmp_path / "journal.jsonl", "boot-1")
-    opened.open()
-    yield opened
-    opened.close()
 
 
 class Desk:
@@ -80,14 +71,6 @@ def test_a_request_is_answered_by_the_next_decision(desk: Desk) -> None:
     ((_, reply),) = desk.replies
     assert reply["ok"]
     assert desk.agent.state.paused
-
-
-def test_a_request_that_makes_no_sense_is_refused_with_a_reason(desk: Desk) -> None:
-    desk.ask("boost", size_bytes=2**60)
-    desk.agent.step()
-    ((_, reply),) = desk.replies
-    assert not reply["ok"]
-    assert reply["error"]
 
 
 def test_requests_get_their_own_answers(desk: Desk) -> None:

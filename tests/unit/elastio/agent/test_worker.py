@@ -29,8 +29,12 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def test_a_result_comes_back_once(worker: TextWorker) -> None:
-    assert do(worker, "one") == "ONE"
+def test_is_busy_from_the_job_to_its_answer_which_comes_once(worker: TextWorker) -> None:
+    assert not worker.busy
+    worker.submit("one", LONG_S)
+    assert (worker.busy, worker.stuck) == (True, False)
+    assert answer(worker) == "ONE"
+    assert not worker.busy
     assert worker.poll() is None
     assert worker.readable_pipe() is None
     assert worker.next_event_at() is None
@@ -44,15 +48,6 @@ def test_a_child_keeps_its_pages_in_memory_where_that_is_allowed(worker: TextWor
     program = "from elastio.host.mlock import stay_in_memory; print(stay_in_memory())"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert (int(do(worker, "locked")) > 0) == (told.strip() == "None")
-
-
-def test_is_busy_from_the_job_to_its_answer(worker: TextWorker) -> None:
-    assert not worker.busy
-    worker.submit("one", LONG_S)
-    assert worker.busy
-    assert not worker.stuck
-    answer(worker)
-    assert not worker.busy
 
 
 def test_a_busy_worker_takes_no_job(worker: TextWorker) -> None:
@@ -118,14 +113,6 @@ def test_a_bug_in_a_job_loses_the_job_and_is_logged(worker: TextWorker, capfd: p
     assert "ZeroDivisionError: of all things" in capfd.readouterr().err
 
 
-def test_a_start_that_fails_does_not_take_the_jobs_with_it(make: Callable[..., TextWorker]) -> None:
-    def fail() -> None:
-        raise ImportError("no SDK here")
-
-    worker = make("cold", fail)
-    assert do(worker, "one") == "ONE"
-
-
 def test_a_child_is_warm_before_its_first_job(make: Callable[..., TextWorker]) -> None:
     warmed: list[int] = []
     worker: ForkWorker[str, int] = ForkWorker("warm", lambda _: len(warmed), lambda _, __: -1, lambda: warmed.append(1))
@@ -164,11 +151,12 @@ def test_a_warm_up_that_never_ends_is_given_up_and_the_next_one_has_longer(
     let_die(worker)
 
 
-def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
-    make: Callable[..., TextWorker], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [ConfigError("no such provider is installed"), ImportError("no SDK here")])
+def test_what_is_wrong_with_a_start_is_known_before_the_first_job_and_takes_none_with_it(
+    error: Exception, make: Callable[..., TextWorker], caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse() -> None:
-        raise ConfigError("no such provider is installed")
+        raise error
 
     worker = make("cloud", refuse)
     worker.start()
@@ -176,7 +164,7 @@ def test_what_is_wrong_with_a_start_is_known_before_the_first_job(
     assert awaited is not None  # a driver is woken by it
     assert wait([awaited], LONG_S)
     assert worker.poll() is None
-    assert worker.trouble == "no such provider is installed"
+    assert str(error) in worker.trouble
     assert caplog.records
     assert worker.readable_pipe() is None
     assert do(worker, "one") == "ONE"
@@ -194,19 +182,14 @@ def test_a_child_that_dies_while_it_warms_up_wakes_nobody_twice(make: Callable[.
     assert not worker.busy
 
 
-def test_closing_waits_for_a_job_and_ends_the_child(worker: TextWorker) -> None:
+@pytest.mark.parametrize(("job", "wait_s"), [("two", LONG_S), ("hang", 0.0)])
+def test_closing_ends_the_child_and_waits_for_its_job_no_longer_than_told(
+    job: str, wait_s: float, worker: TextWorker
+) -> None:
     pid = int(do(worker, "pid"))
-    worker.submit("two", LONG_S)
-    worker.close(LONG_S)
+    worker.submit(job, LONG_S)
+    worker.close(wait_s)
     assert worker.readable_pipe() is None
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_a_hanging_child_does_not_outlive_the_worker(worker: TextWorker) -> None:
-    pid = int(do(worker, "pid"))
-    worker.submit("hang", LONG_S)
-    worker.close(0.0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -8,6 +8,7 @@ import pytest
 
 from elastio.core import governor
 from elastio.core.model import Rates, Sample
+from elastio.core.policy import Policy
 from tests.values import POLICY, cached
 
 SMALL = replace(POLICY, backing_bandwidth_mb_s=20.0, cache_bandwidth_mb_s=100.0, utilization_threshold=0.30)
@@ -18,60 +19,32 @@ def sample(app: float, *, flush: float = 0.0, miss: float = 0.0, hit: float = 0.
     return Sample(10.0, 1.0, Rates(hit + miss, app), backing=Rates(miss, flush), cache=Rates(hit + flush, app))
 
 
-@pytest.mark.parametrize(
-    ("seen", "mb_s"),
-    [
-        (sample(0.0), None),
-        (sample(5.9, flush=20.0), None),
-        (sample(50.0), 20.0),
-        (sample(50.0, flush=20.0), 20.0),
-        (sample(70.0), 10.0),
-        (sample(70.0, flush=10.0), 10.0),
-        (sample(79.0), 0.0),
-        (sample(95.0), 0.0),
-        (sample(40.0, miss=15.0), 5.0),
-        (sample(40.0, miss=19.5), 0.0),
-        (sample(30.0, hit=30.0), 20.0),
-    ],
-    ids=[
-        "idle: everything",
-        "below the threshold: everything",
-        "what the backing volume takes",
-        "and the flush does not count itself",
-        "what the cache volume leaves",
-        "the same while that flows",
-        "too little to be worth it",
-        "a saturated cache volume: nothing",
-        "the application reads from the backing volume",
-        "and leaves nothing of it",
-        "reads of the cache count as well",
-    ],
-)
-def test_flushes_with_what_both_volumes_have_left(seen: Sample, mb_s: float | None) -> None:
-    assert governor.writeback_rate(seen, cached(available_percent=90), SMALL) == pytest.approx(mb_s)
+DRAINED = replace(SMALL, drain_bandwidth_mb_s=20.0)
+RATES: dict[str, tuple[Policy, Sample, float | None]] = {
+    "idle: everything": (SMALL, sample(0.0), None),
+    "below the threshold: everything": (SMALL, sample(5.9, flush=20.0), None),
+    "what the backing volume takes": (SMALL, sample(50.0), 20.0),
+    "and the flush does not count itself": (SMALL, sample(50.0, flush=20.0), 20.0),
+    "what the cache volume leaves": (SMALL, sample(70.0), 10.0),
+    "the same while that flows": (SMALL, sample(70.0, flush=10.0), 10.0),
+    "too little to be worth it": (SMALL, sample(79.0), 0.0),
+    "a saturated cache volume: nothing": (SMALL, sample(95.0), 0.0),
+    "both saturate it: what the application alone would take cannot be seen": (SMALL, sample(72.0, flush=20.0), 0.0),
+    "the application reads from the backing volume": (SMALL, sample(40.0, miss=15.0), 5.0),
+    "and leaves nothing of it": (SMALL, sample(40.0, miss=19.5), 0.0),
+    "reads of the cache count as well": (SMALL, sample(30.0, hit=30.0), 20.0),
+    "bought for flushing: saturated": (DRAINED, sample(115.0), 20.0),
+    "bought for flushing: saturated by both": (DRAINED, sample(95.0, flush=20.0), 20.0),
+    "bought for flushing: light load": (DRAINED, sample(10.0), 20.0),
+    "bought for flushing: what the backing volume takes": (DRAINED, sample(95.0, miss=15.0), 5.0),
+    "bought for flushing: idle": (DRAINED, sample(0.0), None),
+}
 
 
-def test_a_volume_that_both_saturate_belongs_to_the_application() -> None:
-    """What the application alone would take cannot be seen then."""
-    assert governor.writeback_rate(sample(72.0, flush=20.0), cached(available_percent=90), SMALL) == governor.NOTHING
-
-
-@pytest.mark.parametrize(
-    ("seen", "mb_s"),
-    [
-        (sample(115.0), 20.0),
-        (sample(95.0, flush=20.0), 20.0),
-        (sample(10.0), 20.0),
-        (sample(95.0, miss=15.0), 5.0),
-        (sample(0.0), None),
-    ],
-    ids=["saturated", "saturated by both", "light load", "what the backing volume takes", "idle"],
-)
-def test_what_was_bought_for_flushing_is_used_while_the_application_saturates_the_rest(
-    seen: Sample, mb_s: float | None
-) -> None:
-    with_drain = replace(SMALL, drain_bandwidth_mb_s=20.0)
-    assert governor.writeback_rate(seen, cached(available_percent=90), with_drain) == pytest.approx(mb_s)
+@pytest.mark.parametrize("case", RATES)
+def test_flushes_with_what_both_volumes_have_left(case: str) -> None:
+    policy, seen, mb_s = RATES[case]
+    assert governor.writeback_rate(seen, cached(available_percent=90), policy) == pytest.approx(mb_s)
 
 
 @pytest.mark.parametrize(("available", "mb_s"), [(36, 0.0), (34, 20.0), (0, 20.0), (None, 0.0)])

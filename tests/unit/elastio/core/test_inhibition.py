@@ -110,9 +110,17 @@ def test_a_script_learns_that_its_inhibition_was_over() -> None:
     assert answer.accepted
 
 
-@pytest.mark.parametrize("reason", [InhibitionReason.STOP, InhibitionReason.SHUTDOWN, InhibitionReason.NOTICE])
-def test_nothing_is_quiesced_while_the_machine_ends(reason: InhibitionReason) -> None:
-    before = state(Phase.BOOSTING, cycle(), inhibition=Inhibition(reason, NOW + 60))
+ENDING = [Inhibition(reason, NOW + 60) for reason in InhibitionReason if reason is not InhibitionReason.SNAPSHOT]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        *(state(Phase.BOOSTING, cycle(), inhibition=inhibition) for inhibition in ENDING),
+        state(Phase.FAULTED, fault=Fault(FaultKind.INCONSISTENT, "x")),
+    ],
+)
+def test_nothing_is_quiesced_while_the_machine_ends_or_the_agent_is_faulted(before: AgentState) -> None:
     after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=60), seen(), POLICY)
     assert not answer.accepted
     assert after == before
@@ -124,16 +132,6 @@ def test_a_second_quiesce_never_shortens_the_first(seconds: float, until: float)
     after, answer = asked(before, Request(RequestKind.QUIESCE, seconds=seconds), seen(), POLICY)
     assert answer.accepted
     assert after.inhibition == Inhibition(InhibitionReason.SNAPSHOT, until)
-
-
-def test_a_faulted_agent_quiesces_nothing() -> None:
-    _, answer = asked(
-        state(Phase.FAULTED, fault=Fault(FaultKind.INCONSISTENT, "x")),
-        Request(RequestKind.QUIESCE, seconds=60),
-        seen(),
-        POLICY,
-    )
-    assert not answer.accepted
 
 
 @pytest.mark.parametrize("asked", [(), (Request(RequestKind.BOOST),)])

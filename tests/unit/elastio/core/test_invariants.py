@@ -25,7 +25,7 @@ from elastio.core.actions import (
     WakeWriteback,
 )
 from elastio.core.cycle import Cycle, Timestamps, Trigger
-from elastio.core.invariants import check, why_not_release
+from elastio.core.invariants import check
 from elastio.core.model import CacheMode, CacheState, HostView, Serial, VolumeId, VolumeSpec, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.state import Phase
@@ -173,8 +173,3 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
 def test_a_dangerous_action_is_rejected(action: Action, of: Cycle | None, view: HostView | None) -> None:
     with pytest.raises(InvariantError):
         check_decision(action, of, view)
-
-
-def test_a_disk_that_is_gone_or_blank_may_leave() -> None:
-    assert why_not_release(SERIAL, host(backing())) == ""
-    assert why_not_release(SERIAL, host(backing(), disk())) == ""

@@ -1,8 +1,7 @@
-"""The table of transitions: each pair of it occurs, no other can, and the same input gives the same decision."""
+"""The table of transitions: each pair of it occurs and no other can; and every request is answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,17 +16,15 @@ from elastio.core.actions import (
     OutcomeKind,
     TagVolume,
 )
-from elastio.core.cycle import Timestamps, Trigger
+from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
-from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
-from elastio.sim.run import Simulation
 from elastio.units import GIB
-from tests.simulated import BURST
+from tests.simulated import assert_at_rest, in_phase
 from tests.simulated import machine as simulated
 from tests.values import (
     BOOSTED,
@@ -42,6 +39,7 @@ from tests.values import (
     UNBOUGHT,
     WAITS_FOR_DIRTY,
     asked,
+    at_full_speed,
     backing,
     busy_sample,
     cached,
@@ -148,10 +146,6 @@ def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     assert decision.reason
 
 
-def test_nothing_is_shown_that_is_not_in_the_table() -> None:
-    assert SHOWN.keys() == TRANSITIONS.keys()
-
-
 @pytest.mark.parametrize(
     "pair",
     [(p, e) for p in Phase for e in Event if (p, e) not in TRANSITIONS],
@@ -162,30 +156,6 @@ def test_a_pair_that_is_not_in_the_table_raises(pair: tuple[Phase, Event], monke
     monkeypatch.setitem(DETECTORS, phase, lambda *_: Detection(event, "cannot be"))
     with pytest.raises(InvariantError):
         decide(state(phase, None if phase is Phase.IDLE else cycle()), seen(host(backing(), disk())), POLICY)
-
-
-def test_every_phase_can_be_reached_and_left() -> None:
-    assert {after for after in TRANSITIONS.values() if after is not None} == set(Phase)
-    assert {before for before, _ in TRANSITIONS} == set(Phase)
-
-
-def test_a_whole_run_can_be_decided_again() -> None:
-    asked_before: list[tuple[AgentState, Observation, Decision]] = []
-    sim = simulated(BURST)
-    present(sim.agent).decide = recording(asked_before)
-    sim.run_for(60)
-    assert len(asked_before) > 60
-    for before, obs, decision in asked_before:
-        assert decide(before, obs, sim.policy) == decision
-
-
-def recording(kept: list[tuple[AgentState, Observation, Decision]]) -> Callable[..., Decision]:
-    def decide_and_keep(before: AgentState, obs: Observation, policy: Policy) -> Decision:
-        decision = decide(before, obs, policy)
-        kept.append((before, obs, decision))
-        return decision
-
-    return decide_and_keep
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.DETACHING])
@@ -223,31 +193,6 @@ def test_an_agent_that_was_stopped_by_a_safety_rule_waits_for_an_operator() -> N
     assert not resumed.state.is_stopped
 
 
-def test_a_broken_rule_stops_the_agent() -> None:
-    sim = simulated((*BURST[:1], BURST[1], BURST[2]))
-    sim.run_until(lambda: sim.phase is Phase.BOOSTING, 60)
-    assert sim.agent is not None
-    sim.agent.decide = decide_wrongly
-    sim.run_for(1)
-    sim.agent.decide = decide
-    sim.run_for(60)
-    assert sim.phase is Phase.FAULTED
-    assert sim.state.is_stopped
-    assert present(sim.state.fault).kind is FaultKind.RULE_BROKEN
-    assert sim.world.volumes_left() == 1
-    assert resume_and_settle(sim)
-
-
-def decide_wrongly(*_: object) -> Decision:
-    raise InvariantError("this must never happen")
-
-
-def resume_and_settle(sim: Simulation) -> bool:
-    sim.ask(RequestKind.RESUME)
-    sim.run_until_settled()
-    return sim.world.volumes_left() == 0 and not sim.world.lost(power_cut=True)
-
-
 def test_before_the_first_scan_every_request_is_answered() -> None:
     decision = decide(AgentState(), seen(requests=asked(RequestKind.BOOST)), POLICY)
     assert [a.accepted for a in decision.answers] == [False]
@@ -265,16 +210,52 @@ def test_every_request_is_answered_in_every_phase(phase: Phase, kind: RequestKin
     assert decision.answers[0].text
 
 
+@pytest.mark.parametrize("kind", [RequestKind.FLUSH, RequestKind.PAUSE])
+def test_an_order_that_comes_with_the_end_of_an_attach_is_carried_out(kind: RequestKind) -> None:
+    attached = seen(host(cached(), FORMATTED), requests=asked(kind))
+    decision = decide(state(Phase.ATTACHING, cycle()), attached, POLICY)
+    assert decision.answers[0].accepted
+    assert decision.state.phase is Phase.FLUSHING
+    assert present(decision.state.cycle).forced
+
+
+def test_an_order_to_flush_outweighs_a_load_that_returns_in_the_same_moment() -> None:
+    returned = seen(host(at_full_speed(), FORMATTED), sample=busy_sample(), requests=asked(RequestKind.FLUSH))
+    decision = decide(state(Phase.FLUSHING, cycle(), load=HIGH), returned, POLICY)
+    assert decision.state.phase is Phase.FLUSHING
+    assert present(decision.state.cycle).forced
+
+
+def test_two_requests_of_one_moment_are_carried_out_in_their_order() -> None:
+    both = (*asked(RequestKind.PAUSE), *asked(RequestKind.RESUME))
+    decision = decide(state(Phase.BOOSTING, cycle()), seen(host(cached(), FORMATTED), requests=both), POLICY)
+    assert [answer.accepted for answer in decision.answers] == [True, True]
+    assert (decision.state.phase, decision.state.paused) == (Phase.FLUSHING, False)
+
+
+def test_a_broken_rule_stops_the_agent_and_a_request_that_came_with_it_is_answered() -> None:
+    sim = simulated()
+    in_phase(sim, Phase.BOOSTING)
+
+    def broken(*_: object) -> Decision:
+        raise InvariantError("this must never happen")
+
+    present(sim.agent).decide = broken
+    answers = sim.request(RequestKind.FLUSH)
+    sim.run_for(2)
+    present(sim.agent).decide = decide
+    sim.run_for(60)
+    assert [answer.accepted for answer in answers] == [False]
+    assert (sim.phase, sim.state.is_stopped, sim.world.volumes_left()) == (Phase.FAULTED, True, 1)
+    assert present(sim.state.fault).kind is FaultKind.RULE_BROKEN
+    sim.ask(RequestKind.RESUME)
+    assert_at_rest(sim)
+
+
 @pytest.mark.parametrize("tag", VolumeTag)
 def test_what_nobody_remembers_is_released_only_where_it_is_tagged_clean(tag: VolumeTag) -> None:
     owned = (volume(tag=tag),)
     assert state(Phase.IDLE, owned=owned).orphans == (owned if tag is VolumeTag.CLEAN else ())
-
-
-def test_an_orphan_does_not_teach_a_size() -> None:
-    orphan = cycle(trigger=Trigger.ORPHAN, times=BOOSTED, volume=volume(VolumeState.GONE), peak_in_use_percent=3)
-    decision = decide(state(Phase.DETACHING, orphan, learned_size_bytes=7 * GIB), seen(host(backing())), POLICY)
-    assert decision.state.learned_size_bytes == 7 * GIB
 
 
 def test_the_reference_page_shows_the_table() -> None:

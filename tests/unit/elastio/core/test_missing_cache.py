@@ -12,7 +12,7 @@ from elastio.core.cycle import UNKNOWN_VOLUME
 from elastio.core.detection import danger, in_faulted
 from elastio.core.invariants import check
 from elastio.core.machine import decide
-from elastio.core.model import CacheState, HostView, Request, RequestKind, VolumeId, VolumeState, VolumeTag
+from elastio.core.model import CacheState, HostView, Request, RequestKind, Volume, VolumeId, VolumeState
 from elastio.core.observation import Answer, Decision
 from elastio.core.planner import next_action
 from elastio.core.recovery import recover
@@ -111,11 +111,16 @@ def test_a_wrong_choice_among_the_volumes_can_be_put_right_until_the_kernel_has_
     assert not ask(faulted(boosted(cache_set=None), owned=there), other)[1].accepted
 
 
-def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none() -> None:
-    after, answer = ask(faulted(owned=(volume(VolumeState.AVAILABLE), volume(VolumeState.GONE))), RECOVER)
-    assert answer.accepted
-    assert after.cycle is not None
-    assert (after.cycle.volume_id, after.cycle.times.boosted) == (VOLUME_ID, NOW)
+@pytest.mark.parametrize(
+    ("owned", "adopted"),
+    [((volume(VolumeState.AVAILABLE), volume(VolumeState.GONE)), (VOLUME_ID, NOW)), ((), None), (None, None)],
+)
+def test_the_one_volume_of_this_device_is_adopted_where_the_journal_knows_none_and_no_guess_is_made(
+    owned: tuple[Volume, ...] | None, adopted: tuple[VolumeId, float] | None
+) -> None:
+    after, answer = ask(faulted(owned=owned), RECOVER)
+    assert answer.accepted is (adopted is not None)
+    assert (after.cycle and (after.cycle.volume_id, after.cycle.times.boosted)) == adopted
 
 
 def test_between_several_volumes_an_operator_chooses() -> None:
@@ -126,13 +131,6 @@ def test_between_several_volumes_an_operator_chooses() -> None:
     assert after.cycle is None
     after, answer = ask(faulted(owned=there), replace(RECOVER, volume_id="vol-2"))
     assert present(after.cycle).volume_id == "vol-2"
-
-
-def test_no_volume_means_no_guess() -> None:
-    for owned in ((), None):
-        after, answer = ask(faulted(owned=owned), RECOVER)
-        assert not answer.accepted
-        assert after.cycle is None
 
 
 @pytest.mark.parametrize("there", [s for s in VolumeState if s is not VolumeState.GONE])
@@ -163,14 +161,6 @@ def test_what_nobody_remembers_is_given_up_only_when_no_volume_is_left() -> None
     assert not ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), GIVE_UP)[1].accepted
     assert ask(faulted(owned=()), GIVE_UP)[0].loss_accepted_for == UNKNOWN_VOLUME
     assert ask(faulted(owned=(volume(VolumeState.AVAILABLE),)), BY_NAME)[0].loss_accepted_for == VOLUME_ID
-
-
-def test_a_volume_that_is_not_tagged_clean_is_not_an_orphan() -> None:
-    there = tuple(volume(VolumeState.AVAILABLE, id=f"vol-{tag}", tag=tag) for tag in VolumeTag)
-    for given_up, left in (((), ["vol-clean"]), (("vol-clean",), [])):
-        of = state(Phase.IDLE, owned=there, given_up=given_up)
-        assert [v.id for v in of.orphans] == left
-        assert [v.id for v in there if not of.is_kept(v)] == left
 
 
 OTHERS = "vol-other"

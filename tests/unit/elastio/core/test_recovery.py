@@ -48,20 +48,18 @@ def recovered(state: AgentState, view: HostView | None) -> AgentState:
     return found[0]
 
 
-def test_without_a_backing_device_nothing_is_known() -> None:
-    assert recover(remembered(), seen(None), POLICY) is None
-    assert recover(remembered(), seen(host(None)), POLICY) is None
+AFTER_A_START: dict[str, tuple[AgentState, HostView, Phase]] = {
+    "no cache and no cycle": (remembered(), host(backing()), Phase.IDLE),
+    "a cycle that never boosted": (remembered(Phase.ATTACHING, cycle=cycle()), host(backing()), Phase.ATTACHING),
+    "a flush that an operator forced": (remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED, Phase.FLUSHING),
+    **{f"attached, after {phase}": (remembered(phase, cycle=cycle()), ATTACHED, Phase.BOOSTING) for phase in Phase},
+}
 
 
-def test_no_cache_and_no_cycle_is_idle() -> None:
-    assert recovered(remembered(), host(backing())).phase is Phase.IDLE
-
-
-@pytest.mark.parametrize("phase", Phase)
-def test_an_attached_cache_is_in_the_phase_that_the_kernel_shows(phase: Phase) -> None:
-    state = recovered(remembered(phase, cycle=cycle()), ATTACHED)
-    assert state.phase is Phase.BOOSTING
-    assert present(state.cycle).token == "token"
+@pytest.mark.parametrize("case", AFTER_A_START)
+def test_the_phase_after_a_start_is_what_the_kernel_shows(case: str) -> None:
+    before, view, phase = AFTER_A_START[case]
+    assert recovered(before, view).phase is phase
 
 
 def test_the_phase_follows_the_kernel() -> None:
@@ -89,15 +87,6 @@ def test_a_detach_that_the_kernel_does_not_show_yet_is_remembered_within_its_boo
     assert after.phase is Phase.FLUSHING
     assert after.cycle is not None
     assert (after.cycle.times.detaching, after.cycle.may_have_left) == (kept, kept is not None)
-
-
-def test_a_flush_that_an_operator_forced_goes_on() -> None:
-    assert recovered(remembered(Phase.FLUSHING, cycle=cycle(forced=True)), ATTACHED).phase is Phase.FLUSHING
-    assert recovered(remembered(Phase.FLUSHING, cycle=cycle()), ATTACHED).phase is Phase.BOOSTING
-
-
-def test_a_cycle_that_never_boosted_goes_on_attaching() -> None:
-    assert recovered(remembered(Phase.ATTACHING, cycle=cycle()), host(backing())).phase is Phase.ATTACHING
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.BOOSTING, Phase.FLUSHING, Phase.DETACHING, Phase.FAULTED])

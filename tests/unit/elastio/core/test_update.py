@@ -50,33 +50,27 @@ def folded(before: Cycle, view: object, sample: Sample | None = None, phase: Pha
     return present(fold(state, seen, POLICY).cycle)
 
 
-def test_what_was_written_through_before_the_cycle_is_not_its_own() -> None:
-    attaching = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
-    boosted = folded(attaching, cached(overflow_bytes=130))
-    assert boosted.written_through_bytes == 30
+@pytest.mark.parametrize(
+    ("before", "now", "written"),
+    [(100, 130, 30), (100, 7, 7), (None, None, 0)],
+    ids=["not what was counted before the cycle", "a counter that starts again after a reboot", "no counter"],
+)
+def test_what_is_written_through_is_counted_by_cycle(before: int | None, now: int | None, written: int) -> None:
+    attaching = folded(cycle(), backing(overflow_bytes=before), phase=Phase.ATTACHING)
+    assert folded(attaching, cached(overflow_bytes=now)).written_through_bytes == written
 
 
-def test_a_counter_that_starts_again_after_a_reboot_counts_from_zero() -> None:
-    before = folded(cycle(), backing(overflow_bytes=100), phase=Phase.ATTACHING)
-    rebooted = folded(before, cached(overflow_bytes=7))
-    assert (rebooted.overflow_base, rebooted.written_through_bytes) == (0, 7)
-
-
-def test_without_a_counter_nothing_was_written_through() -> None:
-    assert folded(cycle(), cached(overflow_bytes=None)).written_through_bytes == 0
-
-
-@pytest.mark.parametrize(("available", "pressed"), [(31, 30 * MB), (60, 0)], ids=["nearly full", "room enough"])
-def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(available: int, pressed: int) -> None:
-    busy = Sample(NOW, 2.0, Rates(0, 100), backing=Rates(0, 15), cache=Rates(15, 100))
-    after = folded(cycle(), cached(available_percent=available, cutoff_percent=70), busy)
+@pytest.mark.parametrize(
+    ("available", "app_mb_s", "pressed"),
+    [(31, 100, 30 * MB), (60, 100, 0), (20, 0, 0)],
+    ids=["nearly full", "room enough", "the application rests"],
+)
+def test_what_is_flushed_while_the_cache_is_nearly_full_was_missing(
+    available: int, app_mb_s: float, pressed: int
+) -> None:
+    seen = Sample(NOW, 2.0, Rates(0, app_mb_s), backing=Rates(0, 15), cache=Rates(15, app_mb_s))
+    after = folded(cycle(), cached(available_percent=available, cutoff_percent=70), seen)
     assert after.forced_writeback_bytes == pressed
-
-
-def test_what_is_flushed_while_the_application_rests_was_not_missing() -> None:
-    idle = Sample(NOW, 2.0, Rates(0, 0), backing=Rates(0, 15), cache=Rates(15, 0))
-    full = cached(available_percent=20, cutoff_percent=70)
-    assert folded(cycle(), full, idle).forced_writeback_bytes == 0
 
 
 def test_the_writeback_rate_follows_the_last_sample() -> None:

@@ -37,12 +37,6 @@ def many(count: int, look: UselessBoost = BLIP) -> Waste:
 # --- which loads wait ------------------------------------------------------------------------------------------
 
 
-def test_the_first_boosts_never_wait() -> None:
-    assert not waits(Waste(), 0.4, 1)
-    assert not waits(many(waste.FREE - 1), 0.4, 1)
-    assert waits(many(waste.FREE), 0.4, 1)
-
-
 @pytest.mark.parametrize(("peak", "seconds"), [(1.0, 1), (0.51, 1), (0.4, 4)])
 def test_a_load_that_goes_beyond_the_useless_ones_does_not_wait(peak: float, seconds: float) -> None:
     assert waits(many(9), 0.4, 3)
