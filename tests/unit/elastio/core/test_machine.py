@@ -21,10 +21,11 @@ from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
+from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
-from tests.simulated import assert_at_rest, in_phase
+from tests.simulated import BURST, assert_at_rest, in_phase
 from tests.simulated import machine as simulated
 from tests.values import (
     BOOSTED,
@@ -156,6 +157,20 @@ def test_a_pair_that_is_not_in_the_table_raises(pair: tuple[Phase, Event], monke
     monkeypatch.setitem(DETECTORS, phase, lambda *_: Detection(event, "cannot be"))
     with pytest.raises(InvariantError):
         decide(state(phase, None if phase is Phase.IDLE else cycle()), seen(host(backing(), disk())), POLICY)
+
+
+def test_a_whole_run_can_be_decided_again() -> None:
+    decided: list[tuple[AgentState, Observation, Decision]] = []
+    sim = simulated(BURST)
+
+    def keep(before: AgentState, obs: Observation, policy: Policy) -> Decision:
+        decided.append((before, obs, decide(before, obs, policy)))
+        return decided[-1][2]
+
+    present(sim.agent).decide = keep
+    sim.run_for(60)
+    assert len(decided) > 60
+    assert all(decide(before, obs, sim.policy) == decision for before, obs, decision in decided)
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.DETACHING])
