@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from elastio.core.model import VolumeSpec
+from elastio.core.model import Quote, VolumeSpec
 from elastio.units import GB, GIB
 
 # The currency of a tariff in AGBs: MB/s x GB x s (10^9 bytes).
 AGBS = "AGBs"
+# Of a month's price: 30 days, as in the examples of the EBS pricing page (https://aws.amazon.com/ebs/pricing/).
+HOURS_A_MONTH = 720
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Tariff:
     region: str = ""
     source: str = ""
     date: str = ""
+    volume_type: str = ""
 
     def per_hour(self, spec: VolumeSpec) -> float:
         """The price of such a volume for an hour, without requests."""
@@ -61,6 +64,29 @@ class Tariff:
     def cost(self, spec: VolumeSpec, seconds: float, requests: float = 0.0) -> float:
         """The bill of a volume that existed for `seconds` and served `requests`."""
         return self.per_hour(spec) * self.billed_s(seconds) / 3600 + self.per_million_requests * requests / 1e6
+
+    def quote(self, spec: VolumeSpec) -> Quote:
+        """The quote of a volume that is sold as `spec`. Its source ends with region and date, where these are known."""
+        source = "; ".join(part for part in (self.source, self.region, self.date) if part)
+        return Quote(spec, self.currency, self.per_hour(spec), self.minimum_s, source)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceList:
+    """What a provider knows of its prices without asking its cloud: one tariff for each volume type and region.
+
+    `unknown` names what is sold but has no known price: regions, or volume types. `remedy` says where an operator sets
+    such a price.
+    """
+
+    tariffs: tuple[Tariff, ...]
+    unknown: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+def unpriced(spec: VolumeSpec, currency: str, minimum_s: float, reason: str) -> Quote:
+    """The quote of a volume whose price is not known, and why."""
+    return Quote(spec, currency, 0.0, minimum_s, reason, price_known=False)
 
 
 def agbs_tariff() -> Tariff:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elastio.core.model import VolumeSpec
-from elastio.core.tariff import Tariff, agbs_tariff
+from elastio.core.tariff import Tariff, agbs_tariff, unpriced
 from elastio.units import GB, GIB, agbs
 
 # gp3 in us-east-1, in a month of 720 h: 0.08 USD for a GiB, 0.04 for a MB/s above 125, 0.005 for an IOPS above 3,000.
@@ -44,3 +44,18 @@ def test_requests_are_charged_beside_time() -> None:
 def test_the_tariff_in_agbs_is_bandwidth_times_size_times_seconds() -> None:
     spec = VolumeSpec(6 * GB, 161)
     assert agbs_tariff().cost(spec, 120) == pytest.approx(agbs(161, 6 * GB, 120))
+
+
+def test_a_quote_says_what_is_sold_at_which_price_and_where_the_price_comes_from() -> None:
+    spec = VolumeSpec(100 * GIB, 500, 3000)
+    known = Tariff("EUR", per_gib_hour=0.01, minimum_s=60, source="a list", region="here", date="2026-11-20")
+    quote = known.quote(spec)
+    assert (quote.spec, quote.currency, quote.minimum_s, quote.price_known) == (spec, "EUR", 60, True)
+    assert quote.price_per_hour == pytest.approx(1.0)
+    assert quote.price_source == "a list; here; 2026-11-20"
+    assert Tariff("EUR", source="a contract").quote(spec).price_source == "a contract"
+
+
+def test_an_unknown_price_is_marked_as_such() -> None:
+    quote = unpriced(VolumeSpec(GIB, 100), "EUR", 60, "nobody knows")
+    assert (quote.price_known, quote.price_source) == (False, "nobody knows")
