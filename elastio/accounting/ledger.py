@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations, spend_since
+from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since
 from elastio.core.cycle import Cycle, Trigger
 from elastio.core.model import Spend
 
@@ -150,10 +150,19 @@ class Ledger:
 
     # --- the adaptive device -----------------------------------------------------------------------------
 
-    def touch_device(self, uuid: str, size_bytes: int, backing_mb_s: float, cache_mb_s: float, wall: float) -> None:
-        """The device was seen at `wall`. Call it about once a minute, and when its figures change.
+    def touch_device(
+        self,
+        uuid: str,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        wall: float,
+        prices: DevicePrices | None = None,
+    ) -> None:
+        """The device was seen at `wall`. Call it about once a minute, and when its figures or prices change.
 
         Extends the last span of the device, or begins another one after GAP_S, a change, or a clock that was set back.
+        `prices` None: not determined yet. The first that are determined within GAP_S hold from the span's beginning.
         """
         figures = (size_bytes, backing_mb_s, cache_mb_s)
         with self.file.write() as db:
@@ -163,17 +172,21 @@ class Ledger:
                 known = max(wall, last["last_wall"])
                 db.execute("UPDATE spans SET last_wall = ? WHERE id = ?", (known, last["id"]))
             if not near or figures != (last["size_bytes"], last["backing_mb_s"], last["cache_mb_s"]):
-                row = (uuid, *figures, wall, wall)
-                db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
+                _begin_span(db, (uuid, *figures, wall, wall), prices)
+            elif prices is not None and last["currency"] is None and wall - last["first_wall"] <= GAP_S:
+                columns = "currency = ?, backing_per_hour = ?, fast_per_hour = ?"
+                db.execute(f"UPDATE spans SET {columns} WHERE id = ?", (*astuple(prices), last["id"]))
+            elif prices is not None and (last["currency"] is None or prices != _prices(last)):
+                _begin_span(db, (uuid, *figures, wall, wall), prices)
 
     def spans(self, since: float, until: float) -> tuple[DeviceSpan, ...]:
         """When each device was seen: spans that overlap the period, and for each device at least its last one."""
-        query = """SELECT device_uuid, size_bytes, backing_mb_s, cache_mb_s, first_wall, last_wall FROM spans
+        query = """SELECT * FROM spans
                    WHERE (first_wall < ? AND last_wall > ?)
                       OR id IN (SELECT max(id) FROM spans GROUP BY device_uuid)
                    ORDER BY first_wall, id"""
         with self.file.rows() as db:
-            return tuple(DeviceSpan(*row) for row in db.execute(query, (until, since)))
+            return tuple(_span(row) for row in db.execute(query, (until, since)))
 
     def learned_size(self, uuid: str) -> int | None:
         """Bytes to buy next for this device; None: nothing was learned yet."""
@@ -187,6 +200,27 @@ class Ledger:
 
 
 # --- rows ------------------------------------------------------------------------------------------------
+
+
+def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: DevicePrices | None) -> None:
+    row = (*figures, *((None, None, None) if prices is None else astuple(prices)))
+    db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _span(row: sqlite3.Row) -> DeviceSpan:
+    return DeviceSpan(
+        device_uuid=row["device_uuid"],
+        size_bytes=row["size_bytes"],
+        backing_mb_s=row["backing_mb_s"],
+        cache_mb_s=row["cache_mb_s"],
+        first_wall=row["first_wall"],
+        last_wall=row["last_wall"],
+        prices=_prices(row),
+    )
+
+
+def _prices(row: sqlite3.Row) -> DevicePrices:
+    return DevicePrices(row["currency"] or "", row["backing_per_hour"], row["fast_per_hour"])
 
 
 def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> CycleRow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
 from elastio.accounting.report import day_start
+from elastio.accounting.rows import DevicePrices
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
@@ -77,13 +78,24 @@ class CostRecorder:
             self._spend = replace(self._spend, known=False)
         return self._spend
 
-    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
-        """Record once a minute that the device was there: the cost of a static volume is computed over that time."""
+    def touch_device(
+        self,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        *,
+        wall: float,
+        prices: Callable[[], DevicePrices | None] = lambda: None,
+    ) -> None:
+        """Record once a minute that the device was there: the cost of a static volume is computed over that time.
+
+        `prices` is called only then; None: not determined yet.
+        """
         if wall - self._touched < TOUCH_EVERY_S:
             return
         self._touched = wall
         with _logged("the device is not in the ledger"):
-            self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall)
+            self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall, prices())
 
 
 class NullRecorder:
@@ -113,7 +125,15 @@ class NullRecorder:
     def spend(self, *, wall: float) -> Spend:
         return Spend(known=False)
 
-    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
+    def touch_device(
+        self,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        *,
+        wall: float,
+        prices: Callable[[], DevicePrices | None] = lambda: None,
+    ) -> None:
         """There is no record of devices."""
 
 

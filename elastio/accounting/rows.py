@@ -103,8 +103,20 @@ class CycleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicePrices:
+    """What the backing volume costs an hour, and what one of its size with the cache's bandwidth would cost.
+
+    None: the price is not known. `currency` is that of both; empty if neither is known.
+    """
+
+    currency: str = ""
+    backing_per_hour: float | None = None
+    fast_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """A span of time in which the agent saw one adaptive device unchanged."""
+    """A span of time in which the agent saw one adaptive device unchanged, at unchanged prices."""
 
     device_uuid: str
     size_bytes: int
@@ -112,6 +124,7 @@ class DeviceSpan:
     cache_mb_s: float
     first_wall: float
     last_wall: float
+    prices: DevicePrices = DevicePrices()
 
     @property
     def seconds(self) -> float:

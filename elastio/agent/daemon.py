@@ -12,11 +12,13 @@ import logging
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Journal, Owner
@@ -170,6 +172,7 @@ class Daemon:
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
         self._notifier = Notifier()
+        self._pricing = DevicePricing()
 
     def run(self) -> None:
         config = self.config
@@ -230,8 +233,10 @@ class Daemon:
     def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
         backing = agent.view.backing if agent.view else None
         if backing is not None:
+            size, identity, wall = backing.size_bytes, agent.state.identity, self._clock.wall()
             speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
-            recorder.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
+            prices = partial(self._pricing.at, self.config, identity, size)
+            recorder.touch_device(size, *speeds, wall=wall, prices=prices)
 
     def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()

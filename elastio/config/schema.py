@@ -45,6 +45,14 @@ class DeviceSection:
 
     backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
     bandwidth_mb_s: float = _key(Number("bandwidth of the backing volume, in MB/s", above=0))
+    price_per_month: float | None = _key(
+        Number(
+            "price of the backing volume for a month of 720 h, in the currency of the provider, for reports; default: "
+            "the provider's price of a volume of its size and bandwidth",
+            least=0,
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

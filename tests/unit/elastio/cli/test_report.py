@@ -55,7 +55,15 @@ def test_json_and_csv_tell_the_same(ledger: Path, elastio: Shell) -> None:
 def test_since_leaves_out_what_was_before(ledger: Path, elastio: Shell) -> None:
     tomorrow = time.strftime("%Y-%m-%d", time.gmtime(1_790_000_000 + 2 * 86400))
     assert json.loads(elastio("report", "--json", "--since", tomorrow).stdout)["phases"] == []
-    assert elastio("report", "--since", "yesterday").exit_code == Exit.USAGE
+    for wrong in ("yesterday", "7", "d", "-7d", "7y", "7d 3h"):
+        assert elastio("report", "--since", wrong).exit_code == Exit.USAGE
+
+
+def test_since_may_be_a_time_before_now(ledger: Path, elastio: Shell) -> None:
+    hours = int((time.time() - 1_790_000_000.0) // 3600)
+    for since, shown in ((f"{hours + 2}h", ["tok"]), (f"{hours - 1}h", []), ("5200w", ["tok"]), ("1m", [])):
+        document = json.loads(elastio("report", "--json", "--since", since).stdout)
+        assert [p["token"] for p in document["phases"]] == shown, since
 
 
 def test_json_and_csv_together_are_wrong_usage(ledger: Path, elastio: Shell) -> None:
