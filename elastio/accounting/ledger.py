@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since
+from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since, spent_between
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Spend
+from elastio.core.model import Spend, Spent
 
 # Observations of a device this close together are one span: a missed minute, a restart, a reboot.
 GAP_S = 300.0
@@ -133,12 +133,15 @@ class Ledger:
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
         """Cycles that began before `until` and had not ended at `since`, ordered by their beginning."""
+        with self.file.rows() as db:
+            found = self._cycles(db, since, until)
+            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in found)
+
+    def _cycles(self, db: sqlite3.Connection, since: float, until: float) -> list[sqlite3.Row]:
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
                        started_wall >= :since OR closed_wall > :since OR (opened_wall NOTNULL AND closed_wall ISNULL))
                    ORDER BY started_wall, token"""
-        with self.file.rows() as db:
-            rows = db.execute(query, {"since": since, "until": until}).fetchall()
-            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in rows)
+        return db.execute(query, {"since": since, "until": until}).fetchall()
 
     def _times(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
         found = db.execute("SELECT name, boottime_s, boot_offset_s FROM marks WHERE token = ?", (token,))
@@ -147,6 +150,11 @@ class Ledger:
     def spend_since(self, since: float, now_wall: float) -> Spend:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
         return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
+
+    def spent_between(self, since: float, until: float) -> Spent:
+        """See `rows.spent_between`."""
+        with self.file.rows() as db:
+            return spent_between(since, until, [_cycle_row(row, {}) for row in self._cycles(db, since, until)])
 
     # --- the adaptive device -----------------------------------------------------------------------------
 

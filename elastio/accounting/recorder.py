@@ -10,8 +10,8 @@ from pathlib import Path
 
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.report import day_start
-from elastio.accounting.rows import DevicePrices
+from elastio.accounting.report import day_start, month_start
+from elastio.accounting.rows import DevicePrices, MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
@@ -39,11 +39,13 @@ class CostRecorder:
         self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
         self._touched = float("-inf")
         self._spend = Spend(known=False)
+        self._month = MonthToDate(ledger.spent_between)
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there until this moment
         with _logged(f"cycle {cycle.token} is not in the ledger"):
             self._ledger.record(cycle, wall - now)
+        self._month.recorded(cycle)
 
     def learned(self, size_bytes: int) -> None:
         with _logged("the learned size is not in the ledger"):
@@ -70,9 +72,11 @@ class CostRecorder:
         return None
 
     def spend(self, *, wall: float) -> Spend:
-        """Since local midnight. While the ledger cannot be read, the last known value, with `known` False."""
+        """Since local midnight, and in the month. While the ledger cannot be read, the last known value, with `known`
+        False."""
+        first, today = month_start(wall, self._zone), day_start(wall, self._zone)
         try:
-            self._spend = self._ledger.spend_since(day_start(wall, self._zone), wall)
+            self._spend = self._month.with_month(self._ledger.spend_since(today, wall), first, today)
         except LedgerError as error:
             _log.error("today's spend is not known: %s", error)
             self._spend = replace(self._spend, known=False)

@@ -169,6 +169,11 @@ def day_start(wall: float, tz: tzinfo) -> float:
     return _bounds(local_day(wall, tz), tz)[0]
 
 
+def month_start(wall: float, tz: tzinfo) -> float:
+    """The local midnight that began the month, when monthly caps are reset."""
+    return _bounds(local_day(wall, tz).replace(day=1), tz)[0]
+
+
 def split_days(since: float, until: float, tz: tzinfo) -> dict[date, tuple[float, float]]:
     """The period cut at every local midnight, without gaps; days may have 23 or 25 hours."""
     pieces = {}
