@@ -158,6 +158,18 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     return Workers(scan=scan, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
 
 
+def touch_device(
+    recorder: CostRecorder | NullRecorder, agent: Agent, config: Config, pricing: DevicePricing, wall: float
+) -> None:
+    """Record that the backing device is there, and what it costs."""
+    backing = agent.view.backing if agent.view else None
+    if backing is None:
+        return
+    speeds = config.device.bandwidth_mb_s, config.cache.bandwidth_mb_s
+    prices = partial(pricing.at, config, agent.state.identity, backing.size_bytes)
+    recorder.touch_device(backing.size_bytes, *speeds, wall=wall, prices=prices)
+
+
 class Daemon:
     """One run of the agent, from start to stop."""
 
@@ -231,12 +243,7 @@ class Daemon:
             socket.close()
 
     def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
-        backing = agent.view.backing if agent.view else None
-        if backing is not None:
-            size, identity, wall = backing.size_bytes, agent.state.identity, self._clock.wall()
-            speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
-            prices = partial(self._pricing.at, self.config, identity, size)
-            recorder.touch_device(size, *speeds, wall=wall, prices=prices)
+        touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())
 
     def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()

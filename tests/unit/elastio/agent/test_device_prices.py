@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from elastio.accounting.ledger import Ledger
+from elastio.accounting.recorder import CostRecorder
 from elastio.accounting.rows import DevicePrices
+from elastio.agent.daemon import touch_device
 from elastio.agent.device_prices import DevicePricing, device_prices
 from elastio.config.schema import Config, parse
 from elastio.core.model import Identity
 from elastio.units import GIB
+from tests.simulated import KERNEL, machine
+from tests.values import present
 
 SIZE = 500 * GIB
 
@@ -25,7 +31,7 @@ def config(provider: str, settings: dict[str, Any] | None = None, **device: Any)
     )
 
 
-def machine(region: str) -> Identity:
+def instance(region: str) -> Identity:
     return Identity("aws", "i-1", f"{region}a", region, "m7i.large")
 
 
@@ -65,7 +71,18 @@ def test_a_provider_without_a_price_list_or_without_such_a_volume_leaves_them_un
 def test_prices_are_determined_once_the_machine_is_known_and_again_when_its_size_changes() -> None:
     pricing, asked = DevicePricing(), config("aws")
     assert pricing.at(asked, None, SIZE) is None
-    first = pricing.at(asked, machine("us-east-1"), SIZE)
+    first = pricing.at(asked, instance("us-east-1"), SIZE)
     assert first == device_prices(asked, "us-east-1", SIZE)
-    assert pricing.at(asked, machine("us-east-1"), SIZE) is first
-    assert pricing.at(asked, machine("us-east-1"), 2 * SIZE) == device_prices(asked, "us-east-1", 2 * SIZE)
+    assert pricing.at(asked, instance("us-east-1"), SIZE) is first
+    assert pricing.at(asked, instance("us-east-1"), 2 * SIZE) == device_prices(asked, "us-east-1", 2 * SIZE)
+
+
+def test_the_ledger_gets_the_prices_of_the_device_that_the_agent_sees(tmp_path: Path) -> None:
+    sim, asked = machine(), config("sim")
+    sim.run_for(5)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        touch_device(CostRecorder(ledger, KERNEL.backing_uuid), present(sim.agent), asked, DevicePricing(), 1e9)
+        (span,) = ledger.spans(0, 2e9)
+    assert span.size_bytes == KERNEL.backing_bytes
+    assert span.prices == device_prices(asked, "sim-1", KERNEL.backing_bytes)
+    assert span.prices.backing_per_hour == pytest.approx(0.00011 * KERNEL.backing_bytes / GIB + 0.00006 * 131)

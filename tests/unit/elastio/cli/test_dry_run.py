@@ -69,10 +69,11 @@ def configure(tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.syspath_prepend(site)
     monkeypatch.delitem(sys.modules, "quotingcloud", raising=False)
 
-    def write(caps: str = "", settings: str = "") -> None:
+    def write(caps: str = "", settings: str = "", cache: str = "") -> None:
         toy = f'[provider.toy]\ncalls = "{calls}"\n{settings}\n'
         state = f'[agent]\nstate_dir = "{tmp_path}"\n[caps]\n{caps}\n'
-        (tmp_path / "elastio.toml").write_text(LEAST + toy + state)
+        least = LEAST.replace("[provider]", f"{cache}\n[provider]")
+        (tmp_path / "elastio.toml").write_text(least + toy + state)
 
     write()
     return write
@@ -129,6 +130,13 @@ def test_a_cap_that_forbids_the_boost_is_named(
     assert result.exit_code == Exit.REFUSED
     assert key in result.stdout
     assert json.loads(elastio("boost", "--dry-run", "--json").stdout)["refused"] != ""
+
+
+def test_what_is_sold_must_not_be_larger_than_the_cap(configure: Configure, elastio: Shell) -> None:
+    configure(cache="max_size_gib = 11")  # 10 GiB are wanted, 12 GiB are sold
+    result = elastio("boost", "--dry-run")
+    assert result.exit_code == Exit.REFUSED
+    assert "cache.max_size_gib" in result.stderr
 
 
 def test_an_unknown_price_is_unknown_and_is_refused_under_a_cap_on_cost(configure: Configure, elastio: Shell) -> None:
