@@ -135,7 +135,7 @@ class Ledger:
         """Cycles that began before `until` and had not ended at `since`, ordered by their beginning."""
         with self.file.rows() as db:
             found = self._cycles(db, since, until)
-            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in found)
+            return tuple(_cycle_row(row, _steps(self._times(db, row["token"]))) for row in found)
 
     def _cycles(self, db: sqlite3.Connection, since: float, until: float) -> list[sqlite3.Row]:
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
@@ -153,8 +153,9 @@ class Ledger:
 
     def spent_between(self, since: float, until: float) -> Spent:
         """See `rows.spent_between`."""
+        none = StepDurations()  # a month may have thousands of boosts, and the loop waits for this
         with self.file.rows() as db:
-            return spent_between(since, until, [_cycle_row(row, {}) for row in self._cycles(db, since, until)])
+            return spent_between(since, until, [_cycle_row(row, none) for row in self._cycles(db, since, until)])
 
     # --- the adaptive device -----------------------------------------------------------------------------
 
@@ -231,7 +232,7 @@ def _prices(row: sqlite3.Row) -> DevicePrices:
     return DevicePrices(row["currency"] or "", row["backing_per_hour"], row["fast_per_hour"])
 
 
-def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> CycleRow:
+def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
     is_known = row["sold_size_bytes"] is not None
     return CycleRow(
         token=row["token"],
@@ -247,7 +248,7 @@ def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> Cy
         currency=row["currency"] or "",
         price_per_hour=row["price_per_hour"],
         minimum_s=row["minimum_s"] or 0.0,
-        steps=_steps(times),
+        steps=steps,
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],
