@@ -32,9 +32,13 @@ class Since(click.DateTime):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """A datetime, or a timedelta before now."""
         ago = AGO.fullmatch(value) if isinstance(value, str) else None
-        if ago is None:
+        if ago is not None:
+            return timedelta(seconds=int(ago[1]) * UNITS_S[ago[2]])
+        try:
             return super().convert(value, param, ctx)
-        return timedelta(seconds=int(ago[1]) * UNITS_S[ago[2]])
+        except click.BadParameter:
+            text = f"{value!r} is neither a date (2026-11-20, '2026-11-20 08:00') nor a time ago (90m, 12h, 7d, 4w)"
+            self.fail(text, param, ctx)
 
 
 since_option = click.option(
