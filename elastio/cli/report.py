@@ -21,7 +21,7 @@ from elastio.cli.ledger import begin_of, open_ledger, since_option
 @since_option
 @click.pass_obj
 def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | None) -> None:
-    """Show the cost of each boost, each day and the VM, compared with volumes that are always slow or always fast."""
+    """Show what was saved, and the cost of boosts, days and the VM, beside volumes always slow or always fast."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     zone = local_zone()
