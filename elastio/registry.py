@@ -1,10 +1,12 @@
 """Finds providers by entry point, and imports only the one that is used.
 
 A distribution registers a provider as an entry point of the group `elastio.providers`: a callable
-`(settings, backing_uuid) -> VolumeProvider`. The package of its module may have three more modules, which import no
+`(settings, backing_uuid) -> VolumeProvider`. The package of its module may have four more modules, which import no
 SDK: `identity` with `detect() -> bool` (is this machine in that cloud?), for `elastio init`; `checks` with
-`run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`; and
-`fleet` with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`.
+`run(provider, wanted: VolumeSpec) -> list[tuple[str, bool, str]]` (name, passed, sentence), for `elastio doctor`;
+`fleet` with `open_fleet(settings) -> elastio.janitor.Fleet`, for `elastio janitor`; and `prices` with
+`price_list(settings, region) -> PriceList` and `price(settings, region, spec) -> Quote`, which call no cloud, for
+`elastio prices` and `elastio report`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 from elastio.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elastio.core.model import VolumeSpec
+    from elastio.core.model import Quote, VolumeSpec
+    from elastio.core.tariff import PriceList
     from elastio.janitor import Fleet
     from elastio.ports import VolumeProvider
 
@@ -77,6 +80,24 @@ def open_fleet(name: str, settings: Mapping[str, object]) -> Fleet:
             code="provider.fleet",
         )
     return cast("Fleet", opened(settings))
+
+
+def price_list(name: str, settings: Mapping[str, object], region: str = "") -> PriceList | None:
+    """The tariffs that the provider knows of one region, or of all, without asking its cloud; None: it has no list.
+
+    Raises ConfigError.
+    """
+    listed = _sibling(_find(name), "prices", "price_list")
+    return None if listed is None else cast("PriceList", listed(settings, region))
+
+
+def price(name: str, settings: Mapping[str, object], region: str, spec: VolumeSpec) -> Quote | None:
+    """The price of a volume that provides `spec`, without asking the cloud; None: the provider has no list.
+
+    Raises ConfigError, and RefusedError for a volume that is not sold.
+    """
+    priced = _sibling(_find(name), "prices", "price")
+    return None if priced is None else cast("Quote", priced(settings, region, spec))
 
 
 def _find(name: str) -> EntryPoint:

@@ -80,6 +80,12 @@ MIGRATIONS: Sequence[Statements] = (
             PRIMARY KEY (device_uuid, begun_wall)
         ) STRICT, WITHOUT ROWID""",
     ),
+    (
+        # NULL: nobody determined the prices of this span. An empty currency: they were not known.
+        "ALTER TABLE spans ADD COLUMN currency TEXT",
+        "ALTER TABLE spans ADD COLUMN backing_per_hour REAL",
+        "ALTER TABLE spans ADD COLUMN fast_per_hour REAL",
+    ),
 )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from types import TracebackType
 
 from elastio.accounting.database import LedgerFile
-from elastio.accounting.rows import CycleRow, DeviceSpan, StepDurations, spend_since
+from elastio.accounting.rows import CycleRow, DevicePrices, DeviceSpan, StepDurations, spend_since, spent_between
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Spend
+from elastio.core.model import Spend, Spent
 
 # Observations of a device this close together are one span: a missed minute, a restart, a reboot.
 GAP_S = 300.0
@@ -133,12 +133,15 @@ class Ledger:
 
     def cycles(self, since: float, until: float) -> tuple[CycleRow, ...]:
         """Cycles that began before `until` and had not ended at `since`, ordered by their beginning."""
+        with self.file.rows() as db:
+            found = self._cycles(db, since, until)
+            return tuple(_cycle_row(row, _steps(self._times(db, row["token"]))) for row in found)
+
+    def _cycles(self, db: sqlite3.Connection, since: float, until: float) -> list[sqlite3.Row]:
         query = """SELECT * FROM cycles WHERE min(started_wall, coalesce(opened_wall, started_wall)) < :until AND (
                        started_wall >= :since OR closed_wall > :since OR (opened_wall NOTNULL AND closed_wall ISNULL))
                    ORDER BY started_wall, token"""
-        with self.file.rows() as db:
-            rows = db.execute(query, {"since": since, "until": until}).fetchall()
-            return tuple(_cycle_row(row, self._times(db, row["token"])) for row in rows)
+        return db.execute(query, {"since": since, "until": until}).fetchall()
 
     def _times(self, db: sqlite3.Connection, token: str) -> dict[str, tuple[float, float]]:
         found = db.execute("SELECT name, boottime_s, boot_offset_s FROM marks WHERE token = ?", (token,))
@@ -148,12 +151,27 @@ class Ledger:
         """See `rows.spend_since`. Cycles up to DAY_S ahead of the clock count; beyond that the clock was wrong."""
         return spend_since(since, now_wall, self.cycles(since, now_wall + DAY_S))
 
+    def spent_between(self, since: float, until: float) -> Spent:
+        """See `rows.spent_between`."""
+        none = StepDurations()  # a month may have thousands of boosts, and the loop waits for this
+        with self.file.rows() as db:
+            return spent_between(since, until, [_cycle_row(row, none) for row in self._cycles(db, since, until)])
+
     # --- the adaptive device -----------------------------------------------------------------------------
 
-    def touch_device(self, uuid: str, size_bytes: int, backing_mb_s: float, cache_mb_s: float, wall: float) -> None:
-        """The device was seen at `wall`. Call it about once a minute, and when its figures change.
+    def touch_device(
+        self,
+        uuid: str,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        wall: float,
+        prices: DevicePrices | None = None,
+    ) -> None:
+        """The device was seen at `wall`. Call it about once a minute, and when its figures or prices change.
 
         Extends the last span of the device, or begins another one after GAP_S, a change, or a clock that was set back.
+        `prices` None: not determined yet. The first that are determined within GAP_S hold from the span's beginning.
         """
         figures = (size_bytes, backing_mb_s, cache_mb_s)
         with self.file.write() as db:
@@ -163,17 +181,21 @@ class Ledger:
                 known = max(wall, last["last_wall"])
                 db.execute("UPDATE spans SET last_wall = ? WHERE id = ?", (known, last["id"]))
             if not near or figures != (last["size_bytes"], last["backing_mb_s"], last["cache_mb_s"]):
-                row = (uuid, *figures, wall, wall)
-                db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
+                _begin_span(db, (uuid, *figures, wall, wall), prices)
+            elif prices is not None and last["currency"] is None and wall - last["first_wall"] <= GAP_S:
+                columns = "currency = ?, backing_per_hour = ?, fast_per_hour = ?"
+                db.execute(f"UPDATE spans SET {columns} WHERE id = ?", (*astuple(prices), last["id"]))
+            elif prices is not None and (last["currency"] is None or prices != _prices(last)):
+                _begin_span(db, (uuid, *figures, wall, wall), prices)
 
     def spans(self, since: float, until: float) -> tuple[DeviceSpan, ...]:
         """When each device was seen: spans that overlap the period, and for each device at least its last one."""
-        query = """SELECT device_uuid, size_bytes, backing_mb_s, cache_mb_s, first_wall, last_wall FROM spans
+        query = """SELECT * FROM spans
                    WHERE (first_wall < ? AND last_wall > ?)
                       OR id IN (SELECT max(id) FROM spans GROUP BY device_uuid)
                    ORDER BY first_wall, id"""
         with self.file.rows() as db:
-            return tuple(DeviceSpan(*row) for row in db.execute(query, (until, since)))
+            return tuple(_span(row) for row in db.execute(query, (until, since)))
 
     def learned_size(self, uuid: str) -> int | None:
         """Bytes to buy next for this device; None: nothing was learned yet."""
@@ -189,7 +211,28 @@ class Ledger:
 # --- rows ------------------------------------------------------------------------------------------------
 
 
-def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> CycleRow:
+def _begin_span(db: sqlite3.Connection, figures: tuple[object, ...], prices: DevicePrices | None) -> None:
+    row = (*figures, *((None, None, None) if prices is None else astuple(prices)))
+    db.execute("INSERT INTO spans VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _span(row: sqlite3.Row) -> DeviceSpan:
+    return DeviceSpan(
+        device_uuid=row["device_uuid"],
+        size_bytes=row["size_bytes"],
+        backing_mb_s=row["backing_mb_s"],
+        cache_mb_s=row["cache_mb_s"],
+        first_wall=row["first_wall"],
+        last_wall=row["last_wall"],
+        prices=_prices(row),
+    )
+
+
+def _prices(row: sqlite3.Row) -> DevicePrices:
+    return DevicePrices(row["currency"] or "", row["backing_per_hour"], row["fast_per_hour"])
+
+
+def _cycle_row(row: sqlite3.Row, steps: StepDurations) -> CycleRow:
     is_known = row["sold_size_bytes"] is not None
     return CycleRow(
         token=row["token"],
@@ -205,7 +248,7 @@ def _cycle_row(row: sqlite3.Row, times: Mapping[str, tuple[float, float]]) -> Cy
         currency=row["currency"] or "",
         price_per_hour=row["price_per_hour"],
         minimum_s=row["minimum_s"] or 0.0,
-        steps=_steps(times),
+        steps=steps,
         peak_dirty_bytes=row["peak_dirty_bytes"],
         peak_in_use_percent=row["peak_in_use_percent"],
         written_through_bytes=row["evicted_bytes"],

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.report import day_start
+from elastio.accounting.report import day_start, month_start
+from elastio.accounting.rows import DevicePrices, MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
 from elastio.core.model import Sample, Spend
@@ -38,11 +39,13 @@ class CostRecorder:
         self._history = HistoryWriter(ledger.file, backing_uuid, limits or HistoryLimits())
         self._touched = float("-inf")
         self._spend = Spend(known=False)
+        self._month = MonthToDate(ledger.spent_between)
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self._touched = float("-inf")  # the device was there until this moment
         with _logged(f"cycle {cycle.token} is not in the ledger"):
             self._ledger.record(cycle, wall - now)
+        self._month.recorded(cycle)
 
     def learned(self, size_bytes: int) -> None:
         with _logged("the learned size is not in the ledger"):
@@ -69,21 +72,34 @@ class CostRecorder:
         return None
 
     def spend(self, *, wall: float) -> Spend:
-        """Since local midnight. While the ledger cannot be read, the last known value, with `known` False."""
+        """Since local midnight, and in the month. While the ledger cannot be read, the last known value, with `known`
+        False."""
+        first, today = month_start(wall, self._zone), day_start(wall, self._zone)
         try:
-            self._spend = self._ledger.spend_since(day_start(wall, self._zone), wall)
+            self._spend = self._month.with_month(self._ledger.spend_since(today, wall), first, today)
         except LedgerError as error:
             _log.error("today's spend is not known: %s", error)
             self._spend = replace(self._spend, known=False)
         return self._spend
 
-    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
-        """Record once a minute that the device was there: the cost of a static volume is computed over that time."""
+    def touch_device(
+        self,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        *,
+        wall: float,
+        prices: Callable[[], DevicePrices | None] = lambda: None,
+    ) -> None:
+        """Record once a minute that the device was there: the cost of a static volume is computed over that time.
+
+        `prices` is called only then; None: not determined yet.
+        """
         if wall - self._touched < TOUCH_EVERY_S:
             return
         self._touched = wall
         with _logged("the device is not in the ledger"):
-            self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall)
+            self._ledger.touch_device(self._uuid, size_bytes, backing_mb_s, cache_mb_s, wall, prices())
 
 
 class NullRecorder:
@@ -113,7 +129,15 @@ class NullRecorder:
     def spend(self, *, wall: float) -> Spend:
         return Spend(known=False)
 
-    def touch_device(self, size_bytes: int, backing_mb_s: float, cache_mb_s: float, *, wall: float) -> None:
+    def touch_device(
+        self,
+        size_bytes: int,
+        backing_mb_s: float,
+        cache_mb_s: float,
+        *,
+        wall: float,
+        prices: Callable[[], DevicePrices | None] = lambda: None,
+    ) -> None:
         """There is no record of devices."""
 
 

@@ -3,6 +3,10 @@
 `C(t) = Bb*N*t + Bc * integral of M(x) dx` in AGBs: bandwidth in MB/s, sizes in GB (10^9), M = 0 while nothing is
 bought. Over the same time static-slow is `Bb*N*t` and static-fast `Bc*N*t`; a static-slow machine would also have
 needed longer for the same work, which a ledger cannot know. Times are seconds since the epoch.
+
+In currency the same four are `baseline = pb*t`, the backing volume at its price pb; `static_fast = pf*t`, a volume of
+its size with the cache's bandwidth; `paid = baseline + caches`; and `saved = static_fast - paid`. The prices are those
+that the ledger has for each moment. An amount for which one is missing is not known, and is not estimated.
 """
 
 from __future__ import annotations
@@ -25,7 +29,10 @@ _first = attrgetter("first_wall")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """`cost` is the sum of priced volumes; None: none has a price, or currencies differ. A ratio to 0 is None."""
+    """`cost` is the sum of priced volumes; None: none has a price, or currencies differ. A ratio to 0 is None.
+
+    `baseline`, `static_fast` and `paid` are in `currency`; None: a price is missing, or currencies differ.
+    """
 
     seconds: float
     backing_agbs: float
@@ -34,6 +41,14 @@ class Cost:
     currency: str
     cost: float | None
     unpriced_boosts: int
+    baseline: float | None = None
+    static_fast: float | None = None
+    paid: float | None = None
+
+    @property
+    def saved(self) -> float | None:
+        """How much less was paid than a volume that is always fast costs; negative: more."""
+        return None if self.static_fast is None or self.paid is None else self.static_fast - self.paid
 
     @property
     def total_agbs(self) -> float:
@@ -72,7 +87,10 @@ class DayLine:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`unobserved_s`: time between the first and last observation of a device that is not accounted."""
+    """`unobserved_s`: time between the first and last observation of a device that is not accounted.
+
+    `priced_since`: from when on the prices of the backing volume and of a fast one are known; None: they are not known.
+    """
 
     since: float
     until: float
@@ -81,6 +99,7 @@ class Report:
     days: tuple[DayLine, ...]
     vm: Cost
     unobserved_s: float
+    priced_since: float | None = None
 
 
 def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) -> Report:
@@ -101,22 +120,42 @@ def build(cycles: Rows, spans: Spans, since: float, until: float, tz: tzinfo) ->
         boosts.append(BoostLine(row, row.billed_s(since, until), account([row], own, since, until)))
     days = _day_lines(cycles, seen, since, until, tz)
     gaps = sum(b.first_wall - a.last_wall for a, b in pairwise(seen) if a.device_uuid == b.device_uuid)
-    return Report(since, until, tz, tuple(boosts), days, account(cycles, seen, since, until), gaps)
+    vm = account(cycles, seen, since, until)
+    return Report(since, until, tz, tuple(boosts), days, vm, gaps, _priced_since(seen))
+
+
+def _priced_since(seen: Spans) -> float | None:
+    unpriced = (s.last_wall for s in seen if None in (s.prices.backing_per_hour, s.prices.fast_per_hour))
+    begin = max(unpriced, default=float("-inf"))
+    return min((s.first_wall for s in seen if s.last_wall > begin), default=None)
 
 
 def account(cycles: Iterable[CycleRow], seen: Iterable[DeviceSpan], since: float, until: float) -> Cost:
     """The cost of a period. `seen` must not count any time of one device twice (`coverage` sees to that)."""
-    seconds = backing = fast = 0.0
-    for span in _cut(seen, since, until):
-        seconds += span.seconds
-        backing += agbs(span.backing_mb_s, span.size_bytes, span.seconds)
-        fast += agbs(span.cache_mb_s, span.size_bytes, span.seconds)
+    spans = _cut(seen, since, until)
+    seconds = sum(s.seconds for s in spans)
+    backing = sum(agbs(s.backing_mb_s, s.size_bytes, s.seconds) for s in spans)
+    fast = sum(agbs(s.cache_mb_s, s.size_bytes, s.seconds) for s in spans)
     bought = [c for c in cycles if c.billed_s(since, until) > 0 or c.cost(since, until)]
     priced = [(c.currency, owed) for c in bought if (owed := c.cost(since, until)) is not None]
-    currencies = sorted({currency for currency, _ in priced})
+    currencies = sorted({currency for currency, _ in priced} | {s.prices.currency for s in spans} - {""})
     cache = sum(c.agbs(since, until) for c in bought)
-    owed_in_all = sum(owed for _, owed in priced) if len(currencies) == 1 else None
-    return Cost(seconds, backing, cache, fast, " and ".join(currencies), owed_in_all, len(bought) - len(priced))
+    owed_in_all = sum(owed for _, owed in priced) if priced and len(currencies) == 1 else None
+    unpriced = len(bought) - len(priced)
+    cost = Cost(seconds, backing, cache, fast, " and ".join(currencies), owed_in_all, unpriced)
+    if len(currencies) != 1:
+        return cost
+    baseline, static_fast = _owed(spans, "backing_per_hour"), _owed(spans, "fast_per_hour")
+    paid = None if baseline is None or unpriced else baseline + (owed_in_all or 0.0)
+    return replace(cost, baseline=baseline, static_fast=static_fast, paid=paid)
+
+
+def _owed(spans: Sequence[DeviceSpan], price: str) -> float | None:
+    """What a permanent volume costs over the spans, by this price of each; None: one is not known."""
+    hours = [(getattr(s.prices, price), s.seconds / 3600) for s in spans if s.seconds > 0]
+    if not hours or any(per_hour is None for per_hour, _ in hours):
+        return None
+    return float(sum(per_hour * each for per_hour, each in hours))
 
 
 def local_day(wall: float, tz: tzinfo) -> date:
@@ -128,6 +167,11 @@ def local_day(wall: float, tz: tzinfo) -> date:
 def day_start(wall: float, tz: tzinfo) -> float:
     """The local midnight at or before `wall`, when daily caps are reset."""
     return _bounds(local_day(wall, tz), tz)[0]
+
+
+def month_start(wall: float, tz: tzinfo) -> float:
+    """The local midnight that began the month, when monthly caps are reset."""
+    return _bounds(local_day(wall, tz).replace(day=1), tz)[0]
 
 
 def split_days(since: float, until: float, tz: tzinfo) -> dict[date, tuple[float, float]]:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, fields
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from statistics import median
 from typing import Any
 
@@ -26,6 +26,7 @@ _COST_HEADS = ("backing AGBs", "cache AGBs", "total AGBs", "cost", "% slow", "% 
 _COST_KEYS = (
     *("backing_agbs", "cache_agbs", "total_agbs", "static_slow_agbs", "static_fast_agbs"),
     *("of_static_slow_percent", "of_static_fast_percent", "cost", "currency"),
+    *("baseline", "static_fast", "paid", "saved"),
 )
 
 
@@ -58,8 +59,9 @@ def to_text(report: Report) -> str:
     if not report.days:
         return "No costs yet: the agent has not seen a device in this period.\n"
     shown, days = report.boosts[-SHOWN_BOOSTS:], report.days[-SHOWN_DAYS:]
+    lines = [_saved(report), ""]
     heads = ("boost begun", "GiB", "MB/s", "billed", *_COST_HEADS, "note")
-    lines = table(heads, [_boost_cells(b, report.tz) for b in shown], len(report.boosts) - len(shown))
+    lines += table(heads, [_boost_cells(b, report.tz) for b in shown], len(report.boosts) - len(shown))
     lines += _breakdown(report)
     cells = [(d.day.isoformat(), str(d.boosts), format_duration(d.cost.seconds), *_costs(d.cost)) for d in days]
     boosts = str(sum(d.boosts for d in report.days))
@@ -70,6 +72,36 @@ def to_text(report: Report) -> str:
     if report.vm.unpriced_boosts:
         lines.append(f"No price is known for {report.vm.unpriced_boosts} boost(s): they are missing from `cost`.")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _saved(report: Report) -> str:
+    """What was saved in the period, or why that is not known."""
+    cost = report.vm
+    if cost.saved is None or cost.baseline is None or cost.static_fast is None or cost.paid is None:
+        return f"saved: unknown, because {_why_unknown(report)}"
+    sums = (
+        f"paid {_amount(cost.paid)} (backing volume {_amount(cost.baseline)}, caches "
+        f"{_amount(cost.paid - cost.baseline)}), always fast {_amount(cost.static_fast)}"
+    )
+    if cost.saved < 0:
+        return f"lost {_amount(-cost.saved)} {cost.currency} in this period: {sums}"
+    return f"saved {_amount(cost.saved)} {cost.currency} in this period: {sums}"
+
+
+def _why_unknown(report: Report) -> str:
+    if " and " in report.vm.currency:
+        return f"prices are in {report.vm.currency}"
+    if report.priced_since is None:
+        return "no price of the backing volume, or of a fast one, is known (see `elastio prices`)"
+    if None in (report.vm.baseline, report.vm.static_fast):
+        since = datetime.fromtimestamp(report.priced_since, report.tz).strftime("%Y-%m-%d %H:%M")
+        return f"prices of the backing volume are known from {since} only (use --since)"
+    return f"{report.vm.unpriced_boosts} boost(s) have no price"
+
+
+def _amount(value: float) -> str:
+    """Cents, and of less than ten cents four digits."""
+    return f"{value:.2f}" if value == 0 or abs(value) >= 0.1 else f"{value:.4f}"
 
 
 def _breakdown(report: Report) -> list[str]:

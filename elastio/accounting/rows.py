@@ -5,11 +5,11 @@ Times are seconds since the epoch, sizes bytes, bandwidths MB/s.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Spend
+from elastio.core.model import Spend, Spent
 from elastio.units import agbs
 
 
@@ -103,8 +103,20 @@ class CycleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicePrices:
+    """What the backing volume costs an hour, and what one of its size with the cache's bandwidth would cost.
+
+    None: the price is not known. `currency` is that of both; empty if neither is known.
+    """
+
+    currency: str = ""
+    backing_per_hour: float | None = None
+    fast_per_hour: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSpan:
-    """A span of time in which the agent saw one adaptive device unchanged."""
+    """A span of time in which the agent saw one adaptive device unchanged, at unchanged prices."""
 
     device_uuid: str
     size_bytes: int
@@ -112,6 +124,7 @@ class DeviceSpan:
     cache_mb_s: float
     first_wall: float
     last_wall: float
+    prices: DevicePrices = DevicePrices()
 
     @property
     def seconds(self) -> float:
@@ -132,6 +145,7 @@ def row_of(cycle: Cycle) -> CycleRow:
         started_wall=cycle.started_wall,
         opened_wall=cycle.opened_wall,
         closed_wall=cycle.closed_wall,
+        currency=quote.currency if quote else "",
         price_per_hour=quote.price_per_hour if quote and quote.price_known else None,
         minimum_s=quote.minimum_s if quote else 0.0,
         failure=str(cycle.failure or ""),
@@ -145,10 +159,51 @@ def spend_since(since: float, now_wall: float, rows: Collection[CycleRow]) -> Sp
     at once. A cycle without a price adds nothing to `currency`. A bill that ends after `now_wall` counts in full: the
     clock has been set back since.
     """
-    begun = [c for c in rows if since <= c.started_wall and c.trigger != Trigger.ORPHAN and not c.is_refused]
     ends = [(c, max(now_wall, c.closed_wall or c.opened_wall or now_wall)) for c in rows]
+    billed = [(c, until) for c, until in ends if c.billed_s(since, until) > 0]
     return Spend(
-        boosts=len(begun),
+        boosts=_begun(since, float("inf"), rows),
         agbs=sum(c.agbs(since, until) for c, until in ends),
         currency=sum(c.cost(since, until) or 0.0 for c, until in ends),
+        currency_name=" and ".join(sorted({c.currency for c, until in ends if c.cost(since, until)} - {""})),
+        unpriced=sum(1 for c, _ in billed if c.price_per_hour is None),
     )
+
+
+def spent_between(since: float, until: float, rows: Collection[CycleRow]) -> Spent:
+    """What was spent in a period that has ended. Adjoining periods add up."""
+    return Spent(
+        boosts=_begun(since, until, rows),
+        agbs=sum(c.agbs(since, until) for c in rows),
+        currency=sum(c.cost(since, until) or 0.0 for c in rows),
+    )
+
+
+def _begun(since: float, until: float, rows: Collection[CycleRow]) -> int:
+    """How many boosts began in the period."""
+    return sum(1 for c in rows if since <= c.started_wall < until and c.trigger != Trigger.ORPHAN and not c.is_refused)
+
+
+@dataclass(slots=True)
+class MonthToDate:
+    """What was spent in a month: the days before today, which are added up once, and today.
+
+    `earlier` returns what was spent between two times. A cycle that began before today may still change those days.
+    """
+
+    earlier: Callable[[float, float], Spent]
+    _days: tuple[float, float] | None = None
+    _spent: Spent = field(default_factory=Spent)
+
+    def with_month(self, spend: Spend, first: float, today: float) -> Spend:
+        """`spend`, which is today's, with that of the month since `first`."""
+        if self._days != (first, today):
+            self._days, self._spent = (first, today), self.earlier(first, today) if first < today else Spent()
+        before = self._spent
+        month = Spent(before.boosts + spend.boosts, before.agbs + spend.agbs, before.currency + spend.currency)
+        return replace(spend, month=month)
+
+    def recorded(self, cycle: Cycle) -> None:
+        """A cycle was written."""
+        if self._days is not None and cycle.started_wall < self._days[1]:
+            self._days = None

@@ -12,11 +12,13 @@ import logging
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from elastio import __version__, registry
 from elastio.accounting.history_store import HistoryLimits
 from elastio.accounting.recorder import CostRecorder, NullRecorder, open_recorder
+from elastio.agent.device_prices import DevicePricing
 from elastio.agent.event_loop import EventLoop
 from elastio.agent.executor import Executor, lost
 from elastio.agent.journal import Journal, Owner
@@ -156,6 +158,18 @@ def open_workers(config: Config, host: BcacheHost) -> tuple[Workers, tuple[ForkW
     return Workers(scan=scan, cloud=on_cloud, host=on_host), forked  # type: ignore[return-value]
 
 
+def touch_device(
+    recorder: CostRecorder | NullRecorder, agent: Agent, config: Config, pricing: DevicePricing, wall: float
+) -> None:
+    """Record that the backing device is there, and what it costs."""
+    backing = agent.view.backing if agent.view else None
+    if backing is None:
+        return
+    speeds = config.device.bandwidth_mb_s, config.cache.bandwidth_mb_s
+    prices = partial(pricing.at, config, agent.state.identity, backing.size_bytes)
+    recorder.touch_device(backing.size_bytes, *speeds, wall=wall, prices=prices)
+
+
 class Daemon:
     """One run of the agent, from start to stop."""
 
@@ -170,6 +184,7 @@ class Daemon:
         self._owner = Owner(self.config.device.backing_uuid, machine_id(self._sysfs))
         self._journal = Journal(self.config.agent.state_dir / JOURNAL, self._host.boot_id, self._owner)
         self._notifier = Notifier()
+        self._pricing = DevicePricing()
 
     def run(self) -> None:
         config = self.config
@@ -228,10 +243,7 @@ class Daemon:
             socket.close()
 
     def _touch(self, recorder: CostRecorder | NullRecorder, agent: Agent) -> None:
-        backing = agent.view.backing if agent.view else None
-        if backing is not None:
-            speeds = self.config.device.bandwidth_mb_s, self.config.cache.bandwidth_mb_s
-            recorder.touch_device(backing.size_bytes, *speeds, wall=self._clock.wall())
+        touch_device(recorder, agent, self.config, self._pricing, self._clock.wall())
 
     def _agent(self, recorder: CostRecorder | NullRecorder, workers: Workers) -> Agent:
         now, wall = self._clock.now(), self._clock.wall()

@@ -60,7 +60,10 @@ PlainHostAction: TypeAlias = PhaseAction | ReleaseAction
 
 def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
     if action.needs_price and not quote.price_known:
-        raise RefusedError(f"caps.max_cost_per_day cannot be kept: {quote.price_source}", code="caps.max_cost_per_day")
+        text = (
+            f"a cap in currency ([caps], max_cost_per_day or max_cost_per_month) cannot be kept: {quote.price_source}"
+        )
+        raise RefusedError(text, code="caps.max_cost_per_day")
     if quote.spec.size_bytes > action.max_size_bytes:
         provisioned, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
         raise RefusedError(

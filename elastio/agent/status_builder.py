@@ -11,6 +11,7 @@ from elastio.control.status import (
     InhibitionPart,
     LoadPart,
     MissingPart,
+    MonthPart,
     SpendPart,
     Status,
     VolumePart,
@@ -103,6 +104,9 @@ def _spend(spend: Spend, policy: Policy) -> SpendPart:
         max_agbs=caps.max_agbs_per_day,
         max_cost=caps.max_cost_per_day,
         known=spend.known,
+        currency=spend.currency_name,
+        unpriced=spend.unpriced,
+        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *caps.per_month),
     )
 
 
@@ -115,7 +119,8 @@ def _backing(view: BackingView | None) -> BackingPart | None:
 def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: BackingView | None) -> CyclePart | None:
     if cycle is None:
         return None
-    boosted = cycle.times.boosted
+    boosted, quote = cycle.times.boosted, cycle.quote
+    priced = quote if quote is not None and quote.price_known else None
     return CyclePart(
         token=cycle.token,
         trigger=cycle.trigger.value,
@@ -130,6 +135,8 @@ def _cycle(state: AgentState, cycle: Cycle | None, obs: Observation, backing: Ba
         flush_started_dirty_bytes=cycle.flush_started_dirty_bytes,
         flush_progress=_flush_progress(state.phase, cycle, backing),
         failure=str(cycle.failure or ""),
+        price_per_hour=priced.price_per_hour if priced else None,
+        currency=priced.currency if priced else "",
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import click
 
 from elastio.cli.app import App, describe
 from elastio.cli.waiting import wait_options
+from elastio.control.protocol import RefusedByAgentError
 from elastio.errors import ElastioError
 from elastio.units import GIB, format_duration
 
@@ -21,17 +25,41 @@ WAIT_S = 300.0
     type=click.FloatRange(min=0, min_open=True, max=65536),
     help="Size of the cache  [default: the learned size]",
 )
+@click.option("--dry-run", is_flag=True, help="Show what it would buy and cost; buy nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result of --dry-run as one JSON document.")
 @wait_options(WAIT_S)
 @click.pass_obj
-def boost(app: App, size_gib: float | None, wait_s: float | None) -> None:
+def boost(app: App, size_gib: float | None, dry_run: bool, as_json: bool, wait_s: float | None) -> None:
     """Buy a cache volume and attach it now, within the spending caps.
 
     The exit code is 5 if the agent refuses, for example because a cap is reached.
     """
-    fields = {} if size_gib is None else {"size_bytes": int(size_gib * GIB)}
+    size_bytes = None if size_gib is None else int(size_gib * GIB)
+    if dry_run and wait_s is not None:
+        raise click.UsageError("give --dry-run or --wait, not both")
+    if as_json and not dry_run:
+        raise click.UsageError("--json needs --dry-run")
+    if dry_run:
+        _show_quote(app, size_bytes, as_json)
+        return
+    fields = {} if size_bytes is None else {"size_bytes": size_bytes}
     click.echo(app.client().ask("boost", **fields)["text"])
     if wait_s is not None:
         _wait(app, wait_s)
+
+
+def _show_quote(app: App, size_bytes: int | None, as_json: bool) -> None:
+    from elastio.cli import dry_run  # noqa: PLC0415  a boost needs no provider
+
+    found = dry_run.ask(app, size_bytes, time.time())
+    if as_json:
+        click.echo(json.dumps(dry_run.to_dict(found), indent=2))
+    else:
+        for name, text in dry_run.rows(found):
+            click.echo(f"{name:<14}{text}")
+        click.echo("nothing was bought")
+    if found.refused:
+        raise RefusedByAgentError(f"the boost would be refused: {found.refused}")
 
 
 def _wait(app: App, wait_s: float) -> None:

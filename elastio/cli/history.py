@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 
@@ -21,12 +21,13 @@ from elastio.cli.ledger import begin_of, open_ledger, since_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the samples as a CSV table.")
 @since_option
 @click.pass_obj
-def history(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> None:
+def history(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | None) -> None:
     """Show when loads began, how long and how large they were, and export the throughput samples."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     zone = local_zone()
-    begin, end = begin_of(since, zone), time.time()
+    end = time.time()
+    begin = begin_of(since, zone, end)
     with open_ledger(app) as ledger:
         # All cycles: the first boost shown has a gap to the one before it.
         past = past_boosts(ledger.cycles(0.0, end), read_loads(ledger.file))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,15 +17,42 @@ from elastio.config.paths import LEDGER
 from elastio.config.schema import DEFAULT_STATE_DIR
 from elastio.errors import ConfigError, ElastioError
 
+AGO = re.compile(r"(\d{1,6})([mhdw])")
+UNITS_S = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+class Since(click.DateTime):
+    """A local date, with a time or without, or how long ago: `7d` is seven times 24 hours."""
+
+    name = "since"
+
+    def __init__(self) -> None:
+        super().__init__(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A datetime, or a timedelta before now."""
+        ago = AGO.fullmatch(value) if isinstance(value, str) else None
+        if ago is not None:
+            return timedelta(seconds=int(ago[1]) * UNITS_S[ago[2]])
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            text = f"{value!r} is neither a date (2026-11-20, '2026-11-20 08:00') nor a time ago (90m, 12h, 7d, 4w)"
+            self.fail(text, param, ctx)
+
+
 since_option = click.option(
     "--since",
-    type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%d %H:%M"]),
-    help="Start of the report, in local time  [default: the first record]",
+    metavar="DATE|AGO",
+    type=Since(),
+    help="Start of the report: a local date, or 90m, 12h, 7d, 4w for that long ago  [default: the first record]",
 )
 
 
-def begin_of(since: datetime | None, zone: tzinfo) -> float:
-    """Seconds since the epoch at the local time of `--since`; 0 without it."""
+def begin_of(since: datetime | timedelta | None, zone: tzinfo, now: float) -> float:
+    """Seconds since the epoch at the local time of `--since`, or that long before `now`; 0 without it."""
+    if isinstance(since, timedelta):
+        return max(0.0, now - since.total_seconds())
     return 0.0 if since is None else since.replace(tzinfo=zone).timestamp()
 
 

@@ -33,6 +33,7 @@ COMMANDS = {
     "free": "elastio.cli.free:free",
     "why": "elastio.cli.why:why",
     "report": "elastio.cli.report:report",
+    "prices": "elastio.cli.prices:prices",
     "history": "elastio.cli.history:history",
     "config": "elastio.cli.config:config",
     "device": "elastio.cli.device:device",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 
@@ -20,12 +20,13 @@ from elastio.cli.ledger import begin_of, open_ledger, since_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print the report as a CSV table.")
 @since_option
 @click.pass_obj
-def report(app: App, as_json: bool, as_csv: bool, since: datetime | None) -> None:
-    """Show the cost of each boost, each day and the VM, compared with volumes that are always slow or always fast."""
+def report(app: App, as_json: bool, as_csv: bool, since: datetime | timedelta | None) -> None:
+    """Show what was saved, and the cost of boosts, days and the VM, beside volumes always slow or always fast."""
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     zone = local_zone()
-    begin, end = begin_of(since, zone), time.time()
+    end = time.time()
+    begin = begin_of(since, zone, end)
     with open_ledger(app) as ledger:
         made = build(ledger.cycles(begin, end), ledger.spans(begin, end), begin, end, zone)
     if as_json:

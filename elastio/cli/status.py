@@ -7,7 +7,7 @@ import json
 import click
 
 from elastio.cli.app import App
-from elastio.control.status import CyclePart, InhibitionPart, Status, VolumePart
+from elastio.control.status import CyclePart, InhibitionPart, MonthPart, SpendPart, Status, VolumePart
 from elastio.units import format_duration, format_size
 
 PHASES = {
@@ -54,7 +54,7 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines += _cycle(seen.cycle)
     learned = seen.learned_size_bytes
     lines.append(("learned size", "none yet" if learned is None else format_size(learned)))
-    lines += [("today", _spend(seen)), ("volumes", _volumes(seen))]
+    lines += [("today", _spend(seen)), *_month(seen), ("volumes", _volumes(seen))]
     if seen.cloud_error:
         lines.append(("cloud", seen.cloud_error))
     if seen.last_error and seen.last_error != seen.cloud_error:
@@ -93,6 +93,8 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
     volume = f"volume {cycle.volume_id}" if cycle.volume_id else "no volume yet"
     serial = f" (serial {cycle.serial})" if cycle.serial else ""
     bought = f"{format_size(cycle.size_bytes)} at {round(cycle.bandwidth_mb_s, 1):g} MB/s"
+    if cycle.price_per_hour is not None:
+        bought += f", {cycle.price_per_hour:.4f} {cycle.currency} an hour"
     boosted = cycle.boosted_after_s
     attached = "not attached yet" if boosted is None else f"attached after {format_duration(boosted)}"
     lines = [
@@ -111,13 +113,25 @@ def _cycle(cycle: CyclePart) -> list[tuple[str, str]]:
 def _spend(seen: Status) -> str:
     spend = seen.spend
     known = () if spend.known else ("incomplete: the ledger cannot be read, see `journalctl -u elastiod`",)
-    return ", ".join(
-        (
-            f"{spend.boosts}{_cap(spend.max_boosts)} boosts",
-            f"{spend.agbs:.0f}{_cap(spend.max_agbs)} AGBs",
-            f"cost {spend.cost:.4f}{_cap(spend.max_cost)}",
-            *known,
-        )
+    unpriced = (f"{spend.unpriced} without a price",) if spend.unpriced else ()
+    return ", ".join((*_sums(spend, spend.currency), *unpriced, *known))
+
+
+def _month(seen: Status) -> list[tuple[str, str]]:
+    """The month, if a cap limits it."""
+    month = seen.spend.month
+    if (month.max_boosts, month.max_agbs, month.max_cost) == (None, None, None):
+        return []
+    return [("this month", ", ".join(_sums(month, seen.spend.currency)))]
+
+
+def _sums(spent: SpendPart | MonthPart, currency: str) -> tuple[str, str, str]:
+    """Boosts, AGBs and cost, each with its cap. Amounts in several currencies have no sum."""
+    cost = f"in {currency}" if " and " in currency else f"{spent.cost:.4f}{_cap(spent.max_cost)} {currency}".rstrip()
+    return (
+        f"{spent.boosts}{_cap(spent.max_boosts)} boosts",
+        f"{spent.agbs:.0f}{_cap(spent.max_agbs)} AGBs",
+        f"cost {cost}",
     )
 
 

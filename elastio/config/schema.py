@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +45,14 @@ class DeviceSection:
 
     backing_uuid: str = _key(Text("bcache UUID of the backing device, as `elastio device create` prints it", "uuid"))
     bandwidth_mb_s: float = _key(Number("bandwidth of the backing volume, in MB/s", above=0))
+    price_per_month: float | None = _key(
+        Number(
+            "price of the backing volume for a month of 720 h, in the currency of the provider, for reports; default: "
+            "the provider's price of a volume of its size and bandwidth",
+            least=0,
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +128,32 @@ class PolicySection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapsSection:
-    """[caps]: limits on spending from local midnight to midnight. A cap that is not set does not limit."""
+    """[caps]: limits on spending in a local day and in a local month. A cap that is not set does not limit."""
 
     max_boosts_per_day: int | None = _key(whole("maximum number of boosts a day", least=0), None)
     max_agbs_per_day: float | None = _key(Number("maximum adjusted GB seconds (MB/s x GB x s) a day", least=0), None)
     max_cost_per_day: float | None = _key(Number("maximum cost a day, in the currency of the provider", least=0), None)
+    max_boosts_per_month: int | None = _key(whole("maximum number of boosts a month", least=0), None)
+    max_agbs_per_month: float | None = _key(
+        Number("maximum adjusted GB seconds (MB/s x GB x s) a month", least=0), None
+    )
+    max_cost_per_month: float | None = _key(
+        Number("maximum cost a month, in the currency of the provider", least=0), None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSection:
+    """[value]: what time is worth. Without it, only costs are compared."""
+
+    hour: float | None = _key(
+        Number(
+            "what an hour of waiting costs, in the currency of the provider, for example the price of this machine "
+            "for an hour",
+            least=0,
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +223,7 @@ class Config:
     cache: CacheSection
     policy_settings: PolicySection
     caps: CapsSection
+    value: ValueSection
     shutdown: ShutdownSection
     agent: AgentSection
     provider: ProviderSection
@@ -227,12 +257,7 @@ class Config:
             tags_volumes=True,
             detach_throttle_after_s=policy.detach_throttle_after_s or None,
             backing_uuid=self.device.backing_uuid,
-            caps=Caps(
-                max_size_bytes=_bytes(cache.max_size_gib),
-                max_boosts_per_day=self.caps.max_boosts_per_day,
-                max_agbs_per_day=self.caps.max_agbs_per_day,
-                max_cost_per_day=self.caps.max_cost_per_day,
-            ),
+            caps=Caps(max_size_bytes=_bytes(cache.max_size_gib), **asdict(self.caps)),
         )
 
     def _stop_policy(self, end: str) -> StopPolicy:
@@ -249,6 +274,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "cache": CacheSection,
     "policy": PolicySection,
     "caps": CapsSection,
+    "value": ValueSection,
     "shutdown": ShutdownSection,
     "agent": AgentSection,
     "provider": ProviderSection,
@@ -288,6 +314,7 @@ def parse(document: Mapping[str, Any]) -> Config:
         cache=_section(CacheSection, "cache", document),
         policy_settings=_section(PolicySection, "policy", document),
         caps=_section(CapsSection, "caps", document),
+        value=_section(ValueSection, "value", document),
         shutdown=_section(ShutdownSection, "shutdown", document),
         agent=_section(AgentSection, "agent", document),
         provider=_provider(document),

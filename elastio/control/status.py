@@ -47,7 +47,10 @@ class BackingPart:
 
 @dataclass(frozen=True, slots=True)
 class CyclePart:
-    """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned."""
+    """`flush_progress` goes from 0 to 1; None without a flush. Size and bandwidth are those provisioned.
+
+    `price_per_hour` None: nothing is bought yet, or its price is not known.
+    """
 
     token: str
     trigger: str
@@ -62,11 +65,28 @@ class CyclePart:
     flush_started_dirty_bytes: int
     flush_progress: float | None
     failure: str
+    price_per_hour: float | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MonthPart:
+    """Spending since the first of the local month, and the caps; None: no cap."""
+
+    boosts: int = 0
+    agbs: float = 0.0
+    cost: float = 0.0
+    max_boosts: int | None = None
+    max_agbs: float | None = None
+    max_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SpendPart:
-    """Spending since local midnight, and the caps; None: no cap. `known` False: the ledger cannot be read."""
+    """Spending since local midnight, and the caps; None: no cap. `known` False: the ledger cannot be read.
+
+    `currency` is that of `cost`; empty if nothing with a price was billed. `unpriced` boosts are not in `cost`.
+    """
 
     boosts: int
     agbs: float
@@ -75,6 +95,9 @@ class SpendPart:
     max_agbs: float | None
     max_cost: float | None
     known: bool = True
+    currency: str = ""
+    unpriced: int = 0
+    month: MonthPart = MonthPart()
 
 
 @dataclass(frozen=True, slots=True)

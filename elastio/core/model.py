@@ -298,13 +298,30 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What was spent in a period. `currency` is an amount, in the currency of the prices."""
+
+    boosts: int = 0
+    agbs: float = 0.0
+    currency: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Spend:
-    """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more."""
+    """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more.
+
+    `currency_name` is the currency of the amount `currency`, empty if nothing with a price was billed. `unpriced` is
+    how many boosts were billed without a known price. `month` is what was spent since the first of the local month,
+    today included.
+    """
 
     boosts: int = 0
     agbs: float = 0.0
     currency: float = 0.0
     known: bool = True
+    currency_name: str = ""
+    unpriced: int = 0
+    month: Spent = Spent()
 
 
 # --- requests of an operator --------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
         caps = policy.caps
-        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.max_cost_per_day is not None)
+        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.needs_price)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

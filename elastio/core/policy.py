@@ -6,26 +6,48 @@ Each question is a function of its own, so that another answer needs no change i
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from elastio.core.cycle import Cycle, Trigger
-from elastio.core.model import Forecast, Sample, Spend
+from elastio.core.model import Forecast, Sample, Spend, Spent
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
+
+# The most boosts, AGBs and cost of a period; None: no limit.
+Limits: TypeAlias = tuple[int | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Upper limits per volume and per day; None: no limit. The cost is in the currency of the prices."""
+    """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices."""
 
     max_size_bytes: int = 100 * GIB
     max_boosts_per_day: int | None = None
     max_agbs_per_day: float | None = None
     max_cost_per_day: float | None = None
+    max_boosts_per_month: int | None = None
+    max_agbs_per_month: float | None = None
+    max_cost_per_month: float | None = None
 
     @property
-    def has_daily(self) -> bool:
-        """At least one limit per day is set."""
-        return any(c is not None for c in (self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day))
+    def per_day(self) -> Limits:
+        """Boosts, AGBs and cost."""
+        return self.max_boosts_per_day, self.max_agbs_per_day, self.max_cost_per_day
+
+    @property
+    def per_month(self) -> Limits:
+        """Boosts, AGBs and cost."""
+        return self.max_boosts_per_month, self.max_agbs_per_month, self.max_cost_per_month
+
+    @property
+    def limits_spending(self) -> bool:
+        """At least one limit per day or month is set."""
+        return any(limit is not None for limit in (*self.per_day, *self.per_month))
+
+    @property
+    def needs_price(self) -> bool:
+        """A limit in currency is set, which can be kept only if prices are known."""
+        return (self.max_cost_per_day, self.max_cost_per_month) != (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,15 +181,22 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
             f"a cache of {size_bytes / GIB:.1f} GiB is larger than the cap of "
             f"{caps.max_size_bytes / GIB:.1f} GiB (cache.max_size_gib)"
         )
-    if not spend.known and caps.has_daily:
+    if not spend.known and caps.limits_spending:
         return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
-    if caps.max_boosts_per_day is not None and spend.boosts >= caps.max_boosts_per_day:
-        return f"the cap of {caps.max_boosts_per_day} boosts a day is reached (caps.max_boosts_per_day)"
     least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
-    if caps.max_agbs_per_day is not None and spend.agbs + least > caps.max_agbs_per_day:
-        return f"the cap of {caps.max_agbs_per_day:.0f} AGBs a day would be exceeded (caps.max_agbs_per_day)"
-    if caps.max_cost_per_day is not None and spend.currency >= caps.max_cost_per_day:
-        return f"the cap of {caps.max_cost_per_day} a day is reached (caps.max_cost_per_day)"
+    today = Spent(spend.boosts, spend.agbs, spend.currency)
+    return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, spend.month, least)
+
+
+def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> str:
+    """Why the caps of a period forbid a boost that costs `least_agbs` or more."""
+    max_boosts, max_agbs, max_cost = limits
+    if max_boosts is not None and spent.boosts >= max_boosts:
+        return f"the cap of {max_boosts} boosts a {period} is reached (caps.max_boosts_per_{period})"
+    if max_agbs is not None and spent.agbs + least_agbs > max_agbs:
+        return f"the cap of {max_agbs:.0f} AGBs a {period} would be exceeded (caps.max_agbs_per_{period})"
+    if max_cost is not None and spent.currency >= max_cost:
+        return f"the cap of {max_cost} a {period} is reached (caps.max_cost_per_{period})"
     return ""
 
 

@@ -13,6 +13,7 @@ from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots
 from elastio.sim.fault_injection import FaultInjector, Meter, T
 from elastio.sim.faults import Fault, FaultPlan, Kind
+from elastio.sim.prices import TARIFF
 from elastio.sim.settings import parse_settings
 from elastio.sim.timers import ROUNDING_S, Timers
 from elastio.units import GB, GIB
@@ -26,7 +27,6 @@ CLOUD_ERRORS: dict[Kind, tuple[type[ElastioError], str]] = {
     Kind.LATE_SUCCESS: (TransientError, "no answer"),
     Kind.LOSE_REPLY: (TransientError, "the answer was lost"),
 }
-MINIMUM_BILLED_S = 60.0
 BESIDE_S = 0.1
 LARGEST_BYTES = 16384 * GIB
 FASTEST_MB_S = 1000.0
@@ -173,8 +173,7 @@ class SimProvider:
         if not SLOWEST_MB_S <= spec.bandwidth_mb_s <= FASTEST_MB_S:
             raise RefusedError(f"a volume has {SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s, not {spec.bandwidth_mb_s:g}")
         sold = VolumeSpec(size, spec.bandwidth_mb_s, spec.iops or 3000)
-        price = 0.00011 * size / GIB + 0.00006 * spec.bandwidth_mb_s
-        return Quote(sold, "USD", price, MINIMUM_BILLED_S, "simulated price list")
+        return TARIFF.quote(sold)
 
     def _create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str], fault: Fault | None) -> Volume:
         for volume in self.volumes.values():

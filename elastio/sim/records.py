@@ -8,12 +8,12 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.accounting.report import day_start
-from elastio.accounting.rows import row_of, spend_since
+from elastio.accounting.report import day_start, month_start
+from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
 from elastio.core.cycle import Cycle
-from elastio.core.model import Sample, Spend
+from elastio.core.model import Sample, Spend, Spent
 from elastio.core.state import AgentState
 
 IN_MEMORY = Path("the simulated journal")
@@ -53,9 +53,11 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self.rows: dict[str, Cycle] = {}
         self.learned_bytes: int | None = None
+        self._month = MonthToDate(self._spent_between)
 
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         self.rows[cycle.token] = cycle
+        self._month.recorded(cycle)
 
     def learned(self, size_bytes: int) -> None:
         self.learned_bytes = size_bytes
@@ -71,5 +73,12 @@ class MemoryRecorder:
         return self.learned_bytes
 
     def spend(self, *, wall: float) -> Spend:
-        """Since midnight UTC."""
-        return spend_since(day_start(wall, UTC), wall, [row_of(c) for c in self.rows.values()])
+        """Since midnight UTC, and in the month."""
+        first, today = month_start(wall, UTC), day_start(wall, UTC)
+        return self._month.with_month(spend_since(today, wall, self._known()), first, today)
+
+    def _spent_between(self, since: float, until: float) -> Spent:
+        return spent_between(since, until, self._known())
+
+    def _known(self) -> list[CycleRow]:
+        return [row_of(c) for c in self.rows.values()]

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
-from elastio.core.model import VolumeSpec, VolumeTag
+from elastio.core.model import Quote, VolumeSpec, VolumeTag
 from elastio.errors import AuthError, ElastioError, ProviderError, QuotaError, RefusedError
 from elastio.units import GIB, MIB
-from elastio_aws import codes, devices, queries, volumes
+from elastio_aws import codes, devices, prices, queries, volumes
 from elastio_aws.encryption import AWS_KEY, KEY_PERMISSIONS
 from elastio_aws.provider import MAX_PAGES, AwsProvider
 
@@ -144,10 +144,19 @@ def _dry_run(provider: AwsProvider, operation: str, fine: tuple[str, ...], **req
 def _bandwidth(provider: AwsProvider, wanted: VolumeSpec) -> str:
     limit = provider.identify().bandwidth_limit_mb_s
     quoted = provider.quote(wanted)
-    price = f"{quoted.price_per_hour:.4f} {quoted.currency} per hour" if quoted.price_known else quoted.price_source
+    price = _price(provider, quoted)
     if limit is None:
         return f"The instance's EBS limit is not known: allow ec2:DescribeInstanceTypes to have it checked ({price})."
     return f"{wanted.bandwidth_mb_s:.0f} MB/s are within the instance's {round(limit, 1):g} MB/s ({price})."
+
+
+def _price(provider: AwsProvider, quoted: Quote) -> str:
+    """The price per hour, and how old it is."""
+    known = prices.tariff(provider.settings, provider.who().region)
+    if known is None:
+        return quoted.price_source
+    dated = f", at the list price of {known.date}" if known.date else ""
+    return f"{quoted.price_per_hour:.4f} {quoted.currency} per hour{dated}"
 
 
 def _attachments(provider: AwsProvider) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elastio.core.model import Quote, VolumeSpec
+from elastio.core.tariff import Tariff, unpriced
 from elastio.errors import RefusedError
 from elastio.units import GIB
 from elastio_openstack.settings import Declared, Settings
@@ -81,18 +82,27 @@ def choose(spec: VolumeSpec, known: Iterable[Speed]) -> tuple[Speed, int]:
     return min(fast_enough, key=lambda s: (s.at(size_gib), s.price_per_gib_hour or 0.0)), size_gib
 
 
+def tariff(name: str, price_per_gib_hour: float | None, settings: Settings) -> Tariff | None:
+    """The tariff of a volume type: clouds charge its size alone. None: no price is configured for it."""
+    if price_per_gib_hour is None:
+        return None
+    return Tariff(
+        settings.currency,
+        per_gib_hour=price_per_gib_hour,
+        minimum_s=settings.minimum_s,
+        source=f"{settings.price_source}, volume type {name}",
+        volume_type=name,
+    )
+
+
 def quote(speed: Speed, size_gib: int, settings: Settings) -> Quote:
     """What would be bought, with its price; without a configured one it is 0, and `price_known` is False."""
-    price = speed.price_per_gib_hour
-    known = f"{settings.price_source}, volume type {speed.name}"
-    return Quote(
-        spec=VolumeSpec(size_gib * GIB, speed.at(size_gib), speed.iops),
-        currency=settings.currency,
-        price_per_hour=(price or 0.0) * size_gib,
-        minimum_s=settings.minimum_s,
-        price_source=known if price is not None else f"no price is configured for volume type {speed.name}",
-        price_known=price is not None,
-    )
+    spec = VolumeSpec(size_gib * GIB, speed.at(size_gib), speed.iops)
+    known = tariff(speed.name, speed.price_per_gib_hour, settings)
+    if known is None:
+        reason = f"no price is configured for volume type {speed.name}"
+        return unpriced(spec, settings.currency, settings.minimum_s, reason)
+    return known.quote(spec)
 
 
 def _provides(speed: Speed, spec: VolumeSpec, size_gib: int) -> bool:

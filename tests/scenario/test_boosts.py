@@ -101,8 +101,17 @@ def test_a_pause_flushes_and_holds_until_resume() -> None:
     assert len(bought(sim)) == 2
 
 
-@pytest.mark.parametrize(("caps", "boosts"), [(Caps(max_boosts_per_day=1), 1), (Caps(max_agbs_per_day=100.0), 0)])
-def test_a_cap_on_a_day_is_kept_under_any_load(caps: Caps, boosts: int) -> None:
+@pytest.mark.parametrize(
+    ("caps", "boosts"),
+    [
+        (Caps(max_boosts_per_day=1), 1),
+        (Caps(max_agbs_per_day=100.0), 0),
+        (Caps(max_boosts_per_month=1), 1),
+        (Caps(max_agbs_per_month=100.0), 0),
+        (Caps(max_cost_per_month=0.00005), 1),
+    ],
+)
+def test_a_cap_on_a_day_or_a_month_is_kept_under_any_load(caps: Caps, boosts: int) -> None:
     sim = machine((*BURST[:2], Segment(60, 0), Segment(100, 60), QUIET), caps=caps)
     sim.run_for(250)
     assert_at_rest(sim)

@@ -97,7 +97,6 @@ def test_every_key_reaches_the_policy() -> None:
                 "start_jitter_s": 20,
                 "reconcile_interval_s": 300,
             },
-            "caps": {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5},
         }
     )
     policy = config.policy()
@@ -108,8 +107,19 @@ def test_every_key_reaches_the_policy() -> None:
     assert (policy.utilization_threshold, policy.release_threshold) == (0.5, 0.4)
     assert (policy.trigger_delay_s, policy.inactivity_delay_s, policy.cool_down_s) == (3, 12, 7)
     assert (policy.attach_timeout_s, policy.start_jitter_s, policy.reconcile_interval_s) == (90, 20, 300)
-    caps = policy.caps
-    assert (caps.max_boosts_per_day, caps.max_agbs_per_day, caps.max_cost_per_day) == (4, 1e6, 2.5)
+
+
+def test_every_cap_reaches_the_policy() -> None:
+    day = {"max_boosts_per_day": 4, "max_agbs_per_day": 1e6, "max_cost_per_day": 2.5}
+    month = {"max_boosts_per_month": 40, "max_agbs_per_month": 1e7, "max_cost_per_month": 25}
+    caps = parse({**LEAST, "caps": {**day, **month}}).policy().caps
+    assert (caps.per_day, caps.per_month) == ((4, 1e6, 2.5), (40, 1e7, 25.0))
+
+
+def test_what_an_hour_is_worth_is_optional() -> None:
+    assert parse(LEAST).value.hour is None
+    assert parse(with_key("value.hour", 0.81)).value.hour == 0.81
+    assert refused_key(with_key("value.hour", -1)) == "value.hour"
 
 
 def test_release_threshold_follows_a_lower_utilization_threshold() -> None:
@@ -253,7 +263,7 @@ def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 35
+    assert len(rules) == 40
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from elastio.accounting.ledger import Ledger
+from elastio.accounting.rows import DevicePrices
 from elastio.agent.journal import Owner
 from elastio.agent.memory import Memory, remember
 from elastio.config.schema import load, parse
@@ -52,6 +53,7 @@ def test_its_ledger_is_read_and_written_on(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with sqlite3.connect(path) as db:
         db.executescript((RELEASE / "ledger.sql").read_text())
+        db.execute("INSERT INTO spans VALUES (NULL, ?, 1, 33.0, 128.0, ?, ?)", (UUID, WALL - 2000, WALL - 100))
     db.close()
     with Ledger(path) as ledger:
         first, second = ledger.cycles(0.0, WALL)
@@ -59,6 +61,8 @@ def test_its_ledger_is_read_and_written_on(tmp_path: Path) -> None:
         assert first.steps.boost_s == pytest.approx(5.54, abs=0.01)
         assert first.steps.format_s is not None
         assert ledger.learned_size(UUID) == 3 * 2**30
+        ledger.touch_device(UUID, 1, 33.0, 128.0, WALL, DevicePrices("USD", 1.0, 2.0))
+        assert [span.prices for span in ledger.spans(0.0, WALL + 60)] == [DevicePrices(), DevicePrices("USD", 1.0, 2.0)]
         ledger.set_learned_size(UUID, 2**30)
         assert ledger.learned_size(UUID) == 2**30
 

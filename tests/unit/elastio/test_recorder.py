@@ -16,7 +16,13 @@ from elastio.accounting.recorder import TOUCH_EVERY_S, CostRecorder, open_record
 from elastio.accounting.report import day_start
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Failure, FailureKind, Trigger
-from elastio.core.model import Rates, RequestKind, Sample, VolumeState
+from elastio.core.model import (
+    Rates,
+    RequestKind,
+    Sample,
+    Spent,
+    VolumeState,
+)
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Phase
 from elastio.sim.records import MemoryRecorder
@@ -69,6 +75,37 @@ def test_the_simulator_counts_what_was_spent_as_the_ledger_does(recorder: CostRe
         known = ledger.spend_since(day_start(WALL, UTC), WALL + 50)
     assert (spent.boosts, known.boosts) == (3, 3)
     assert [spent.agbs, spent.currency] == pytest.approx([known.agbs, known.currency])
+
+
+def test_the_month_is_the_days_before_today_and_today(path: Path) -> None:
+    """Two boosts of 100 s in the month, one in the month before, one open over midnight; every second costs 0.001."""
+    march, today = datetime(2026, 3, 1, tzinfo=UTC).timestamp(), datetime(2026, 3, 10, tzinfo=UTC).timestamp()
+    in_memory = MemoryRecorder()
+    with Ledger(path) as ledger:
+        recorder = CostRecorder(ledger, "dev")
+        for token, begin, end in (
+            ("february", march - 3600, march - 3500),
+            ("first", march, march + 100),
+            ("over midnight", today - 200, today + 100),
+            ("today", today + 3600, today + 3700),
+        ):
+            cycle = replace(CYCLE, token=token, started_wall=begin, opened_wall=begin, closed_wall=end)
+            for each in (recorder, in_memory):
+                each.record_cycle(cycle, now=NOW, wall=end)
+                each.spend(wall=today + 50)  # what is added up by then must not hide what follows
+        for each in (recorder, in_memory):
+            spend = each.spend(wall=today + 7200)
+            assert (spend.boosts, spend.month.boosts) == (1, 3)
+            assert (spend.currency, spend.month.currency) == pytest.approx((0.2, 0.5))
+            assert spend.month.agbs == pytest.approx(100.0 * 10 * 500)
+            assert each.spend(wall=datetime(2026, 4, 1, 12, tzinfo=UTC).timestamp()).month == Spent()
+
+
+def test_boosts_without_a_price_and_the_currency_are_told(recorder: CostRecorder) -> None:
+    recorder.record_cycle(CYCLE, now=NOW, wall=WALL)
+    recorder.record_cycle(replace(CYCLE, token="free", quote=None), now=NOW, wall=WALL)
+    spend = recorder.spend(wall=WALL + 50)
+    assert (spend.currency_name, spend.unpriced, spend.boosts) == ("USD", 1, 2)
 
 
 def test_what_could_never_be_read_is_not_taken_for_nothing(recorder: CostRecorder, path: Path) -> None:

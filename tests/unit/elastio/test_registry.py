@@ -134,6 +134,31 @@ def test_a_provider_without_checks_has_none(site: Site) -> None:
     assert registry.run_checks("toy", registry.open_provider("toy", {}, UUID), WANTED) == []
 
 
+def test_the_price_list_is_beside_the_provider_and_needs_no_provider(site: Site) -> None:
+    site.install("toy-cloud", "toy", "priced.provider", TOY)
+    listed = "from elastio.core.tariff import PriceList, Tariff\n"
+    listed += "def price_list(settings, region):\n    return PriceList((Tariff('EUR', region=region, **settings),))\n"
+    listed += "def price(settings, region, spec):\n    return price_list(settings, region).tariffs[0].quote(spec)\n"
+    site.module("priced.prices", listed)
+    known = registry.price_list("toy", {"per_mb_s_hour": 2.0}, "here")
+    assert known is not None
+    assert [(t.region, t.per_mb_s_hour) for t in known.tariffs] == [("here", 2.0)]
+    quote = registry.price("toy", {"per_mb_s_hour": 2.0}, "here", WANTED)
+    assert quote is not None
+    assert quote.price_per_hour == 256.0
+
+
+def test_a_provider_without_a_price_list_has_none(site: Site) -> None:
+    site.install("toy-cloud", "toy", "toy_provider", TOY)
+    assert registry.price_list("toy", {}) is None
+    assert registry.price("toy", {}, "", WANTED) is None
+
+
+@pytest.mark.parametrize("name", ["aws", "openstack", "sim"])
+def test_every_provider_of_this_distribution_has_a_price_list(name: str) -> None:
+    assert registry.price_list(name, {}) is not None
+
+
 def test_the_aws_provider_of_this_distribution_loads_and_has_both() -> None:
     package = registry.providers()["aws"].module.rpartition(".")[0]
     assert callable(import_module(f"{package}.identity").detect)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 import zoneinfo
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,6 +50,13 @@ def test_json_and_csv_tell_the_same(ledger: Path, elastio: Shell) -> None:
     assert [p["token"] for p in document["phases"]] == ["tok"]
     assert [r["name"] for r in rows if r["kind"] == "phase"] == ["tok"]
     assert float(rows[-1]["cache_agbs"]) == pytest.approx(document["vm"]["cache_agbs"])
+
+
+def test_since_may_be_a_time_before_now(ledger: Path, elastio: Shell) -> None:
+    hours = int((time.time() - 1_790_000_000.0) // 3600)
+    for since, shown in ((f"{hours + 2}h", ["tok"]), (f"{hours - 1}h", []), ("5200w", ["tok"]), ("1m", [])):
+        document = json.loads(elastio("report", "--json", "--since", since).stdout)
+        assert [p["token"] for p in document["phases"]] == shown, since
 
 
 def test_fails_without_a_ledger(ledger: Path, elastio: Shell, golden: Golden) -> None:

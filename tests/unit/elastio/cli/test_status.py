@@ -10,9 +10,20 @@ import pytest
 from elastio.agent.status_builder import RuntimeInfo, status_of
 from elastio.cli.status import rows
 from elastio.control.exit_codes import Exit
-from elastio.control.status import Status
+from elastio.control.status import MonthPart, Status
 from elastio.core.cycle import Cycle, Timestamps, Trigger
-from elastio.core.model import CacheSetUuid, HostView, Rates, Sample, Serial, Volume, VolumeId, VolumeSpec, VolumeState
+from elastio.core.model import (
+    CacheSetUuid,
+    HostView,
+    Quote,
+    Rates,
+    Sample,
+    Serial,
+    Volume,
+    VolumeId,
+    VolumeSpec,
+    VolumeState,
+)
 from elastio.core.observation import Observation
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
 from elastio.errors import ControlError
@@ -24,10 +35,11 @@ from .conftest import POLICY, FakeAgent, Golden, Shell, backing_with, published,
 VOLUME = Volume(
     VolumeId("vol-1"), Serial("vol1"), VolumeState.ATTACHED, 10 * GIB, 131.072, "tok", "uuid", 1_789_999_900.0
 )
+VOLUME_SPEC = VolumeSpec(10 * GIB, 128.0)
 CYCLE = Cycle(
     token="tok",
     trigger=Trigger.LOAD,
-    spec=VolumeSpec(10 * GIB, 128.0),
+    spec=VOLUME_SPEC,
     started_at=7900.0,
     started_wall=1_789_999_900.0,
     volume_id=VOLUME.id,
@@ -41,6 +53,9 @@ CYCLE = Cycle(
 LOAD = LoadWatch(utilization=0.84)
 
 UNKNOWN_SPEND = published(standing(Phase.IDLE, owned=()))
+
+QUOTE = Quote(VOLUME_SPEC, "USD", 0.0123, 60.0, "a price list")
+PRICED = published(standing(Phase.BOOSTING, cycle=replace(CYCLE, quote=QUOTE), owned=(VOLUME,)))
 
 SITUATIONS: dict[str, Status] = {
     "idle": published(standing(Phase.IDLE, owned=())),
@@ -61,6 +76,12 @@ SITUATIONS: dict[str, Status] = {
             recovered=True, phase=Phase.BOOSTING, cycle=CYCLE, load=LOAD, owned=(VOLUME,), waiting_for="the load to end"
         ),
         dirty_bytes=3 * GIB,
+    ),
+    "priced": replace(
+        PRICED,
+        spend=replace(
+            PRICED.spend, currency="USD", unpriced=1, month=MonthPart(31, 40000.0, 1.25, max_boosts=200, max_cost=5.0)
+        ),
     ),
     "flushing": published(standing(Phase.FLUSHING, cycle=CYCLE, owned=(VOLUME,)), dirty_bytes=512 * MIB),
     "faulted": published(
@@ -89,6 +110,19 @@ def test_flush_progress_is_the_share_that_has_left(at_start: int, left: int, pro
     seen = published(standing(Phase.FLUSHING, cycle=cycle), dirty_bytes=left)
     assert seen.cycle is not None
     assert seen.cycle.flush_progress == progress
+
+
+def test_a_price_that_is_not_known_is_not_shown() -> None:
+    unknown = replace(CYCLE, quote=replace(QUOTE, price_per_hour=0.0, price_known=False))
+    seen = published(standing(Phase.BOOSTING, cycle=unknown))
+    assert seen.cycle is not None
+    assert (seen.cycle.price_per_hour, seen.cycle.currency) == (None, "")
+    assert dict(rows(seen))["cache"] == dict(rows(published(standing(Phase.BOOSTING, cycle=CYCLE))))["cache"]
+
+
+def test_amounts_in_two_currencies_have_no_sum() -> None:
+    seen = replace(PRICED, spend=replace(PRICED.spend, currency="EUR and USD"))
+    assert "0.12" not in dict(rows(seen))["today"]
 
 
 def test_a_cloud_that_cannot_be_used_is_shown_once() -> None:

@@ -11,6 +11,7 @@ from elastio.core.actions import (
     Action,
     AttachVolume,
     BypassCache,
+    CreateVolume,
     DeleteVolume,
     DescribeVolume,
     DetachVolume,
@@ -36,6 +37,7 @@ from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Decision
 from elastio.core.planner import GONE, LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S, next_action
+from elastio.core.policy import Caps
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.errors import InvariantError
 from elastio.units import MB
@@ -52,6 +54,7 @@ from tests.values import (
     RELEASED,
     SERIAL,
     SET,
+    UNBOUGHT,
     VOLUME_ID,
     WAITS_FOR_DIRTY,
     at_full_speed,
@@ -284,3 +287,18 @@ def test_a_disk_that_is_gone_and_not_missed_by_the_kernel_is_reported(phase: Pha
     plans = [next_action(of, seen(host(linked, *there)), POLICY) for there in ((), (disk(superblock=SET),))]
     assert [plan.waiting_for == GONE for plan in plans] == [True, False]
     assert not isinstance(plans[0].action, LimitWrites)
+
+
+@pytest.mark.parametrize(
+    ("caps", "needs_price"),
+    [
+        (Caps(), False),
+        (Caps(max_boosts_per_day=5, max_agbs_per_month=1e9), False),
+        (Caps(max_cost_per_day=1.0), True),
+        (Caps(max_cost_per_month=1.0), True),
+    ],
+)
+def test_under_a_cap_on_cost_a_purchase_needs_a_price(caps: Caps, needs_price: bool) -> None:
+    (create,) = decide(state(Phase.ATTACHING, UNBOUGHT), seen(host(backing())), replace(POLICY, caps=caps)).actions
+    assert isinstance(create, CreateVolume)
+    assert create.needs_price is needs_price

@@ -8,7 +8,7 @@ import pytest
 
 from elastio.core.cycle import Trigger
 from elastio.core.machine import decide
-from elastio.core.model import Forecast, Rates, Sample, Spend
+from elastio.core.model import Forecast, Rates, Sample, Spend, Spent
 from elastio.core.observation import Decision
 from elastio.core.policy import (
     Caps,
@@ -82,10 +82,26 @@ def test_nothing_is_refused_without_a_reason() -> None:
         (Caps(max_boosts_per_day=2), Spend(boosts=2), "caps.max_boosts_per_day"),
         (Caps(max_agbs_per_day=1000), Spend(), "caps.max_agbs_per_day"),
         (Caps(max_cost_per_day=1.0), Spend(currency=1.0), "caps.max_cost_per_day"),
+        (Caps(max_boosts_per_month=2), Spend(month=Spent(boosts=2)), "caps.max_boosts_per_month"),
+        (Caps(max_agbs_per_month=1000), Spend(), "caps.max_agbs_per_month"),
+        (Caps(max_cost_per_month=1.0), Spend(month=Spent(currency=1.0)), "caps.max_cost_per_month"),
     ],
 )
 def test_a_cap_that_is_reached_is_named(caps: Caps, spend: Spend, words: str) -> None:
     assert words in refusal(2 * GIB, spend, replace(POLICY, caps=caps))
+
+
+@pytest.mark.parametrize("caps", [Caps(max_boosts_per_day=2), Caps(max_cost_per_day=1.0)])
+def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Caps) -> None:
+    assert refusal(GIB, Spend(month=Spent(boosts=9, currency=9.0)), replace(POLICY, caps=caps)) == ""
+
+
+@pytest.mark.parametrize("key", ["boosts", "agbs", "cost"])
+@pytest.mark.parametrize("period", ["day", "month"])
+def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, period: str) -> None:
+    caps = Caps(**{f"max_{key}_per_{period}": 10**9})
+    assert refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
+    assert caps.needs_price is (key == "cost")
 
 
 def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:

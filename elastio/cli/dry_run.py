@@ -1,0 +1,181 @@
+"""What `elastio boost --dry-run` shows: what a boost now would buy and cost. Nothing is bought, tagged or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elastio import registry
+from elastio.accounting.report import day_start, local_day, month_start, split_days
+from elastio.accounting.rows import MonthToDate
+from elastio.accounting.zone import local_zone
+from elastio.cli.app import App
+from elastio.cli.ledger import open_ledger
+from elastio.config.schema import Config
+from elastio.control.protocol import UnreachableError
+from elastio.control.status import Status
+from elastio.core.model import Quote, Spend, Spent, VolumeSpec
+from elastio.core.policy import Caps, Policy, next_size, refusal
+from elastio.errors import ConfigError, ElastioError
+from elastio.units import format_duration, format_size
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoostQuote:
+    """What a boost now would buy. `left_s`: until local midnight. `refused`: the cap that forbids it, or empty."""
+
+    quote: Quote
+    policy: Policy
+    spend: Spend
+    left_s: float
+    refused: str
+
+    @property
+    def least_s(self) -> float:
+        """The shortest time that is billed: a boost ends after the inactivity delay at the earliest."""
+        return max(self.quote.minimum_s, self.policy.inactivity_delay_s)
+
+    def cost(self, seconds: float) -> float | None:
+        """The bill for so long; None: the price is not known."""
+        return self.quote.price_per_hour * seconds / 3600 if self.quote.price_known else None
+
+
+def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
+    """Ask the provider for a quote of the size, or of the one that the agent would buy.
+
+    What was learned and spent comes from the running agent, else from the ledger. Raises ElastioError.
+    """
+    try:
+        status: Status | None = app.client().status()
+    except UnreachableError as error:
+        if error.code != "socket.closed":
+            raise
+        status = None
+    config = _config(app, status)
+    policy = config.policy()
+    if status is not None:
+        learned, spend = status.learned_size_bytes, _spend_of(status)
+    else:
+        learned, spend = _recorded(app, config.device.backing_uuid, now_wall)
+    size = next_size(learned, policy) if size_bytes is None else size_bytes
+    provider = registry.open_provider(config.provider.name, config.provider.settings, config.device.backing_uuid)
+    quote = provider.quote(VolumeSpec(size, policy.bought_bandwidth_mb_s, policy.cache_iops))
+    zone = local_zone()
+    left_s = split_days(now_wall, now_wall + 2 * DAY_S, zone)[local_day(now_wall, zone)][1] - now_wall
+    return BoostQuote(quote, policy, spend, left_s, _why_not(quote, size, spend, policy))
+
+
+def _why_not(quote: Quote, size_bytes: int, spend: Spend, policy: Policy) -> str:
+    """The cap that forbids the boost, as the agent checks it; or empty."""
+    if quote.spec.size_bytes > policy.caps.max_size_bytes:
+        size_bytes = quote.spec.size_bytes
+    if policy.caps.needs_price and not quote.price_known:
+        return f"a cap in currency cannot be kept: {quote.price_source}"
+    return refusal(size_bytes, spend, policy)
+
+
+def _config(app: App, status: Status | None) -> Config:
+    """The configuration; for `elastiod --sim` without a file, that of the simulated machine."""
+    try:
+        return app.config()
+    except ConfigError as error:
+        if error.code != "file.missing" or status is None or status.agent.cloud != "sim":
+            raise
+    from elastio.sim.daemon import default_config  # noqa: PLC0415  the simulator is not loaded otherwise
+
+    return default_config()
+
+
+def _spend_of(status: Status) -> Spend:
+    today, month = status.spend, status.spend.month
+    return Spend(
+        today.boosts,
+        today.agbs,
+        today.cost,
+        today.known,
+        today.currency,
+        today.unpriced,
+        Spent(month.boosts, month.agbs, month.cost),
+    )
+
+
+def _recorded(app: App, backing_uuid: str, now_wall: float) -> tuple[int | None, Spend]:
+    """The learned size and the spending in the ledger; nothing if there is no ledger."""
+    zone = local_zone()
+    first, today = month_start(now_wall, zone), day_start(now_wall, zone)
+    try:
+        with open_ledger(app) as ledger:
+            month = MonthToDate(ledger.spent_between)
+            spend = month.with_month(ledger.spend_since(today, now_wall), first, today)
+            return ledger.learned_size(backing_uuid), spend
+    except ElastioError as error:
+        if error.code != "ledger.missing":
+            raise
+        return None, Spend()
+
+
+# --- as text -----------------------------------------------------------------------------------------------
+
+
+def rows(found: BoostQuote) -> list[tuple[str, str]]:
+    """Name and text of each line to print."""
+    quote = found.quote
+    flush = found.policy.drain_bandwidth_mb_s
+    drain = f", of it {flush:g} MB/s to flush with" if flush else ""
+    lines = [
+        ("size", format_size(quote.spec.size_bytes)),
+        ("bandwidth", f"{round(quote.spec.bandwidth_mb_s, 1):g} MB/s{drain}"),
+    ]
+    if quote.price_known:
+        least = f"{_money(found, found.least_s)} for {format_duration(found.least_s)}"
+        most = f"{_money(found, found.left_s)} if the cache is kept until midnight, for {format_duration(found.left_s)}"
+        price = f"{_money(found, 3600.0)} an hour ({quote.price_source})"
+        lines += [("price", price), ("least cost", least), ("most today", most)]
+    else:
+        lines.append(("price", f"unknown: {quote.price_source}"))
+    lines.append(("caps", _caps(found)))
+    return lines
+
+
+def _money(found: BoostQuote, seconds: float) -> str:
+    return f"{found.cost(seconds):.4f} {found.quote.currency}"
+
+
+def _caps(found: BoostQuote) -> str:
+    """What the caps leave, today and in the month."""
+    if found.refused:
+        return f"no boost begins: {found.refused}"
+    caps: Caps = found.policy.caps
+    today = Spent(found.spend.boosts, found.spend.agbs, found.spend.currency)
+    left = [
+        f"{most - spent:{form}} {unit} {period}"
+        for period, limits, used in (("today", caps.per_day, today), ("this month", caps.per_month, found.spend.month))
+        for most, spent, form, unit in zip(
+            limits,
+            (used.boosts, used.agbs, used.currency),
+            ("d", ".0f", ".4f"),
+            ("boosts", "AGBs", found.quote.currency),
+            strict=True,
+        )
+        if most is not None
+    ]
+    return f"leave {', '.join(left)}; they do not end a boost that has begun" if left else "none is set"
+
+
+def to_dict(found: BoostQuote) -> dict[str, object]:
+    """The quote as JSON values. Costs are null if the price is not known."""
+    quote = found.quote
+    return {
+        "size_bytes": quote.spec.size_bytes,
+        "bandwidth_mb_s": quote.spec.bandwidth_mb_s,
+        "iops": quote.spec.iops,
+        "currency": quote.currency,
+        "price_per_hour": found.cost(3600.0),
+        "price_source": quote.price_source,
+        "least_s": found.least_s,
+        "least_cost": found.cost(found.least_s),
+        "left_today_s": found.left_s,
+        "most_today": found.cost(max(found.left_s, found.least_s)),
+        "refused": found.refused,
+    }
