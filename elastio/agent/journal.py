@@ -197,6 +197,9 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "create_s": state.create_s,
         "lessons": encode(state.lessons),
         "waste": encode(state.waste),
+        "expected": encode(state.expected),
+        "missed": state.missed,
+        "attach_s": list(state.attach_s),
     }
 
 

@@ -30,7 +30,7 @@ FORECAST_EVERY_S = 5.0
 # How old the journal's count of dirty data may be: an operator sees it if the cache is lost.
 NOTE_EVERY_S = 30.0
 # Requests whose effect has to survive a crash, because the operator relies on the answer.
-LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER})
+LASTING = frozenset({RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.RECOVER, RequestKind.EXPECT})
 
 Serials = tuple[Serial, ...]
 

@@ -16,7 +16,7 @@ from typing import Any
 from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
 from elastio.core.cycle import Cycle, FailureKind
-from elastio.core.model import VolumeId
+from elastio.core.model import Forecast, VolumeId
 from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
 from elastio.errors import ConfigError, JournalError
 
@@ -57,6 +57,9 @@ class Memory:
     create_s: float | None = None
     lessons: tuple[Lesson, ...] = ()
     waste: Waste = field(default_factory=Waste)
+    expected: tuple[Forecast, ...] = ()
+    missed: int = 0
+    attach_s: tuple[float, ...] = ()
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
@@ -77,6 +80,9 @@ class Memory:
             create_s=self.create_s,
             lessons=self.lessons,
             waste=self.waste,
+            expected=self.expected,
+            missed=self.missed,
+            attach_s=self.attach_s,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -151,6 +157,9 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         create_s=None if last.get("create_s") is None else float(last["create_s"]),
         lessons=decode(tuple[Lesson, ...], last.get("lessons", [])),
         waste=decode(Waste, last.get("waste", {})),
+        expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
+        missed=int(last.get("missed", 0)),
+        attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
         boot_id=str(last.get("boot", "")),
     )
 
@@ -204,6 +213,14 @@ def _shift_inhibition(
         return None
     left_s = max(0.0, inhibition.until - written_now)
     return replace(inhibition, until=min(inhibition.until + shift_s, now + left_s))
+
+
+def _shift_expected(
+    record: Mapping[str, Any], shift_s: float, *, now: float, written_now: float
+) -> tuple[Forecast, ...]:
+    """The announced bursts in this boot's clock; none later than it was when it was recorded."""
+    bursts = decode(tuple[Forecast, ...], record.get("expected", []))
+    return tuple(replace(b, begins_at=min(b.begins_at + shift_s, now + b.begins_at - written_now)) for b in bursts)
 
 
 def shift(cycle: Cycle, seconds: float, now: float = math.inf) -> Cycle:

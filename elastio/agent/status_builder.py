@@ -8,6 +8,7 @@ from elastio.control.status import (
     AgentPart,
     BackingPart,
     CyclePart,
+    ExpectedPart,
     InhibitionPart,
     LoadPart,
     MissingPart,
@@ -68,6 +69,7 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         hold=_inhibition(state, obs, host),
         missing=_missing(state, host),
         restraint=waste.restraint(state.waste, obs.wall),
+        expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.expected),
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "status": "elastio.cli.status:status",
     "boost": "elastio.cli.boost:boost",
+    "expect": "elastio.cli.expect:expect",
     "flush": "elastio.cli.flush:flush",
     "pause": "elastio.cli.pause:pause",
     "resume": "elastio.cli.pause:resume",

@@ -7,7 +7,15 @@ import json
 import click
 
 from elastio.cli.app import App
-from elastio.control.status import CyclePart, InhibitionPart, MonthPart, SpendPart, Status, VolumePart
+from elastio.control.status import (
+    CyclePart,
+    ExpectedPart,
+    InhibitionPart,
+    MonthPart,
+    SpendPart,
+    Status,
+    VolumePart,
+)
 from elastio.units import format_duration, format_size
 
 PHASES = {
@@ -47,6 +55,8 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("restraint", seen.restraint))
     if seen.hold is not None:
         lines.append(("held", _inhibition(seen.hold)))
+    if seen.expected:
+        lines.append(("expected", _expected(seen.expected[0])))
     if seen.fault:
         lines.append(("fault", seen.fault))
     lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
@@ -66,6 +76,11 @@ def rows(seen: Status) -> list[tuple[str, str]]:
 def _inhibition(hold: InhibitionPart) -> str:
     aim = "consistent" if hold.safe else "flushing" if hold.flush else "the cache stays attached"
     return f"{hold.reason}, no boost starts; {aim}; ends in {format_duration(hold.left_s)}"
+
+
+def _expected(burst: ExpectedPart) -> str:
+    of = f" of {format_size(burst.size_bytes)}" if burst.size_bytes else ""
+    return f"a burst{of} in {format_duration(burst.in_s)}"
 
 
 def _utilization(seen: Status) -> str:

@@ -19,7 +19,7 @@ MAX_LINE_BYTES = 64 * 1024
 MAX_DECISIONS = 200
 DEFAULT_DECISIONS = 20
 
-# An inhibition that nobody ends only keeps boosts from starting, so a week is a safe limit.
+# An inhibition that nobody ends only keeps boosts from starting, so a week is a safe limit; also for announced bursts.
 MAX_HOLD_S = 7 * 86400
 
 Message = dict[str, Any]
@@ -88,6 +88,7 @@ COMMANDS: Mapping[str, Mapping[str, range | re.Pattern[str]]] = {
     "recover": {"accepts_loss": FLAG, "volume_id": VOLUME_ID},
     "gc": {},
     "learn": {"size_bytes": SIZE},
+    "expect": {"seconds": range(1, MAX_HOLD_S + 1), "size_bytes": SIZE},
     "why": {"count": range(1, MAX_DECISIONS + 1)},
 }
 _HEADER = ("version", "command")

@@ -126,6 +126,14 @@ class InhibitionPart:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedPart:
+    """An announced burst; `size_bytes` 0: as learned."""
+
+    in_s: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class MissingPart:
     """A missing cache: its volume, and the data that only this volume holds.
 
@@ -172,6 +180,7 @@ class Status:
     hold: InhibitionPart | None = None
     missing: MissingPart | None = None
     restraint: str = ""
+    expected: tuple[ExpectedPart, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

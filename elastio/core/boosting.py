@@ -5,32 +5,43 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from elastio.core import waste
+from elastio.core import ahead, waste
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, boost_trigger, chance_until, forecast_size, next_size, refusal
+from elastio.core.policy import Policy, chance_until, is_load_high, next_size, refusal
 from elastio.core.state import AgentState
 from elastio.units import format_duration, format_size
 
 
 def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | None:
-    """In phase IDLE: BOOST_WANTED if the load or a forecast asks for a boost, BOOST_CAPPED if a cap forbids it."""
-    trigger = boost_trigger(state.load, obs.forecast, obs.now, policy)
+    """In phase IDLE: BOOST_WANTED if a load or an expected burst asks for a boost, BOOST_CAPPED if a cap forbids it."""
+    trigger, ahead_of = _trigger(state, obs, policy)
     if trigger is None or state.paused or obs.now < state.cool_until or obstacle(state, obs):
         return None
     is_like_useless = trigger is Trigger.LOAD and waste.must_wait(state.waste, state.load, obs.now, obs.wall)
     if is_like_useless or state.waste.stopped:
         return None
-    ahead_of = obs.forecast if trigger is Trigger.FORECAST else None
-    learned = state.learned_size_bytes
-    size = next_size(learned, policy) if ahead_of is None else forecast_size(ahead_of, learned, policy)
+    size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
     refused = refusal(size, obs.spend, policy)
     if refused:
         return Detection(Event.BOOST_CAPPED, f"no boost: {refused}")
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"
     return Detection(Event.BOOST_WANTED, reason, plan=BoostPlan(trigger, size, ahead_of))
+
+
+def _trigger(state: AgentState, obs: Observation, policy: Policy) -> tuple[Trigger | None, Forecast | None]:
+    """What asks for a boost now, and the burst that it would be ahead of. The only place that decides when to boost.
+
+    An expected burst that is late no longer counts: from then on only the load does.
+    """
+    if is_load_high(state.load, obs.now, policy):
+        return Trigger.LOAD, None
+    burst = ahead.to_buy_for(state)
+    if burst is None or burst.begins_at <= obs.now:
+        return None, None
+    return Trigger.FORECAST, burst
 
 
 def obstacle(state: AgentState, obs: Observation) -> str:
@@ -53,8 +64,9 @@ def obstacle(state: AgentState, obs: Observation) -> str:
 def _why(state: AgentState, ahead_of: Forecast | None, obs: Observation, policy: Policy) -> str:
     if ahead_of is None:
         return f"utilization {state.load.utilization:.0%} is at or above {policy.utilization_threshold:.0%}"
-    written, wait = format_size(ahead_of.written_bytes), format_duration(ahead_of.begins_at - obs.now)
-    return f"a burst of {written} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
+    of = f" of {format_size(ahead_of.written_bytes)}" if ahead_of.written_bytes else ""
+    wait = format_duration(ahead_of.begins_at - obs.now)
+    return f"a burst{of} is expected in {wait} ({ahead_of.confidence:.0%} sure)"
 
 
 def new_cycle(plan: BoostPlan, state: AgentState, obs: Observation, policy: Policy) -> Cycle:

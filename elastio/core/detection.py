@@ -46,20 +46,20 @@ class Event(StrEnum):
 
 
 _MEANINGS = {
-    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, a forecast with enough "
-    "confidence says that a burst is near, or an operator asked; no cap forbids the boost.",
+    Event.BOOST_WANTED: "Utilization was at or above the threshold for the trigger delay, the lead time of an "
+    "expected burst has come, or an operator asked; no cap forbids the boost.",
     Event.BOOST_CAPPED: "The same, but a cap forbids the boost.",
     Event.ORPHAN_FOUND: "The cloud lists a volume of this agent that belongs to no cycle.",
     Event.CACHE_ATTACHED: "The kernel shows the cycle's cache set attached in writeback mode.",
     Event.BOOST_REFUSED: "The cloud refused the purchase: nothing was bought.",
     Event.BOOST_ABANDONED: "The attach timeout passed, the volume failed, or its disk is not what was bought. "
     "Something was, or may have been, bought.",
-    Event.BOOST_WITHDRAWN: "The load, or the time of the forecast burst, was over before the cache was attached, an "
+    Event.BOOST_WITHDRAWN: "The load, or the time of the expected burst, was over before the cache was attached, an "
     "operator asked to flush or pause, or an inhibition began.",
-    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no forecast burst "
-    "is still expected, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
-    Event.LOAD_RETURNED: "Utilization is at or above the threshold again, nobody asked for the flush, and writes do "
-    "not bypass the cache yet; or an operator asked for a boost.",
+    Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no burst is "
+    "expected any more, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
+    Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
+    "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
     Event.DRAINED: "The cache is clean, and the cache mode is `none`.",
     Event.DIRTIED: "The cache set is attached and is no longer drained.",
@@ -236,10 +236,12 @@ def _no_longer_wanted(state: AgentState, cycle: Cycle, obs: Observation, policy:
     """A boost for a load, or for a forecast, ends with its reason. An operator's boost does not need a load."""
     if not is_quiet(state.load, obs.now, policy):
         return None
+    if is_burst_expected(cycle, obs.now):
+        return None
     if cycle.trigger is Trigger.LOAD and cycle.started_at < (state.load.below_since or 0):
         return withdrawn("the load was over before the cache was attached")
-    if cycle.trigger is Trigger.FORECAST and not is_burst_expected(cycle, obs.now):
-        return withdrawn("the time of the forecast burst was over before the cache was attached")
+    if cycle.trigger is Trigger.FORECAST:
+        return withdrawn("the time of the expected burst was over before the cache was attached")
     return None
 
 
@@ -278,8 +280,10 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detectio
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
     is_high = is_load_high(state.load, obs.now, policy) and obs.sample is not None
-    if is_high and not cycle.forced and not state.paused and may_boost_again(state, obs):
-        return Detection(Event.LOAD_RETURNED, f"utilization {state.load.utilization:.0%} while flushing")
+    is_near = is_burst_expected(cycle, obs.now)
+    if (is_high or is_near) and not cycle.forced and not state.paused and may_boost_again(state, obs):
+        why = f"utilization {state.load.utilization:.0%}" if is_high else "a burst is expected"
+        return Detection(Event.LOAD_RETURNED, f"{why} while flushing")
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.is_drained:
         return Detection(Event.DRAINED, "the cache is clean")

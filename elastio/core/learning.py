@@ -74,7 +74,7 @@ def learned_bytes(lessons: tuple[Lesson, ...], cycle: Cycle, policy: Policy) -> 
     if len(lessons) == 1:
         return in_steps(_after_one(lessons[0], cycle, policy), policy)
     held_s = 0.0 if cycle.opened_wall is None else (cycle.closed_wall or cycle.opened_wall) - cycle.opened_wall
-    return in_steps(_expected_moved(lessons, held_s, policy) * _share(lessons), policy)
+    return in_steps(_expected_moved(lessons, held_s, policy) * share(lessons), policy)
 
 
 def _after_one(lesson: Lesson, cycle: Cycle, policy: Policy) -> float:
@@ -112,7 +112,7 @@ def _bursts_asking(bursts: int, held_s: float, policy: Policy) -> int:
     return max(2, min(bursts, math.ceil(least * bursts)))
 
 
-def _share(lessons: tuple[Lesson, ...]) -> float:
+def share(lessons: tuple[Lesson, ...]) -> float:
     """Bytes of cache for each byte moved: the last burst's, unless it differs from the ones before it."""
     shares = [lesson.needed_bytes / lesson.moved_bytes for lesson in lessons[-RECENT:]]
     usual = median(shares) if len(shares) == RECENT else max(shares)

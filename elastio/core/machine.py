@@ -21,12 +21,13 @@ so the same input gives the same decision and a journal can be replayed. It is c
 1. `update.fold` takes in what was observed: outcomes of actions, the scan of the kernel, a sample of throughput.
    Nothing is decided here.
 2. After a start, `recovery.recover` reads the phase from the kernel. Until it can, the agent only scans.
-3. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
-4. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
-5. In IDLE, `boosting.wanted` decides whether to buy.
-6. `planner.next_action` returns at most one action: the next one that is safe. It is called at every decision, so an
+3. `ahead` notes which expected burst is near, and whether the last one came.
+4. `detection` finds at most one event: a danger first, else what the phase waits for. The table gives the next phase.
+5. `requests` carries out what operators asked for, each by an event of the table, and answers every request.
+6. In IDLE, `boosting.wanted` decides whether to buy.
+7. `planner.next_action` returns at most one action: the next one that is safe. It is called at every decision, so an
    action that failed, or whose answer was lost, needs no bookkeeping: the next scan shows what is left to do.
-7. `invariants.check` checks the decision against the safety rules, with code of its own. A decision that breaks one is
+8. `invariants.check` checks the decision against the safety rules, with code of its own. A decision that breaks one is
    discarded and the agent stops acting. `executor` repeats the checks whose result may have changed meanwhile.
 
 The order of actions is: acquire, then switch, then release. A volume is tagged dirty before it may hold data. The
@@ -46,6 +47,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from elastio.core import (
+    ahead,
     boosting,
     detection,
     inhibition,
@@ -111,6 +113,7 @@ def decide(state: AgentState, obs: Observation, policy: Policy) -> Decision:
         state, reason = recovered
         state = _without_backoffs(state)
     state, inhibited = inhibition.update(state, obs, policy)
+    state = ahead.update(state, obs, policy)
     reason = inhibited or reason or _why_failed_clean(before, state)
     state = _with_current_fault(state, obs)
     state, detected = _moved(state, _detect(state, obs, policy), obs, policy)
@@ -209,7 +212,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case Event.BOOST_ABANDONED:
             state = replace(state, failures=state.failures + 1)
         case Event.CACHE_ATTACHED:
-            state = replace(state, failures=0)
+            state = replace(ahead.with_attach_time(state), failures=0)
         case (
             Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET

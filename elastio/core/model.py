@@ -287,7 +287,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The next burst as a forecaster expects it: when it begins, how much it writes, how sure that is (0 to 1)."""
+    """The next burst as it is expected: when it begins, how much it writes (0: unknown), how sure that is (0 to 1)."""
 
     begins_at: float
     written_bytes: int
@@ -341,6 +341,7 @@ class RequestKind(StrEnum):
     RECOVER = "recover"  # bring a missing cache back, or go on without it
     COLLECT = "gc"  # list this agent's volumes now, and release orphans
     LEARN = "learn"  # set the learned size to `size_bytes`
+    EXPECT = "expect"  # a burst begins in `seconds` and writes `size_bytes`; without `seconds`: forget announced bursts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from elastio.core.cycle import Cycle, Trigger
+from elastio.core.cycle import Cycle
 from elastio.core.model import Forecast, Sample, Spend, Spent
 from elastio.core.state import LoadWatch
 from elastio.units import GIB, MB, agbs
@@ -67,13 +67,13 @@ class Policy:
     B, the cache has to hold only 1 - b/B of a saturating burst: a smaller cache for a shorter time. In total it costs
     less by the share b/B, although each of its seconds costs more (docs/explanation/writeback.md).
 
-    `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its own
-    (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid` belong to
-    another agent. `lead_s` is how long before a forecast burst the cache is bought, `least_confidence` the confidence
-    that this takes. `notice_poll_s` is the interval of polls for a notice (None: never), `notice_flush` whether a
-    notice flushes the cache. `tags_volumes`: keep the tag from which a janitor learns what a volume may hold.
-    `detach_throttle_after_s` is how long a detach waits for an instant without requests before applications are held
-    back for one (None: for ever).
+    `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its
+    own (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid`
+    belong to another agent. `lead_s` is how long before an expected burst the cache is bought while no time to
+    attach was measured yet, `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
+    interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
+    keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
+    waits for an instant without requests before applications are held back for one (None: for ever).
     """
 
     backing_bandwidth_mb_s: float
@@ -93,7 +93,7 @@ class Policy:
     attach_timeout_s: float = 180.0
     start_jitter_s: float = 0.0
     reconcile_interval_s: float = 3600.0
-    lead_s: float = 60.0
+    lead_s: float = 20.0
     least_confidence: float = 0.8
     on_stop: StopPolicy = StopPolicy()
     on_shutdown: StopPolicy = StopPolicy()
@@ -141,23 +141,10 @@ def is_load_high(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.above_since is not None and now - load.above_since >= policy.trigger_delay_s
 
 
-def boost_trigger(load: LoadWatch, forecast: Forecast | None, now: float, policy: Policy) -> Trigger | None:
-    """What asks for a boost now; None: nothing does. The only place that decides when to boost by itself.
-
-    A high load; else a forecast with enough confidence whose burst begins within the lead time. A forecast burst that
-    is late no longer counts: from then on only the load does.
-    """
-    if is_load_high(load, now, policy):
-        return Trigger.LOAD
-    if forecast is None or not forecast.confidence >= policy.least_confidence:
-        return None
-    return Trigger.FORECAST if 0 <= forecast.begins_at - now <= policy.lead_s else None
-
-
 def chance_until(forecast: Forecast, policy: Policy) -> float:
     """Until when (CLOCK_BOOTTIME) a boost ahead of this burst is kept.
 
-    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay.
+    That is the end of the burst, written at the cache's bandwidth, plus the inactivity delay. A load ends it earlier.
     """
     seconds = forecast.written_bytes / MB / policy.cache_bandwidth_mb_s
     return forecast.begins_at + seconds + policy.inactivity_delay_s
@@ -207,12 +194,6 @@ def next_size(learned_size_bytes: int | None, policy: Policy) -> int:
     """Bytes to buy for the next boost: the learned size, else the initial size; within the bounds."""
     wanted = policy.initial_size_bytes if learned_size_bytes is None else learned_size_bytes
     return max(policy.min_size_bytes, min(wanted, policy.caps.max_size_bytes))
-
-
-def forecast_size(forecast: Forecast, learned_size_bytes: int | None, policy: Policy) -> int:
-    """Bytes to buy ahead of this burst: room for all that it writes, or the learned size if that is larger."""
-    wanted = in_steps(forecast.written_bytes / policy.cutoff * policy.headroom, policy)
-    return max(wanted, next_size(learned_size_bytes, policy))
 
 
 def in_steps(wanted_bytes: float, policy: Policy) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import boosting, detection, inhibition, missing_cache
+from elastio.core import ahead, boosting, detection, inhibition, missing_cache
 from elastio.core.cycle import NO_BACKOFF, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
-from elastio.core.model import CacheState, Request, RequestKind
+from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
 from elastio.core.policy import Policy, StopPolicy, next_size, refusal
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
@@ -44,6 +44,8 @@ def answer(state: AgentState, request: Request, obs: Observation, policy: Policy
             return collect(state, request)
         case RequestKind.LEARN:
             return learn(state, request, policy)
+        case RequestKind.EXPECT:
+            return expect(state, request, obs, policy)
         case _:
             return _inhibit(kind, state, request, obs, policy)
 
@@ -199,3 +201,20 @@ def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
     cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
     state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
     return state, Answer(request, True, f"the next cache gets {format_size(size)}")
+
+
+def expect(state: AgentState, request: Request, obs: Observation, policy: Policy) -> Answered:
+    """A burst begins in `seconds`: its cache is bought so early that it is attached by then."""
+    if request.seconds is None:
+        text = f"{len(state.expected)} announced bursts are forgotten"
+        return replace(state, expected=(), awaited=None), Answer(request, True, text)
+    if len(state.expected) >= ahead.MOST_EXPECTED:
+        return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already")
+    size = request.size_bytes or 0
+    state = ahead.expect(state, Forecast(obs.now + request.seconds, size, 1.0))
+    lead = format_duration(min(request.seconds, ahead.lead_s(state, policy)))
+    of = f" of {format_size(size)}" if size else ""
+    text = f"a burst{of} is expected in {format_duration(request.seconds)}; its cache is bought {lead} before"
+    if state.missed >= ahead.MOST_MISSED:
+        text = f"the last {state.missed} announced bursts did not come: this one is only watched"
+    return state, Answer(request, True, text)

@@ -12,6 +12,7 @@ from elastio.core.cycle import NO_BACKOFF, UNKNOWN_VOLUME, Backoff, Cycle
 from elastio.core.model import (
     BackingView,
     CacheState,
+    Forecast,
     Identity,
     Notice,
     Volume,
@@ -144,6 +145,10 @@ class AgentState:
 
     `failed_clean_set` is a cache set that failed while it was clean, so that the device runs without it, while the
     device's superblock still names it; empty: none. It must not be attached again.
+
+    `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
+    expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
+    cache.
     """
 
     phase: Phase = Phase.IDLE
@@ -167,6 +172,10 @@ class AgentState:
     others: tuple[Volume, ...] = ()
     lessons: tuple[Lesson, ...] = ()  # of the last boosts, the newest last
     waste: Waste = field(default_factory=Waste)
+    expected: tuple[Forecast, ...] = ()
+    awaited: Forecast | None = None
+    missed: int = 0
+    attach_s: tuple[float, ...] = ()
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

@@ -265,10 +265,11 @@ class Simulation:
             self.step()
 
     def is_settled(self) -> bool:
-        """True if the agent is idle and the cloud has listed no volume of it since."""
+        """True if the agent is idle and expects no burst, and the cloud has listed no volume of it since."""
         state = self._last.state
         idle = self.agent is not None and state.recovered and state.phase is Phase.IDLE
-        return idle and state.listed_at is not None and not state.orphans
+        expects = state.awaited is not None or bool(state.expected)
+        return idle and not expects and state.listed_at is not None and not state.orphans
 
     def run_until_settled(self, limit_s: float = 1800.0) -> None:
         """Step until the agent has nothing left to do. Raises TimeoutError after `limit_s`."""

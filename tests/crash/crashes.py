@@ -17,7 +17,7 @@ from elastio.core.state import FaultKind, Phase
 from elastio.sim.run import Simulation
 from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
-from elastio.units import GIB, agbs
+from elastio.units import GIB, MB, agbs
 from tests import simulated
 from tests.simulated import KERNEL, QUIET
 
@@ -124,6 +124,11 @@ def can_boost(sim: Simulation) -> bool:
     return sim.phase is Phase.IDLE and sim.state.owned is not None
 
 
+def announce(sim: Simulation) -> None:
+    """An application says when its burst begins; one whose agent dies meanwhile says it no more."""
+    sim.ask(RequestKind.EXPECT, limit_s=LIMIT_S, seconds=15.0, size_bytes=300 * MB)
+
+
 BURST = (Segment(2, 0), Segment(9, 60), QUIET)
 SCENARIOS = {
     "boost": Scenario(BURST),
@@ -138,6 +143,7 @@ SCENARIOS = {
     "stop while boosting": Scenario(BURST, ((has_boosted, stop_service),), blocks=FEW_BLOCKS),
     "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
     "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
+    "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
     "orphan": Scenario((QUIET,), orphan=True),
 }
 
@@ -146,6 +152,7 @@ def is_at_rest(sim: Simulation) -> bool:
     """The agent is idle, has asked the cloud, and the world knows of no volume: nobody's own word is taken for it."""
     state = sim.state
     is_idle = sim.agent is not None and state.recovered and state.phase is Phase.IDLE and state.cycle is None
+    is_idle = is_idle and state.awaited is None and not state.expected
     return is_idle and state.listed_at is not None and sim.world.volumes_left() == 0
 
 

@@ -11,7 +11,7 @@ from elastio.sim.workload import Segment
 HORIZON_S = 150
 HAPPENINGS = (
     *("kill", "down", "power_cut", "stop", "boost", "flush", "pause", "resume"),
-    *("quiesce", "unquiesce", "shutdown", "recover", "gc"),
+    *("quiesce", "unquiesce", "shutdown", "recover", "gc", "expect"),
 )
 
 

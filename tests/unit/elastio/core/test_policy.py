@@ -6,16 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.cycle import Trigger
-from elastio.core.machine import decide
-from elastio.core.model import Forecast, Rates, Sample, Spend, Spent
-from elastio.core.observation import Decision
+from elastio.core.model import Rates, Sample, Spend, Spent
 from elastio.core.policy import (
     Caps,
-    Policy,
-    boost_trigger,
-    chance_until,
-    forecast_size,
     is_load_high,
     is_quiet,
     next_size,
@@ -23,9 +16,8 @@ from elastio.core.policy import (
     utilization,
     watch_load,
 )
-from elastio.core.state import LoadWatch, Phase
-from elastio.units import GB, GIB, agbs
-from tests import values
+from elastio.core.state import LoadWatch
+from elastio.units import GIB, agbs
 from tests.values import POLICY
 
 
@@ -119,74 +111,3 @@ def test_the_first_cache_has_the_initial_size_and_later_ones_the_learned_one() -
 def test_no_cache_leaves_the_bounds() -> None:
     assert next_size(1, POLICY) == POLICY.min_size_bytes
     assert next_size(10**15, POLICY) == POLICY.caps.max_size_bytes
-
-
-SURE = Forecast(begins_at=values.NOW + 20, written_bytes=4 * GB, confidence=0.9)
-AT_REST = LoadWatch(below_since=0.0)
-
-
-def policy(**changes: object) -> Policy:
-    return replace(values.POLICY, lead_s=30.0, least_confidence=0.8, **changes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("load", "forecast", "wanted"),
-    [
-        (AT_REST, None, None),
-        (AT_REST, SURE, Trigger.FORECAST),
-        (values.HIGH, SURE, Trigger.LOAD),
-        (values.HIGH, None, Trigger.LOAD),
-        (AT_REST, replace(SURE, confidence=0.8), Trigger.FORECAST),
-        (AT_REST, replace(SURE, confidence=0.79), None),
-        (AT_REST, replace(SURE, confidence=float("nan")), None),
-        (AT_REST, replace(SURE, begins_at=values.NOW + 30), Trigger.FORECAST),
-        (AT_REST, replace(SURE, begins_at=values.NOW + 30.1), None),
-        (AT_REST, replace(SURE, begins_at=values.NOW), Trigger.FORECAST),
-        (AT_REST, replace(SURE, begins_at=values.NOW - 0.1), None),
-        (AT_REST, replace(SURE, begins_at=float("nan")), None),
-    ],
-)
-def test_a_boost_is_wanted_by_the_load_or_by_a_sure_forecast_within_the_lead_time(
-    load: LoadWatch, forecast: Forecast | None, wanted: Trigger | None
-) -> None:
-    assert boost_trigger(load, forecast, values.NOW, policy()) is wanted
-
-
-def test_the_chance_ends_an_inactivity_delay_after_the_burst() -> None:
-    # 4000 MB at 80 MB/s.
-    assert chance_until(SURE, policy(inactivity_delay_s=7.0)) == values.NOW + 20 + 50 + 7
-
-
-@pytest.mark.parametrize(
-    ("written_bytes", "learned_bytes", "size_bytes"),
-    [
-        (4 * GIB, 2 * GIB, 11 * GIB),  # 4 / 0.4 x 1.05
-        (4 * GIB, 20 * GIB, 20 * GIB),
-        (4 * GIB, None, 11 * GIB),
-        (1 * GIB, None, 10 * GIB),
-        (900 * GIB, 2 * GIB, 100 * GIB),
-        (0, 2 * GIB, 2 * GIB),
-    ],
-)
-def test_the_size_is_the_larger_of_what_was_learned_and_what_is_expected_within_the_caps(
-    written_bytes: int, learned_bytes: int | None, size_bytes: int
-) -> None:
-    assert forecast_size(replace(SURE, written_bytes=written_bytes), learned_bytes, policy()) == size_bytes
-
-
-def decided(forecast: Forecast | None, load: LoadWatch = AT_REST) -> Decision:
-    seen = values.seen(values.host(values.backing()), forecast=forecast)
-    return decide(values.state(Phase.IDLE, load=load, learned_size_bytes=2 * GIB), seen, policy())
-
-
-def test_the_cycle_knows_what_asked_for_it() -> None:
-    ahead, on_load = decided(SURE).state.cycle, decided(SURE, values.HIGH).state.cycle
-    assert ahead is not None
-    assert on_load is not None
-    assert (ahead.trigger, ahead.chance_until, ahead.spec.size_bytes) == (
-        Trigger.FORECAST,
-        chance_until(SURE, policy()),
-        10 * GIB,
-    )
-    assert (on_load.trigger, on_load.chance_until, on_load.spec.size_bytes) == (Trigger.LOAD, None, 2 * GIB)
-    assert decided(None).state.cycle is None
