@@ -39,6 +39,7 @@ COMMANDS = {
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",
+    "audit": "elastio.cli.audit:audit",
 }
 
 

@@ -17,6 +17,7 @@ from elastio.cli.numbers import Finite
 from elastio.cli.verdict import DAY, MB_S, SIZE
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
+from elastio.sim.doubts import doubts
 from elastio.sim.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio.sim.faults import FaultPlan
 from elastio.units import GB, GIB, format_duration, format_size
@@ -181,7 +182,8 @@ def _trace(options: Mapping[str, Any]) -> None:
     lines = [*verdict.heading(rates, asked), "", *verdict.table(found)]
     for each in found.policies:
         lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
-    click.echo("\n".join([*lines, *verdict.ending(rates, asked, found, options["saturated_mb_s"])]))
+    unknown = doubts(rates, asked, found, options["saturated_mb_s"])
+    click.echo("\n".join([*lines, *verdict.ending(asked, found, unknown)]))
 
 
 def announce(asked: whatif.Question) -> None:

@@ -12,7 +12,6 @@ from elastio.core.tariff import Tariff, agbs_tariff
 from elastio.errors import ConfigError
 from elastio.sim import whatif
 from elastio.sim.comparison import Alternative, render_choices, render_money
-from elastio.sim.doubts import doubts
 from elastio.sim.modification import ChangeRule
 from elastio.sim.provider import FASTEST_MB_S
 from elastio.sim.replay import Demand, demands
@@ -191,13 +190,16 @@ def heading(rates: Sequence[Rate], asked: whatif.Question) -> list[str]:
     ))  # fmt: skip
     peak = max(r.total_mb_s for r in rates)
     seen = f"{format_duration(sum(r.seconds for r in rates))}, {written:.1f} GB written, {read:.1f} GB read"
-    volume, fast = asked.volume, asked.fast.name
-    tariff = volume.tariff
-    size = format_size(max(asked.size_bytes, volume.least_bytes))
+    size = format_size(max(asked.size_bytes, asked.volume.least_bytes))
+    return [f"Seen: {seen}, at most {peak:.1f} MB/s.", f"Size: {size}.", *assumed(asked)]
+
+
+def assumed(asked: whatif.Question) -> list[str]:
+    """The volumes that are compared, and where their prices come from."""
+    tariff, fast = asked.volume.tariff, f"{asked.fast.name}, {asked.cache_mb_s:.0f} MB/s"
     where = ", ".join(text for text in (tariff.region, tariff.date, tariff.source) if text) or "no source given"
     return [
-        f"Seen: {seen}, at most {peak:.1f} MB/s.",
-        f"Volume: {size} of {volume.name}, {asked.backing_mb_s:.0f} MB/s; fast: {fast}, {asked.cache_mb_s:.0f} MB/s.",
+        f"Volume: {asked.volume.name}, {asked.backing_mb_s:.0f} MB/s; fast: {fast}.",
         f"Prices: {where}.",
     ]
 
@@ -226,7 +228,7 @@ def _dearer(way: Alternative, slow: Alternative) -> str:
     return f"{way.per_month / slow.per_month - 1:+.0%}" if slow.per_month else "-"
 
 
-def ending(rates: Sequence[Rate], asked: whatif.Question, found: whatif.Answer, saturated: float | None) -> list[str]:
+def ending(asked: whatif.Question, found: whatif.Answer, unknown: Sequence[str]) -> list[str]:
     """The choices, what is not known, and the verdict as the last line."""
     lines = [
         "",
@@ -239,5 +241,4 @@ def ending(rates: Sequence[Rate], asked: whatif.Question, found: whatif.Answer, 
     ]
     if asked.change_rule.changes:
         lines.append("modify-volume assumes that every change is made in time.")
-    lines += doubts(rates, asked, found, saturated)
-    return [*lines, "", found.verdict]
+    return [*lines, *unknown, "", found.verdict]

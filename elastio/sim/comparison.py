@@ -119,7 +119,7 @@ def judge(
     ours = [choice for choice in found if choice.name in agents]
     named = {way.name: way for way in ways}
     if len(found) == 1:
-        where = f" whatever an hour of waiting costs: take {_way(named[found[0].name], currency)}"
+        where = f", whatever an hour of waiting costs: take {_way(named[found[0].name], currency)}"
     elif ours:
         where = " where an hour of waiting costs " + "; ".join(_choice(c, named, ": ", currency) for c in ours)
     else:

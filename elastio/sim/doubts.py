@@ -15,6 +15,9 @@ COARSE_S = 10.0
 DAY_S = 86400.0
 # A device that moved this much more than its supposed bandwidth has another one.
 FASTER = 1.1
+REQUESTS = (
+    "On a volume with credits each random request below 1 MiB counts as 1 MiB; the samples do not show their sizes."
+)
 
 
 def interval_s(rates: Sequence[Rate]) -> float:
@@ -56,17 +59,20 @@ def doubts(rates: Sequence[Rate], question: Question, found: Answer, saturated_m
             f"The samples are means over {format_duration(step_s)}: shorter bursts, and what applications waited in "
             "them, cannot be seen."
         )
-    full_s = sum(r.seconds for r in rates if r.total_mb_s >= SATURATED * question.backing_mb_s)
-    if full_s > 0 and saturated_mb_s is None:
+    peak, mb_s = max(r.total_mb_s for r in rates), question.backing_mb_s
+    full_s = sum(r.seconds for r in rates if r.total_mb_s >= SATURATED * mb_s)
+    if peak > FASTER * mb_s:
         said.append(
-            f"The load reached {question.backing_mb_s:g} MB/s for {format_duration(full_s)}: if that was the limit of "
-            f"the device, more was wanted; give --saturated {question.backing_mb_s:g}."
+            f"The device moved up to {peak:.1f} MB/s, more than the volume of {mb_s:g} MB/s that is compared: give the "
+            "device's bandwidth with --backing-mb-s."
+        )
+    elif full_s > 0 and saturated_mb_s is None:
+        said.append(
+            f"The load reached {mb_s:g} MB/s for {format_duration(full_s)}: if that was the limit of the device, more "
+            f"was wanted; give --saturated {mb_s:g}."
         )
     if question.cold:
-        said.append(
-            "The samples do not show the size of requests: on a volume with credits each random one below 1 MiB "
-            "counts as 1 MiB."
-        )
+        said.append(REQUESTS)
     said += [
         f"The credits of {way.name.rpartition('-')[2]} do not last: it is counted at its base rate."
         for way in found.cold
