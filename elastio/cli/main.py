@@ -40,6 +40,7 @@ COMMANDS = {
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",
     "audit": "elastio.cli.audit:audit",
+    "observe": "elastio.cli.observe:observe",
 }
 
 

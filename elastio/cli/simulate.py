@@ -20,7 +20,7 @@ from elastio.sim import traces, whatif
 from elastio.sim.doubts import doubts
 from elastio.sim.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio.sim.faults import FaultPlan
-from elastio.units import GB, GIB, format_duration, format_size
+from elastio.units import GB, GIB, format_size
 
 
 def _faults(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -64,8 +64,6 @@ ONLY_EXPERIMENT = {"experiment", "faults"}
 ONLY_TRACE = verdict.PRICE_NAMES | {"form", "device", "interval_s", "saturated_mb_s", "policies", "png"}
 # Of the published experiments.
 BACKING_MB_S, CACHE_MB_S = 33.0, 128.0
-# The replay of a longer trace takes more than about ten seconds, and is announced.
-LONG_S = 6 * 3600.0
 
 
 @click.command(context_settings={"show_default": True})
@@ -172,7 +170,7 @@ def _trace(options: Mapping[str, Any]) -> None:
         policies=options["policies"],
         with_timeline=options["as_json"] or options["png"] is not None,
     )
-    announce(asked)
+    verdict.announce(asked)
     found = whatif.answer(asked)
     if options["png"] is not None:
         _draw(found, options["png"])
@@ -184,13 +182,6 @@ def _trace(options: Mapping[str, Any]) -> None:
         lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
     unknown = doubts(rates, asked, found, options["saturated_mb_s"])
     click.echo("\n".join([*lines, *verdict.ending(asked, found, unknown)]))
-
-
-def announce(asked: whatif.Question) -> None:
-    """Say on stderr that a replay takes long."""
-    if LONG_S < asked.slow_s <= whatif.MOST_S:
-        runs = f"{len(asked.policies)} {'policy' if len(asked.policies) == 1 else 'policies'}"
-        click.echo(f"elastio: replaying {format_duration(asked.slow_s)} under {runs} takes a while", err=True)
 
 
 def _draw(found: whatif.Answer, path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from elastio.cli.numbers import Finite
 from elastio.core.tariff import Tariff, agbs_tariff
@@ -28,14 +29,22 @@ DAY = Finite(min=0, max=86400)
 PER_GB_HOUR, PER_MB_S_HOUR = 0.00011, 0.00006
 # Of a volume whose tariff includes no bandwidth; a cache is bought four times as fast.
 BACKING_MB_S, FASTER = 33.0, 4.0
+# The replay of a longer trace takes more than about three seconds, and is announced.
+LONG_S = 6 * 3600.0
 NAMES = ", ".join(shipped())
+# Key of `click.Context.meta`: the texts of options that were turned into volume types.
+GIVEN = "elastio.verdict.given"
 
 
-def _kind(_ctx: click.Context, _param: click.Parameter, value: str | None) -> VolumeType | None:
-    return None if value is None else _volume_type(value)
+def _kind(ctx: click.Context, param: click.Parameter, value: str | None) -> VolumeType | None:
+    if value is None:
+        return None
+    ctx.meta.setdefault(GIVEN, {})[param.name] = value
+    return _volume_type(value)
 
 
-def _kinds(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> tuple[VolumeType, ...]:
+def _kinds(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[VolumeType, ...]:
+    ctx.meta.setdefault(GIVEN, {})[param.name] = values
     found = tuple(_volume_type(value) for value in values)
     constant = next((kind.name for kind in found if kind.credits is None), None)
     if constant is not None:
@@ -88,6 +97,7 @@ VOLUME_OPTIONS = (
         "--inactivity-delay", "delay_s", type=DAY, default=30.0, help="Value of policy.inactivity_delay_s."
     ),
 )  # fmt: skip
+VOLUME_NAMES = frozenset({"cache_mb_s", "initial_gib", "delay_s"})
 PRICE_NAMES = frozenset({
     "tariff", "fast_tariff", "cold", "no_cold", "per_gb_hour", "per_mb_s_hour", "currency", "hour_value",
     "modify_changes", "modify_window_h", "modify_gap_h",
@@ -178,6 +188,31 @@ def _cold(volume: VolumeType, options: Mapping[str, Any]) -> tuple[VolumeType, .
 def wanted_of(rates: Sequence[Rate], saturated_mb_s: float | None) -> tuple[tuple[Demand, ...], float]:
     """What the application wanted, and the seconds of the recording."""
     return demands(rates, saturated_mb_s), sum(r.seconds for r in rates)
+
+
+def given(ctx: click.Context) -> list[str]:
+    """The options about volumes and prices that the user gave, as arguments of a command line."""
+    found: list[str] = []
+    texts = ctx.meta.get(GIVEN, {})
+    for param in ctx.command.params:
+        name = param.name or ""
+        is_given = ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if name not in PRICE_NAMES | VOLUME_NAMES or not is_given:
+            continue
+        value = texts.get(name, ctx.params[name])
+        if isinstance(value, bool):
+            found.append(param.opts[0])
+        else:
+            values = value if isinstance(value, tuple) else (value,)
+            found += [text for each in values for text in (param.opts[0], str(each))]
+    return found
+
+
+def announce(asked: whatif.Question) -> None:
+    """Say on stderr that a replay takes long."""
+    if LONG_S < asked.slow_s <= whatif.MOST_S:
+        runs = f"{len(asked.policies)} {'policy' if len(asked.policies) == 1 else 'policies'}"
+        click.echo(f"elastio: replaying {format_duration(asked.slow_s)} under {runs} takes a while", err=True)
 
 
 # --- text ------------------------------------------------------------------------------------------------------

@@ -152,9 +152,7 @@ def answer(question: Question) -> Answer:
     """Raises TraceError for a trace that is too long, ConfigError for an invalid policy or for tariffs of different
     currencies, TimeoutError if a run does not end."""
     _require_feasible(question)
-    currency = _currency(question)
-    uuid = KernelSettings().backing_uuid
-    agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
+    currency, agents = require_valid(question)
     static = tuple(_static(question))
     run = _replayed if question.replayed else _modelled
     policies = tuple(run(name, question, policy) for name, policy in agents.items())
@@ -166,7 +164,8 @@ def answer(question: Question) -> Answer:
     return replace(unjudged, choices=found.choices, verdict=found.sentence, worth_it=found.worth_it)
 
 
-def _currency(question: Question) -> str:
+def require_valid(question: Question) -> tuple[str, dict[str, Policy]]:
+    """The currency, and the settings of each policy. Raises ConfigError as `answer` does; no trace is needed."""
     kinds = (question.volume, question.fast, *question.cold)
     other = next((kind for kind in kinds if kind.tariff.currency != question.volume.tariff.currency), None)
     if other is not None:
@@ -175,7 +174,9 @@ def _currency(question: Question) -> str:
             f"in {other.tariff.currency}: give tariffs of one currency",
             code="tariff.currency",
         )
-    return question.volume.tariff.currency
+    uuid = KernelSettings().backing_uuid
+    agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
+    return question.volume.tariff.currency, agents
 
 
 def _require_feasible(question: Question) -> None:
