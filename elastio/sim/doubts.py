@@ -16,7 +16,8 @@ DAY_S = 86400.0
 # A device that moved this much more than its supposed bandwidth has another one.
 FASTER = 1.1
 REQUESTS = (
-    "On a volume with credits each random request below 1 MiB counts as 1 MiB; the samples do not show their sizes."
+    "Volumes with credits are hard disks: each random request below 1 MiB counts as 1 MiB, and waits for the disk; the "
+    "samples do not show this."
 )
 
 

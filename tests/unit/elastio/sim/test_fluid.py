@@ -36,6 +36,16 @@ def test_the_model_agrees_with_the_real_agent(wanted: tuple[Demand, ...], backin
     assert sum(b.held_s for b in found.boosts) == pytest.approx(sum(b.held_s for b in real.phases), rel=0.1)
 
 
+def test_a_burst_after_useless_boosts_gets_a_cache_at_once() -> None:
+    """Spikes of 2 s are boosted less and less often; a longer load does not wait for them."""
+    asked = Question((), backing_mb_s=33.0, cache_mb_s=128.0)
+    wanted = (*SPIKES * 6, Demand(0, 8 * GB, 0), Demand(60, 0, 0))
+    boosts = serve(wanted, constant(33.0), asked.policy({}, KernelSettings().backing_uuid)).boosts
+    begin = sum(d.seconds for d in SPIKES) * 6
+    assert len([b for b in boosts if b.started_s < begin]) < 15
+    assert [b.started_s - begin for b in boosts if b.started_s > begin] == [pytest.approx(3, abs=2)]
+
+
 def test_a_volume_of_constant_speed_takes_the_time_of_its_bytes() -> None:
     assert serve(DUMPS, constant(100.0)).completion_s == pytest.approx(3 * (660 + 40))
     assert serve((Demand(10, 500 * MB, 500 * MB),), constant(50.0)).completion_s == pytest.approx(20)

@@ -50,6 +50,14 @@ def test_metric_statistics_are_two_files_of_one_volume_in_any_order() -> None:
     assert (found[VOLUME].has_read, found[VOLUME].has_written) == (True, True)
 
 
+def test_a_period_without_a_value_is_quiet() -> None:
+    times = [f"2026-11-20T08:{minute:02}:00Z" for minute in (0, 1, 5)]
+    result = {"Id": "write", "Timestamps": times, "Values": [6e6, 6e6, 12e6], "StatusCode": "Complete"}
+    (found,) = combine(parse(json.dumps({"MetricDataResults": [result]}), "vol-0123456789", "x.json"))
+    assert found.volume == "vol-0123456789"
+    assert [(r.seconds, r.write_mb_s) for r in found.rates] == [(60, 0.1), (60, 0.1), (180, 0), (60, 0.2)]
+
+
 def test_one_direction_alone_leaves_the_other_unknown() -> None:
     found = recordings(f"{VOLUME}-written.json")[VOLUME]
     assert (found.has_read, found.has_written) == (False, True)
