@@ -101,7 +101,7 @@ def _sample(observer: Observer, path: Path, for_s: float) -> None:
     shown = f"{observer.device.name} for {format_duration(for_s)}"
     click.echo(f"elastio: sampling {shown}; Ctrl-C ends early, with the verdict on what was seen", err=True)
     try:
-        with _ended_by_sigterm(), path.open("w", encoding="ascii", buffering=1) as file:
+        with _ended_by_signals(), path.open("w", encoding="ascii", buffering=1) as file:
             observer.run(file, _progress(for_s))
     except KeyboardInterrupt:
         click.echo("", err=True)
@@ -110,13 +110,15 @@ def _sample(observer: Observer, path: Path, for_s: float) -> None:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the sampling as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM ends the sampling as Ctrl-C does, and so does SIGINT where a script started this in the background."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _progress(for_s: float) -> Progress:

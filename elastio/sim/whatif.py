@@ -24,7 +24,7 @@ from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
 from elastio.sim.volume_types import VolumeType, volume_type
-from elastio.sim.world import SimWorld, WorldSettings
+from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
 
 # Policy keys that may be varied, and the section of the configuration that each belongs to.
@@ -300,7 +300,8 @@ def _replayed(name: str, question: Question, policy: Policy) -> Alternative:
         simulation.on_step = simulation.timeline.clear  # a month of it would fill the memory
     simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
-    seconds = world.workload.stats.finished_s or 0.0
+    # It shows at the end of a tick that the load has ended.
+    seconds = max(question.least_s, (world.workload.stats.finished_s or 0.0) - 1 / GRID_HZ)
     way = _agent(name, question, policy, seconds, boosts_of(recorder, world.clock), world.provider.bill_agbs())
     return replace(way, timeline=tuple(simulation.timeline))
 
