@@ -51,7 +51,9 @@ def _sizes(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 @click.command(context_settings={"show_default": True})
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--size-gib", type=verdict.SIZE, help="Size of the volumes, which no file names.")
-@click.option("--size", "sizes", multiple=True, callback=_sizes, help="Size of one volume: VOLUME=GIB; repeatable.")
+@click.option(
+    "--size", "sizes", metavar="VOLUME=GIB", multiple=True, callback=_sizes, help="Size of one volume; repeatable."
+)
 @click.option(
     "--saturated",
     "saturated_mb_s",

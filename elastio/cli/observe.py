@@ -32,8 +32,17 @@ LINE_S = 60.0
 
 @click.command(context_settings={"show_default": True})
 @click.argument("device")
-@click.option("--for", "for_s", default="10m", callback=duration(1, MOST_S), help="How long, such as 90s, 10m, 1d.")
-@click.option("--interval", "interval_s", default="1s", callback=duration(0.1, 3600), help="Length of a sample.")
+@click.option(
+    "--for",
+    "for_s",
+    metavar="TIME",
+    default="10m",
+    callback=duration(1, MOST_S),
+    help="How long, such as 90s, 10m, 1d.",
+)
+@click.option(
+    "--interval", "interval_s", metavar="TIME", default="1s", callback=duration(0.1, 3600), help="Length of a sample."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the samples in this file, a trace in CSV."
 )

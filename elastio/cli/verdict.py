@@ -31,7 +31,7 @@ PER_GB_HOUR, PER_MB_S_HOUR = 0.00011, 0.00006
 BACKING_MB_S, FASTER = 33.0, 4.0
 # The replay of a longer trace takes more than about three seconds, and is announced.
 LONG_S = 6 * 3600.0
-NAMES = ", ".join(shipped())
+NAMES, KIND = ", ".join(shipped()), "NAME|FILE"
 # Key of `click.Context.meta`: the texts of options that were turned into volume types.
 GIVEN = "elastio.verdict.given"
 
@@ -60,12 +60,16 @@ def _volume_type(value: str) -> VolumeType:
 
 
 PRICE_OPTIONS = (
-    click.option("--tariff", callback=_kind, help=f"Prices of the volume: {NAMES}, or a TOML file  [default: gp3]"),
     click.option(
-        "--fast-tariff", callback=_kind, help="Prices of caches and of a fast volume  [default: those of the volume]"
+        "--tariff", metavar=KIND, callback=_kind,
+        help=f"Prices of the volume: {NAMES}, or a TOML file  [default: gp3]",
     ),
     click.option(
-        "--cold", multiple=True, callback=_kinds,
+        "--fast-tariff", metavar=KIND, callback=_kind,
+        help="Prices of caches and of a fast volume  [default: those of the volume]",
+    ),
+    click.option(
+        "--cold", metavar=KIND, multiple=True, callback=_kinds,
         help="Volume type with credits to compare; repeatable  [default: st1 and sc1, with the tariff gp3]",
     ),
     click.option("--no-cold", is_flag=True, show_default=False, help="Compare no volume with credits."),
@@ -276,4 +280,6 @@ def ending(asked: whatif.Question, found: whatif.Answer, unknown: Sequence[str])
     ]
     if asked.change_rule.changes:
         lines.append("modify-volume assumes that every change is made in time.")
+    if asked.cold:
+        lines.append("Credits are the least that was left, as a share of a full bucket.")
     return [*lines, *unknown, "", found.verdict]

@@ -92,8 +92,8 @@ def _joined(parts: Sequence[Series]) -> list[Point]:
         begin, seconds, _ = before.points[-1]
         if after.points[0][0] < begin + seconds - 1e-3:
             raise TraceError(
-                f"{before.source} and {after.source} both have {after.direction} bytes of {after.volume} for the same "
-                "time: if they are of two volumes, put the volume's ID into the file's name",
+                f"{before.source} and {after.source} have {after.direction} bytes of {after.volume} twice for the same "
+                "time: if they are of two volumes, put the volume's ID into the label, the Id or the file's name",
                 code="overlap",
             )
     return [point for series in ordered for point in series.points]

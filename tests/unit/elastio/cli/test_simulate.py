@@ -88,6 +88,13 @@ def test_prices_without_a_tariff_are_those_of_earlier_releases(trace: Path) -> N
     assert slow["per_month"] == pytest.approx(720 * (0.1 * 50 + 0.00006 * 33), rel=1e-3)
 
 
+def test_two_prices_of_0_mean_agbs(trace: Path) -> None:
+    given = ["simulate", "--trace", str(trace), *SLOW, "--per-gb-hour", "0", "--per-mb-s-hour", "0", "--json"]
+    found = json.loads(CliRunner().invoke(main, given).output)
+    assert found["currency"] == "AGBs"
+    assert found["static"][0]["cost"] == pytest.approx(found["static"][0]["agbs"])
+
+
 def test_two_types_of_volumes_have_two_tariffs_and_no_change_between_them(trace: Path, tmp_path: Path) -> None:
     for name, price in (("slow", 0.00005), ("fast", 0.0001)):
         (tmp_path / f"{name}.toml").write_text(f'currency = "EUR"\nper_gib_hour = {price}\n')
