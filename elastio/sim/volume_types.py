@@ -22,7 +22,7 @@ from elastio.units import GIB
 
 MOST_BYTES = 64 * 1024
 SHIPPED = Path(__file__).parent / "tariffs"
-_TEXTS = {"currency", "region", "source", "date"}
+_TEXTS = {f.name for f in fields(Tariff) if isinstance(f.default, str) or f.name == "currency"}
 _TARIFF = {f.name for f in fields(Tariff)}
 _CREDITS = {f.name for f in fields(CreditRule)}
 _BESIDE = {"least_gib", "mb_s_per_iops", "credits"}
