@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from elastio.config.schema import DEFAULT_PATH, DEFAULT_SOCKET, Config, load
@@ -14,8 +14,10 @@ from elastio.control.exit_codes import TimedOutError
 from elastio.control.status import Status
 from elastio.errors import ConfigError
 from elastio.host import commands
+from elastio.host.clock import SystemClock
 from elastio.host.commands import Run
 from elastio.host.sysfs import Sysfs
+from elastio.ports import Clock
 from elastio.units import format_duration
 
 POLL_S = 0.5
@@ -27,7 +29,8 @@ def _is_terminal() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """`socket` None: the one from the configuration. `root`: the directory with /sys and /proc."""
+    """`socket` None: the one from the configuration. `root`: the directory with /sys and /proc. `clock` and `sleep` are
+    those of the machine."""
 
     config_path: Path = DEFAULT_PATH
     socket: Path | None = None
@@ -35,6 +38,8 @@ class App:
     poll_s: float = POLL_S
     run: Run = commands.run
     is_terminal: Callable[[], bool] = _is_terminal
+    clock: Clock = field(default_factory=SystemClock)
+    sleep: Callable[[float], None] = time.sleep
 
     def config(self) -> Config:
         return load(self.config_path)

@@ -41,6 +41,8 @@ COMMANDS = {
     "init": "elastio.cli.init:init",
     "doctor": "elastio.cli.doctor:doctor",
     "simulate": "elastio.cli.simulate:simulate",
+    "audit": "elastio.cli.audit:audit",
+    "observe": "elastio.cli.observe:observe",
 }
 
 

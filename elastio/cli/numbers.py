@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -20,3 +22,18 @@ class Finite(click.FloatRange):
 
 ABOVE_0 = Finite(min=0, min_open=True)
 AT_LEAST_0 = Finite(min=0)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|)", re.ASCII)
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(least_s: float, most_s: float) -> Callable[[click.Context, click.Parameter, str], float]:
+    """The callback of an option like `90s`, `10m`, `1.5h`, `2d` or `90`: seconds within the bounds."""
+
+    def read(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+        match = _DURATION.fullmatch(value.strip())
+        seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
+        if not least_s <= seconds <= most_s:
+            raise click.BadParameter(f"{value!r}: give a time from {least_s:g}s to {most_s:g}s, such as 90s, 10m or 2h")
+        return seconds
+
+    return read

@@ -12,14 +12,15 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from elastio.cli import extensions
+from elastio.cli import extensions, verdict
 from elastio.cli.numbers import Finite
+from elastio.cli.verdict import DAY, MB_S, SIZE
 from elastio.errors import ConfigError, ElastioError
 from elastio.sim import traces, whatif
+from elastio.sim.doubts import doubts
 from elastio.sim.experiment import EXPERIMENTS, BoostResult, Comparison, Experiment, Setup, compare
 from elastio.sim.faults import FaultPlan
-from elastio.sim.replay import demands
-from elastio.units import GB, GIB, format_duration, format_size
+from elastio.units import GB, GIB, format_size
 
 
 def _faults(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
@@ -59,17 +60,10 @@ def _finite(text: str) -> float:
     return number
 
 
-MB_S = Finite(min=1, max=1e6)
-SIZE = Finite(min=1, max=whatif.LARGEST_GIB)
-PRICE = Finite(min=0, max=1e6)
-DAY = Finite(min=0, max=86400)
 ONLY_EXPERIMENT = {"experiment", "faults"}
-ONLY_TRACE = {
-    "form", "device", "interval_s", "saturated_mb_s", "policies", "per_gb_hour", "per_mb_s_hour", "currency",
-    "modify_gap_h", "png",
-}  # fmt: skip
-# The replay of a longer trace takes more than about ten seconds, and is announced.
-LONG_S = 6 * 3600.0
+ONLY_TRACE = verdict.PRICE_NAMES | {"form", "device", "interval_s", "saturated_mb_s", "policies", "png"}
+# Of the published experiments.
+BACKING_MB_S, CACHE_MB_S = 33.0, 128.0
 
 
 @click.command(context_settings={"show_default": True})
@@ -97,18 +91,18 @@ LONG_S = 6 * 3600.0
     callback=_policies,
     help="Policy to compare, such as NAME:trigger_delay_s=5,headroom=1.2; repeatable.",
 )
-@click.option("--per-gb-hour", type=PRICE, default=whatif.Tariff().per_gb_hour, help="Price of 1 GB for an hour.")
-@click.option("--per-mb-s-hour", type=PRICE, default=whatif.Tariff().per_mb_s_hour, help="Price of 1 MB/s for an hour.")
-@click.option("--currency", default=whatif.Tariff().currency, help="Currency of the prices.")
-@click.option(
-    "--modify-gap-h",
-    type=Finite(min=0, max=366 * 24),
-    default=6.0,
-    help="Minimum time between two changes of a volume, in hours.",
-)
+@verdict.add_options(verdict.PRICE_OPTIONS)
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw the trace's runs here.")
-@click.option("--backing-mb-s", type=MB_S, default=33.0, help="Bandwidth of the slow volume.")
-@click.option("--cache-mb-s", type=MB_S, default=128.0, help="Bandwidth of the cache.")
+@click.option(
+    "--backing-mb-s",
+    type=MB_S,
+    help="Bandwidth of the slow volume  [default: 33; for a trace what its tariff includes]",
+)
+@click.option(
+    "--cache-mb-s",
+    type=MB_S,
+    help="Bandwidth of the cache  [default: 128; for a trace 4 times the slow volume's]",
+)
 @click.option("--size-gib", type=SIZE, default=46.566, help="Size of the slow volume.")
 @click.option("--initial-gib", type=SIZE, default=10.0, help="Size of the first cache.")
 @click.option("--inactivity-delay", "delay_s", type=DAY, default=30.0, help="Value of policy.inactivity_delay_s.")
@@ -121,8 +115,8 @@ LONG_S = 6 * 3600.0
 def simulate(ctx: click.Context, /, **options: Any) -> None:
     """Run the agent on a simulated kernel and cloud, and compare it with volumes that never change.
 
-    With --trace, a recorded load is replayed under one or more policies, and the last line says whether the agent pays
-    off.
+    With --trace, a recorded load is replayed under one or more policies. The last line says whether the agent pays off,
+    in money a month and minutes of waiting a day.
     """
     _refuse_unused(ctx, options["trace"] is not None)
     try:
@@ -152,8 +146,8 @@ def _refuse_unused(ctx: click.Context, is_trace: bool) -> None:
 def _experiment(options: Mapping[str, Any]) -> Experiment:
     return Experiment(
         EXPERIMENTS[options["experiment"]],
-        options["backing_mb_s"],
-        options["cache_mb_s"],
+        options["backing_mb_s"] or BACKING_MB_S,
+        options["cache_mb_s"] or CACHE_MB_S,
         int(options["size_gib"] * GIB),
         int(options["initial_gib"] * GIB),
         options["delay_s"],
@@ -167,26 +161,27 @@ def _experiment(options: Mapping[str, Any]) -> Experiment:
 
 def _trace(options: Mapping[str, Any]) -> None:
     rates = traces.read(options["trace"], options["form"], options["device"], options["interval_s"])
-    question = whatif.Question(
-        wanted=demands(rates, options["saturated_mb_s"]),
-        backing_mb_s=options["backing_mb_s"],
-        cache_mb_s=options["cache_mb_s"],
-        size_bytes=int(options["size_gib"] * GIB),
-        initial_bytes=int(options["initial_gib"] * GIB),
-        inactivity_delay_s=options["delay_s"],
+    wanted, recorded_s = verdict.wanted_of(rates, options["saturated_mb_s"])
+    asked = verdict.question(
+        wanted,
+        recorded_s,
+        int(options["size_gib"] * GIB),
+        options,
         policies=options["policies"],
-        tariff=whatif.Tariff(options["currency"], options["per_gb_hour"], options["per_mb_s_hour"]),
-        modify_gap_s=options["modify_gap_h"] * 3600,
-        seed=options["seed"],
         with_timeline=options["as_json"] or options["png"] is not None,
     )
-    if LONG_S < question.slow_s <= whatif.MOST_S:
-        runs = 2 + len(question.policies)
-        click.echo(f"elastio: replaying {format_duration(question.slow_s)} on {runs} volumes takes a while", err=True)
-    found = whatif.answer(question)
+    verdict.announce(asked)
+    found = whatif.answer(asked)
     if options["png"] is not None:
         _draw(found, options["png"])
-    click.echo(json.dumps(asdict(found), indent=2) if options["as_json"] else _answer_text(found, options["currency"]))
+    if options["as_json"]:
+        click.echo(json.dumps(asdict(found), indent=2))
+        return
+    lines = [*verdict.heading(rates, asked), "", *verdict.table(found)]
+    for each in found.policies:
+        lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
+    unknown = doubts(rates, asked, found, options["saturated_mb_s"])
+    click.echo("\n".join([*lines, *verdict.ending(asked, found, unknown)]))
 
 
 def _draw(found: whatif.Answer, path: Path) -> None:
@@ -197,22 +192,6 @@ def _draw(found: whatif.Answer, path: Path) -> None:
         raise ElastioError("--png needs a plotting library: pip install 'elastio[calibration]'") from error
     runs = {p.name: [(m.at_s, m.adaptive_mb_s, m.cache_bytes / GB) for m in p.timeline] for p in found.policies}
     draw(runs, "the trace under each policy", path)
-
-
-def _answer_text(found: whatif.Answer, currency: str) -> str:
-    slow = found.static[0]
-    lines = [f"{'':16} {'completion':>12} {'':>8} {'cost':>14} {'':>8} {'price':>14} {'boosts':>7}"]
-    for each in (*found.static, *found.policies):
-        earlier, dearer = each.completion_s / slow.completion_s - 1, each.agbs / slow.agbs - 1
-        money, boosts = f"{each.cost:.4f} {currency}", str(len(each.phases)) if each in found.policies else "-"
-        lines.append(
-            f"{each.name:16} {each.completion_s:10.1f} s {earlier:+8.1%} {each.agbs:9.0f} AGBs {dearer:+8.1%} "
-            f"{money:>14} {boosts:>7}"
-        )
-    lines += ["", "Percentages are relative to static-slow. modify-volume assumes that every change is made in time."]
-    for each in found.policies:
-        lines += ["", f"{each.name}:", _BOOST_HEAD, *(_boost(boost) for boost in each.phases)]
-    return "\n".join([*lines, "", found.verdict])
 
 
 # --- an experiment -----------------------------------------------------------------------------------------

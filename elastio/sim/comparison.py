@@ -1,107 +1,161 @@
-"""Compares policies with static volumes: which one serves a trace best. Pure.
+"""Compares ways to serve a load by what they cost a month, and by how long applications wait for them. Pure.
 
-Time is bought, so alternatives are ranked by the price of a saved second, compared with the slow volume. The price is
-in the currency of the tariff, or in AGBs if the tariff is zero. An alternative that is faster than the slow volume and
-no more expensive beats every one that costs more.
+A way has a bill and a waiting time, and what is best depends on the price v of an hour of waiting:
+
+    total a month = bill + v * hours waited
+
+So the answer is the way with the smallest total where v is known. Where it is not, it is a list: from which v to which
+v each way is best. As v grows the choice moves along the lower convex hull of (hours, bill), from the cheapest way to
+the one that waits least. A difference of less than 1 % of the total decides nothing, and the simpler way is taken:
+delays of a cloud vary by as much. Ways are given in the order of simplicity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from elastio.sim.experiment import BoostResult
 from elastio.sim.run import TimelinePoint
 
-# Smaller differences do not count: delays of the cloud vary by as much.
 SAME = 0.01
-Rank: TypeAlias = tuple[int, float, float, float]
+# A month has 30 days, as in the price lists of clouds.
+MONTH_S = 30 * 86400.0
+DAYS = 30
+# Prices of an hour above this are not asked about.
+MOST_PER_HOUR = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to serve the trace. `cost` is in the currency of the tariff. `timeline` is for pictures."""
+    """One way to serve the trace.
+
+    `cost` and `agbs` are of the trace alone; `per_month` is the bill of a month in which the trace recurs, and
+    `waits_min_per_day` how long applications wait for the device then. `least_credits` is the smallest share of a full
+    credit bucket; None: the volume has none. `timeline` is for pictures.
+    """
 
     name: str
     completion_s: float
     agbs: float
     cost: float
+    per_month: float = 0.0
+    waits_min_per_day: float = 0.0
     phases: tuple[BoostResult, ...] = ()
+    least_credits: float | None = None
     timeline: tuple[TimelinePoint, ...] = field(default=(), repr=False)
+
+    def total(self, per_hour: float) -> float:
+        """What a month costs where an hour of waiting costs `per_hour`."""
+        return self.per_month + per_hour * self.waits_min_per_day * DAYS / 60
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """This way is best where an hour of waiting costs from `from_per_hour` to `to_per_hour` (None: any more)."""
+
+    name: str
+    from_per_hour: float
+    to_per_hour: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The best policy, and the static alternative that is better still; None where the agent is worth it."""
+    """`worth_it`: the agent is best for some price of an hour, or for the one that was given."""
 
-    best: Alternative
-    better: Alternative | None
+    choices: tuple[Choice, ...]
+    worth_it: bool
     sentence: str
 
 
-def judge(static: Sequence[Alternative], policies: Sequence[Alternative], currency: str = "USD") -> Judgement:
-    """Whether the best policy is worth it, and if not, what is better. `static`: slow, fast, modified."""
-    slow, fast, modified = static
-    scale = _Scale(slow, currency if slow.cost > 0 else "")
-    best = min(policies, key=scale.rank)
-    if scale.saved(best) < SAME:
-        said = "The agent is not worth it: the slow volume is as fast, and nothing has to be bought."
-        return Judgement(best, slow, said)
-    rival = min(fast, modified, key=scale.rank)
-    if scale.rank(rival) <= scale.rank(best):
-        advice = "take a faster volume all day" if rival is fast else "modify the volume for the peaks"
-        return Judgement(best, rival, f"The agent is not worth it: {advice}; {scale.compared(rival, best)}.")
-    cheapest = min(fast, modified, key=scale.price)
-    less = 1 - scale.price(best) / scale.price(cheapest)
-    dearer = f"{abs(less):.0%} {'cheaper' if less >= 0 else 'dearer'} than {cheapest.name}"
-    return Judgement(best, None, f"The agent is worth it ({best.name}): {scale.gain(best)}, and {dearer}.")
+def quick_enough(ways: Sequence[Alternative]) -> tuple[Alternative, ...]:
+    """The ways that serve the load of a day with less than a day of waiting; all of them if there is none."""
+    return tuple(way for way in ways if way.waits_min_per_day < 24 * 60) or tuple(ways)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Compares alternatives with the slow volume. Without a currency the price is in AGBs."""
+def best(ways: Sequence[Alternative], per_hour: float) -> Alternative:
+    """The simplest of the ways that cost hardly more than the cheapest."""
+    least = min(way.total(per_hour) for way in ways)
+    return next(way for way in ways if way.total(per_hour) <= least * (1 + SAME))
 
-    slow: Alternative
-    currency: str
 
-    def price(self, outcome: Alternative) -> float:
-        return outcome.cost if self.currency else outcome.agbs
+def choices(ways: Sequence[Alternative]) -> tuple[Choice, ...]:
+    """Which way is best for which price of an hour, in ascending order, from 0 on."""
+    turns = sorted({0.0, *(v for a in ways for b in ways if 0 < (v := _turn(a, b)) < MOST_PER_HOUR)})
+    found: list[Choice] = []
+    for begin, end in zip(turns, [*turns[1:], None], strict=True):
+        name = best(ways, (begin + (2 * MOST_PER_HOUR if end is None else end)) / 2).name
+        if found and found[-1].name == name:
+            found[-1] = Choice(name, found[-1].from_per_hour, end)
+        else:
+            found.append(Choice(name, begin, end))
+    return tuple(found)
 
-    def saved(self, outcome: Alternative) -> float:
-        """Saved time, as a share of the time of the slow volume."""
-        return 1 - outcome.completion_s / self.slow.completion_s
 
-    def dearer(self, outcome: Alternative) -> float:
-        """Additional price, as a share of the price of the slow volume."""
-        return self.price(outcome) / self.price(self.slow) - 1
+def _turn(simple: Alternative, cheap: Alternative) -> float:
+    """The price of an hour at which the first way is no longer nearly as cheap as the second; negative: there is none.
 
-    def hour(self, outcome: Alternative) -> float:
-        """The price of an hour saved."""
-        saved_s = self.slow.completion_s - outcome.completion_s
-        return (self.price(outcome) - self.price(self.slow)) / saved_s * 3600
+    It solves simple.total(v) = (1 + SAME) * cheap.total(v).
+    """
+    hours = (simple.waits_min_per_day - (1 + SAME) * cheap.waits_min_per_day) * DAYS / 60
+    bill = (1 + SAME) * cheap.per_month - simple.per_month
+    return bill / hours if hours else -1.0
 
-    def rank(self, outcome: Alternative) -> Rank:
-        """Less is better: first what costs nothing, by its time; then the rest, by the price of an hour saved."""
-        price, time_s = self.price(outcome), outcome.completion_s
-        if self.saved(outcome) < SAME:
-            return 2, time_s, price, 0.0
-        if self.dearer(outcome) <= SAME:
-            return 0, -round(self.saved(outcome) / SAME), price, time_s
-        return 1, self.hour(outcome), time_s, price
 
-    def gain(self, outcome: Alternative) -> str:
-        """`13% faster than the slow volume at +18.0% USD (-6.3% AGBs)`."""
-        agbs = f"{outcome.agbs / self.slow.agbs - 1:+.1%} AGBs"
-        price = f"{self.dearer(outcome):+.1%} {self.currency} ({agbs})" if self.currency else agbs
-        return f"{self.saved(outcome):.0%} faster than the slow volume at {price}"
+def judge(
+    ways: Sequence[Alternative], agents: Collection[str], currency: str, per_hour: float | None = None
+) -> Judgement:
+    """Whether the agent is worth it. `agents`: the names of the ways that use it. `per_hour`: of waiting, if known."""
+    ways = quick_enough(ways)
+    found = choices(ways)
+    if per_hour is not None:
+        chosen = best(ways, per_hour)
+        rivals = [way for way in ways if (way.name in agents) != (chosen.name in agents)]
+        said = f"At {render_money(per_hour, currency)} for an hour of waiting, the best is {_way(chosen, currency)}"
+        if rivals:
+            other = "without the agent" if chosen.name in agents else "with the agent"
+            said += f"; {other} it would be {_way(best(rivals, per_hour), currency)}"
+        return Judgement(found, chosen.name in agents, said + ".")
+    ours = [choice for choice in found if choice.name in agents]
+    named = {way.name: way for way in ways}
+    if len(found) == 1:
+        where = f", whatever an hour of waiting costs: take {_way(named[found[0].name], currency)}"
+    elif ours:
+        where = " where an hour of waiting costs " + "; ".join(_choice(c, named, ": ", currency) for c in ours)
+    else:
+        where = ": where an hour of waiting costs " + "; ".join(_choice(c, named, ", take ", currency) for c in found)
+    return Judgement(found, bool(ours), f"The agent {'pays' if ours else 'does not pay'} off{where}.")
 
-    def compared(self, rival: Alternative, best: Alternative) -> str:
-        """Why the rival is better, as text."""
-        if self.rank(rival)[0] == self.rank(best)[0] == 1:
-            theirs, ours = self._amount(self.hour(rival)), self._amount(self.hour(best))
-            return f"an hour saved costs {theirs} that way and {ours} with the agent ({best.name})"
-        return f"that way is {self.gain(rival)}, the agent ({best.name}) is {self.gain(best)}"
 
-    def _amount(self, price: float) -> str:
-        return f"{price:.4f} {self.currency}" if self.currency else f"{price:.0f} AGBs"
+def _choice(choice: Choice, named: Mapping[str, Alternative], take: str, currency: str) -> str:
+    return f"{_range(choice, currency)}{take}{_way(named[choice.name], currency)}"
+
+
+def _way(way: Alternative, currency: str) -> str:
+    bill = render_money(way.per_month, currency)
+    return f"{way.name} ({bill} a month, {way.waits_min_per_day:.1f} min of waiting a day)"
+
+
+def _range(choice: Choice, currency: str) -> str:
+    """`less than 0.40 USD`, `0.40 to 2.10 USD`, `more than 2.10 USD`, `anything`."""
+    low, high = choice.from_per_hour, choice.to_per_hour
+    if high is None:
+        return f"more than {render_money(low, currency)}" if low > 0 else "anything"
+    most = render_money(high, currency)
+    return f"{_number(low)} to {most}" if low > 0 else f"less than {most}"
+
+
+def render_money(amount: float, currency: str) -> str:
+    """`41.29 USD`; three digits of amounts that two decimals do not fit."""
+    return f"{_number(amount)} {currency}"
+
+
+def _number(amount: float) -> str:
+    return f"{amount:.2f}" if amount == 0 or 0.1 <= amount < 100_000 else f"{amount:.3g}"
+
+
+def render_choices(found: Sequence[Choice], currency: str) -> list[str]:
+    """A line for each: the price of an hour, and the way that is best there."""
+    shown = [(_range(choice, currency), choice.name) for choice in found]
+    width = max(len(pays) for pays, _ in shown)
+    return [f"  {pays:{width}}  {name}" for pays, name in shown]

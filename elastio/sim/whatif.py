@@ -1,24 +1,30 @@
-"""Replays a trace under several policies, and on volumes that are slow, fast, or modified for the peaks."""
+"""What a trace would have cost and taken, with the agent and without it.
+
+The agent is the real one on the simulated machine (`replayed`), or its model (`fluid`), which is as good for the bill
+and takes seconds for a month. Volumes without the agent, and volumes with credits, are always modelled.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from elastio.config.schema import parse
+from elastio.core.credits import constant
 from elastio.core.policy import Caps, Policy
 from elastio.errors import ConfigError
-from elastio.sim.comparison import Alternative, judge
-from elastio.sim.experiment import boosts_of
+from elastio.sim.comparison import MONTH_S, Alternative, Choice, judge
+from elastio.sim.experiment import BoostResult, boosts_of
+from elastio.sim.fluid import is_sustained, serve
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.modification import DAY_S, ChangeRule, fast_s
 from elastio.sim.provider import FASTEST_MB_S, LARGEST_BYTES, SLOWEST_MB_S
 from elastio.sim.records import MemoryRecorder
 from elastio.sim.replay import Demand, Replay
 from elastio.sim.run import Simulation
 from elastio.sim.traces import TraceError
-from elastio.sim.world import SimWorld, WorldSettings
+from elastio.sim.volume_types import VolumeType, volume_type
+from elastio.sim.world import GRID_HZ, SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
 
 # Policy keys that may be varied, and the section of the configuration that each belongs to.
@@ -41,39 +47,50 @@ MOST_MOVED_BYTES = 100e12
 
 
 @dataclass(frozen=True, slots=True)
-class Tariff:
-    """What a volume costs per hour: by size and by bandwidth. `minimum_s`: the shortest time billed."""
-
-    currency: str = "USD"
-    per_gb_hour: float = 0.00011
-    per_mb_s_hour: float = 0.00006
-    minimum_s: float = 60.0
-
-    def cost(self, size_bytes: float, mb_s: float, seconds: float) -> float:
-        return (self.per_gb_hour * size_bytes / GB + self.per_mb_s_hour * mb_s) * seconds / 3600
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
-    """What is compared. `modify_gap_s`: the least time between two modifications of a volume in the cloud.
-    `with_timeline`: keep a row for each second, for pictures."""
+    """What is compared.
+
+    `recorded_s`: the length of the recording, which recurs; None: as long as the slow volume takes. `volume`: the type
+    of the volume that there is, `fast`: of caches and of a volume that is always fast, `cold`: types with credits to
+    compare. `change_rule`: how often the cloud modifies a volume. `hour_value`: what an hour of waiting costs; None:
+    not known. `replayed`: run the real agent, not its model. `with_timeline`: keep a row for each second, for pictures.
+    """
 
     wanted: tuple[Demand, ...]
+    recorded_s: float | None = None
     backing_mb_s: float = 33.0
     cache_mb_s: float = 128.0
     size_bytes: int = 50 * GB
     initial_bytes: int = 10 * GIB
     inactivity_delay_s: float = 30.0
     policies: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: {"adaptive": {}})
-    tariff: Tariff = Tariff()
-    modify_gap_s: float = 6 * 3600.0
+    volume: VolumeType = field(default_factory=lambda: volume_type("gp3"))
+    fast: VolumeType = field(default_factory=lambda: volume_type("gp3"))
+    cold: tuple[VolumeType, ...] = ()
+    change_rule: ChangeRule = field(default_factory=ChangeRule)
+    hour_value: float | None = None
+    replayed: bool = True
     seed: int = 0
     with_timeline: bool = True
 
     @property
     def slow_s(self) -> float:
         """The time of the slow volume: of each segment its length, or the time of its bytes if that is longer."""
-        return sum(max(d.seconds, d.moved_bytes / MB / self.backing_mb_s) for d in self.wanted)
+        return self.time_s(self.backing_mb_s)
+
+    def time_s(self, mb_s: float) -> float:
+        """The time of a volume of constant speed."""
+        return sum(max(d.seconds, d.moved_bytes / MB / mb_s) for d in self.wanted)
+
+    @property
+    def least_s(self) -> float:
+        """The time on a volume for which nothing waits."""
+        return sum(d.seconds for d in self.wanted)
+
+    @property
+    def period_s(self) -> float:
+        """The time after which the load recurs."""
+        return self.recorded_s or self.slow_s
 
     def policy(self, changes: Mapping[str, float], backing_uuid: str) -> Policy:
         """The settings of the agent with the changes of one policy.
@@ -109,25 +126,57 @@ def require_provisioned(policy: Policy) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """All alternatives, and whether the agent is worth it."""
+    """All ways, which of them is best for which price of an hour of waiting, and whether that is the agent."""
 
     static: tuple[Alternative, ...]
     policies: tuple[Alternative, ...]
+    cold: tuple[Alternative, ...]
+    cold_policies: tuple[Alternative, ...]
+    currency: str
+    choices: tuple[Choice, ...]
     verdict: str
     worth_it: bool
 
+    @property
+    def ways(self) -> tuple[Alternative, ...]:
+        """From the simplest on."""
+        return (*self.static, *self.cold, *self.policies, *self.cold_policies)
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The names of the ways that use the agent."""
+        return frozenset(way.name for way in (*self.policies, *self.cold_policies))
+
 
 def answer(question: Question) -> Answer:
-    """Raises TraceError for a trace that is too long, ConfigError for an invalid policy, TimeoutError if a run does not
-    end."""
+    """Raises TraceError for a trace that is too long, ConfigError for an invalid policy or for tariffs of different
+    currencies, TimeoutError if a run does not end."""
     _require_feasible(question)
+    currency, agents = require_valid(question)
+    static = tuple(_static(question))
+    run = _replayed if question.replayed else _modelled
+    policies = tuple(run(name, question, policy) for name, policy in agents.items())
+    cold = tuple(_cold(question, kind, None) for kind in question.cold)
+    first = next(iter(question.policies))
+    cold_policies = tuple(_cold(question, kind, first) for kind in question.cold)
+    unjudged = Answer(static, policies, cold, cold_policies, currency, (), "", False)
+    found = judge(unjudged.ways, unjudged.agents, currency, question.hour_value)
+    return replace(unjudged, choices=found.choices, verdict=found.sentence, worth_it=found.worth_it)
+
+
+def require_valid(question: Question) -> tuple[str, dict[str, Policy]]:
+    """The currency, and the settings of each policy. Raises ConfigError as `answer` does; no trace is needed."""
+    kinds = (question.volume, question.fast, *question.cold)
+    other = next((kind for kind in kinds if kind.tariff.currency != question.volume.tariff.currency), None)
+    if other is not None:
+        raise ConfigError(
+            f"the prices of {question.volume.name} are in {question.volume.tariff.currency} and those of {other.name} "
+            f"in {other.tariff.currency}: give tariffs of one currency",
+            code="tariff.currency",
+        )
     uuid = KernelSettings().backing_uuid
     agents = {name: question.policy(changes, uuid) for name, changes in question.policies.items()}
-    slow, fast = (_static(name, question, mb_s) for name, mb_s in _statics(question))
-    static = (slow.outcome, fast.outcome, _modified(question, fast))
-    policies = tuple(_adaptive(name, question, policy) for name, policy in agents.items())
-    found = judge(static, policies, question.tariff.currency)
-    return Answer(static, policies, found.sentence, found.better is None)
+    return question.volume.tariff.currency, agents
 
 
 def _require_feasible(question: Question) -> None:
@@ -142,83 +191,119 @@ def _require_feasible(question: Question) -> None:
         raise TraceError(f"the trace moves {moved:.3g} TB: at most {limit:g} TB are replayed", code="size")
 
 
-def _statics(question: Question) -> tuple[tuple[str, float], tuple[str, float]]:
-    return ("static-slow", question.backing_mb_s), ("static-fast", question.cache_mb_s)
+def _way(
+    name: str,
+    question: Question,
+    completion_s: float,
+    standing_hour: float,
+    spent_agbs: float,
+    caches: float = 0.0,
+    phases: tuple[BoostResult, ...] = (),
+) -> Alternative:
+    """A way whose volume costs `standing_hour`, and whose caches cost `caches` in one course of the trace."""
+    waits_s = max(0.0, completion_s - question.least_s)
+    return Alternative(
+        name,
+        completion_s,
+        spent_agbs,
+        standing_hour * completion_s / 3600 + caches,
+        standing_hour * MONTH_S / 3600 + caches * MONTH_S / question.period_s,
+        waits_s / 60 * DAY_S / question.period_s,
+        phases,
+    )
 
 
-def _world(question: Question, mb_s: float) -> SimWorld:
-    """The trace on a volume of this bandwidth."""
-    kernel = KernelSettings(backing_mb_s=mb_s, backing_bytes=question.size_bytes)
+def _static(question: Question) -> Iterator[Alternative]:
+    """The volume as it is, one that is always fast, and one that is modified for the peaks where a cloud does that."""
+    size = question.size_bytes
+    for name, kind, mb_s in (
+        ("static-slow", question.volume, question.backing_mb_s),
+        ("static-fast", question.fast, question.cache_mb_s),
+    ):
+        seconds = question.time_s(mb_s)
+        yield _way(name, question, seconds, kind.per_hour(size, mb_s), agbs(mb_s, size, seconds))
+    if question.change_rule.changes > 0:
+        yield _modified(question)
+
+
+def _modified(question: Question) -> Alternative:
+    size, total_s = question.size_bytes, question.time_s(question.cache_mb_s)
+    period_s = max(total_s, question.period_s)
+    share = fast_s(_busy(question), period_s, question.change_rule) / period_s
+    slow, fast = question.volume, question.fast
+    hour = share * fast.per_hour(size, question.cache_mb_s) + (1 - share) * slow.per_hour(size, question.backing_mb_s)
+    spent = share * agbs(question.cache_mb_s, size, total_s) + (1 - share) * agbs(question.backing_mb_s, size, total_s)
+    return _way("modify-volume", question, total_s, hour, spent)
+
+
+def _busy(question: Question) -> list[tuple[float, float]]:
+    """When, on the fast volume, the slow one would not suffice."""
+    at, found = 0.0, list[tuple[float, float]]()
+    for demand in question.wanted:
+        seconds = max(demand.seconds, demand.moved_bytes / MB / question.cache_mb_s)
+        if seconds > 0 and demand.moved_bytes / MB / seconds > question.backing_mb_s:
+            begin = found.pop()[0] if found and found[-1][1] >= at else at
+            found.append((begin, at + seconds))
+        at += seconds
+    return found
+
+
+def _cold(question: Question, kind: VolumeType, agent: str | None) -> Alternative:
+    """A volume with credits instead of the one that there is, alone or behind the first policy's caches.
+
+    Its bucket begins full, or empty if the load spends more credits than it earns.
+    """
+    bucket = kind.bucket(question.size_bytes, question.backing_mb_s)
+    policy = None
+    if agent is not None:
+        cold = replace(question, backing_mb_s=bucket.burst_mb_s)
+        policy = cold.policy(question.policies[agent], KernelSettings().backing_uuid)
+    full = is_sustained(question.wanted, bucket, question.period_s)
+    served = serve(question.wanted, bucket, policy, full)
+    size = max(question.size_bytes, kind.least_bytes)
+    spent = agbs(bucket.burst_mb_s, size, served.completion_s) + sum(b.agbs for b in served.boosts)
+    caches = _bill(question, served.boosts, policy.bought_bandwidth_mb_s) if policy else 0.0
+    name = f"static-{kind.name}" if agent is None else f"{agent}-{kind.name}"
+    hour = kind.per_hour(size, bucket.burst_mb_s)
+    way = _way(name, question, served.completion_s, hour, spent, caches, served.boosts)
+    return replace(way, least_credits=served.least_credits)
+
+
+def _bill(question: Question, boosts: tuple[BoostResult, ...], mb_s: float) -> float:
+    return sum(question.fast.cost(b.size_bytes, mb_s, b.held_s) for b in boosts)
+
+
+def _modelled(name: str, question: Question, policy: Policy) -> Alternative:
+    served = serve(question.wanted, constant(question.backing_mb_s), policy)
+    return _agent(name, question, policy, served.completion_s, served.boosts, sum(b.agbs for b in served.boosts))
+
+
+def _agent(
+    name: str, question: Question, policy: Policy, seconds: float, boosts: tuple[BoostResult, ...], cache_agbs: float
+) -> Alternative:
+    hour = question.volume.per_hour(question.size_bytes, question.backing_mb_s)
+    spent = agbs(question.backing_mb_s, question.size_bytes, seconds) + cache_agbs
+    caches = _bill(question, boosts, policy.bought_bandwidth_mb_s)
+    return _way(name, question, seconds, hour, spent, caches, boosts)
+
+
+def _world(question: Question) -> SimWorld:
+    """The trace on the slow volume."""
+    kernel = KernelSettings(backing_mb_s=question.backing_mb_s, backing_bytes=question.size_bytes)
     return SimWorld(WorldSettings(kernel=kernel, seed=question.seed), Replay(question.wanted, question.size_bytes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Static:
-    outcome: Alternative
-    busy_s: tuple[float, ...]  # seconds in which the load was above the threshold of the agent
-
-
-def _static(name: str, question: Question, mb_s: float) -> _Static:
-    world = _world(question, mb_s)
-    load = world.workload
-    busy, moved, limit = [], 0, _limit_s(question)
-    threshold = Policy(question.backing_mb_s, question.cache_mb_s).utilization_threshold * question.backing_mb_s
-    while not load.done:
-        if world.clock.elapsed() >= limit:
-            raise TimeoutError(f"{name} did not end within {limit:g} s")
-        world.advance(1.0)
-        total = world.kernel.traffic.adaptive.read + world.kernel.traffic.adaptive.written
-        if (total - moved) / MB >= threshold:
-            busy.append(world.clock.elapsed())
-        moved = total
-    seconds = load.stats.finished_s or 0.0
-    cost = question.tariff.cost(question.size_bytes, mb_s, seconds)
-    return _Static(Alternative(name, seconds, agbs(mb_s, question.size_bytes, seconds), cost), tuple(busy))
-
-
-def _modified(question: Question, fast: _Static) -> Alternative:
-    """One volume that is modified: fast for the peaks and slow between them, as often as the cloud allows.
-
-    An optimistic bound: every modification is in time and in force at once.
-    """
-    total_s = fast.outcome.completion_s
-    fast_s = sum(end - begin for begin, end in windows(fast.busy_s, question.modify_gap_s, total_s))
-    slow_s = max(0.0, total_s - fast_s)
-    spent = agbs(question.cache_mb_s, question.size_bytes, fast_s)
-    spent += agbs(question.backing_mb_s, question.size_bytes, slow_s)
-    tariff, size = question.tariff, question.size_bytes
-    cost = tariff.cost(size, question.cache_mb_s, fast_s) + tariff.cost(size, question.backing_mb_s, slow_s)
-    return Alternative("modify-volume", total_s, spent, cost)
-
-
-def windows(busy_s: Sequence[float], gap_s: float, total_s: float) -> tuple[tuple[float, float], ...]:
-    """When the volume has to be fast. It keeps each speed for at least `gap_s`."""
-    if not busy_s:
-        return ()
-    begin, found = busy_s[0] - 1.0, []
-    for at, after in pairwise((*busy_s, math.inf)):
-        end = max(at, begin + gap_s)
-        if after - end > gap_s:
-            found.append((begin, min(end, total_s)))
-            begin = after - 1.0
-    return tuple(found)
-
-
-def _adaptive(name: str, question: Question, policy: Policy) -> Alternative:
-    world, recorder = _world(question, question.backing_mb_s), MemoryRecorder()
+def _replayed(name: str, question: Question, policy: Policy) -> Alternative:
+    world, recorder = _world(question), MemoryRecorder()
     simulation = Simulation(world, policy, recorder=recorder, seed=question.seed)
     if not question.with_timeline:
         simulation.on_step = simulation.timeline.clear  # a month of it would fill the memory
     simulation.run_until(lambda: world.workload.done, _limit_s(question))
     simulation.run_until_settled(_limit_s(question) + policy.inactivity_delay_s)
-    seconds = world.workload.stats.finished_s or 0.0
-    phases = boosts_of(recorder, world.clock)
-    tariff = question.tariff
-    cost = tariff.cost(question.size_bytes, question.backing_mb_s, seconds)
-    mb_s = simulation.policy.bought_bandwidth_mb_s
-    cost += sum(tariff.cost(p.size_bytes, mb_s, max(p.held_s, tariff.minimum_s)) for p in phases)
-    spent = agbs(question.backing_mb_s, question.size_bytes, seconds) + world.provider.bill_agbs()
-    return Alternative(name, seconds, spent, cost, phases, tuple(simulation.timeline))
+    # It shows at the end of a tick that the load has ended.
+    seconds = max(question.least_s, (world.workload.stats.finished_s or 0.0) - 1 / GRID_HZ)
+    way = _agent(name, question, policy, seconds, boosts_of(recorder, world.clock), world.provider.bill_agbs())
+    return replace(way, timeline=tuple(simulation.timeline))
 
 
 def _limit_s(question: Question) -> float:

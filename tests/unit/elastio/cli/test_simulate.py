@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from elastio.cli.main import main
 from elastio.control.exit_codes import Exit
 
+Golden = Callable[[str, str], None]
 QUICK = ["simulate", "--experiment", "demo", "--initial-gib", "4"]
 
 
@@ -61,12 +63,46 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "t.csv"
 
 
-def test_replays_a_trace_under_several_policies(trace: Path) -> None:
+SLOW = ("--backing-mb-s", "33", "--cache-mb-s", "128")
+
+
+def test_replays_a_trace_under_several_policies(trace: Path, golden: Golden) -> None:
     policies = ("--policy", "quick:inactivity_delay_s=5", "--policy", "small:initial_size_gib=2")
-    result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *policies])
+    result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *SLOW, *policies])
     assert result.exit_code == 0, result.output
-    names = [line.split()[0] for line in result.output.splitlines()[1:6]]
-    assert names == ["static-slow", "static-fast", "modify-volume", "quick", "small"]
+    golden("simulate_trace.txt", result.output)
+
+
+def test_the_price_of_an_hour_makes_the_answer_one_way(trace: Path, golden: Golden) -> None:
+    options = (*SLOW, "--tariff", "agbs", "--hour-value", "500000", "--no-cold", "--modify-changes", "0")
+    result = CliRunner().invoke(main, ["simulate", "--trace", str(trace), *options])
+    assert result.exit_code == 0, result.output
+    golden("simulate_hour_value.txt", result.output)
+
+
+def test_prices_without_a_tariff_are_those_of_earlier_releases(trace: Path) -> None:
+    given = ["simulate", "--trace", str(trace), *SLOW, "--per-gb-hour", "0.1", "--currency", "EUR", "--json"]
+    found = json.loads(CliRunner().invoke(main, given).output)
+    slow = found["static"][0]
+    assert found["currency"] == "EUR"
+    assert found["cold"] == []
+    assert slow["per_month"] == pytest.approx(720 * (0.1 * 50 + 0.00006 * 33), rel=1e-3)
+
+
+def test_two_prices_of_0_mean_agbs(trace: Path) -> None:
+    given = ["simulate", "--trace", str(trace), *SLOW, "--per-gb-hour", "0", "--per-mb-s-hour", "0", "--json"]
+    found = json.loads(CliRunner().invoke(main, given).output)
+    assert found["currency"] == "AGBs"
+    assert found["static"][0]["cost"] == pytest.approx(found["static"][0]["agbs"])
+
+
+def test_two_types_of_volumes_have_two_tariffs_and_no_change_between_them(trace: Path, tmp_path: Path) -> None:
+    for name, price in (("slow", 0.00005), ("fast", 0.0001)):
+        (tmp_path / f"{name}.toml").write_text(f'currency = "EUR"\nper_gib_hour = {price}\n')
+    kinds = ("--tariff", str(tmp_path / "slow.toml"), "--fast-tariff", str(tmp_path / "fast.toml"))
+    found = json.loads(CliRunner().invoke(main, ["simulate", "--trace", str(trace), *SLOW, *kinds, "--json"]).output)
+    slow, fast = found["static"]
+    assert fast["per_month"] == pytest.approx(2 * slow["per_month"])
 
 
 @pytest.mark.runs_programs  # matplotlib lists the fonts of a machine the first time that it draws there
@@ -97,6 +133,12 @@ def test_a_trace_is_drawn_and_printed_as_json(trace: Path, tmp_path: Path) -> No
         (["--size-gib", "1e300"], 2, "--size-gib"),
         (["--initial-gib", "1e300"], 2, "--initial-gib"),
         (["--interval", "1e300"], 2, "--interval"),
+        (["--tariff", "gp3", "--per-gb-hour", "1"], 2, "--tariff"),
+        (["--tariff", "nonesuch"], 2, "--tariff"),
+        (["--fast-tariff", "nonesuch"], 2, "--fast-tariff"),
+        (["--cold", "gp3"], 2, "--cold"),
+        (["--cold", "sc1", "--no-cold"], 2, "--no-cold"),
+        (["--currency", "EUR", "--cold", "sc1"], 2, "USD"),
         (["--format", "fio"], 1, "fio"),
         (["--format", "iostat"], 1, "--device"),
     ],
@@ -115,6 +157,12 @@ def test_an_invalid_option_for_a_trace_is_named(options: list[str], code: int, n
         ("--currency", "EUR"),
         ("--per-gb-hour", "1"),
         ("--per-mb-s-hour", "1"),
+        ("--tariff", "gp3"),
+        ("--fast-tariff", "gp3"),
+        ("--cold", "sc1"),
+        ("--hour-value", "1"),
+        ("--modify-changes", "1"),
+        ("--modify-window-h", "1"),
         ("--modify-gap-h", "1"),
         ("--format", "csv"),
         ("--device", "sda"),

@@ -1,82 +1,97 @@
-"""The comparison of policies with static volumes: none that is recommended is beaten in time and in price."""
+"""The comparison in money: what is best depends on the price of an hour, and nothing beaten is ever chosen."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elastio.sim.comparison import Alternative, judge
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "comparison.txt"
+from elastio.sim.comparison import SAME, Alternative, Choice, best, choices, judge, render_choices, render_money
 
 
-def alternative(name: str, seconds: float, spent: float, cost: float = 0.0) -> Alternative:
-    return Alternative(name, seconds, spent, cost)
+def way(name: str, per_month: float, waits_min_per_day: float) -> Alternative:
+    return Alternative(name, 0.0, 0.0, 0.0, per_month, waits_min_per_day)
 
 
-SLOW, FAST, MODIFIED = (
-    alternative("slow", 1000, 1000),
-    alternative("fast", 600, 5000),
-    alternative("modified", 600, 6000),
-)
-CHEAPLY_MODIFIED = alternative("modified", 980, 930)
-PRICED = (
-    alternative("slow", 1000, 1000, 10),
-    alternative("fast", 600, 5000, 50),
-    alternative("modified", 600, 6000, 60),
-)
-DEAR_SLOW = (
-    alternative("slow", 1967, 3246, 0.0030),
-    alternative("fast", 1604, 10266, 0.0025),
-    alternative("modified", 1604, 10266, 0.0025),
-)
+# An hour of waiting a day is 30 hours a month.
+SLOW, FAST, AGENT = way("slow", 40.0, 60.0), way("fast", 60.0, 0.0), way("agent", 43.0, 12.0)
+COLD = way("cold", 8.0, 150.0)
 
 
-@pytest.mark.parametrize(
-    ("modified", "adaptive"), [(MODIFIED, (700, 1100)), (CHEAPLY_MODIFIED, (600, 900))], ids=["fast", "hardly faster"]
-)
-def test_what_buys_time_for_a_higher_price_does_not_beat_the_agent(
-    modified: Alternative, adaptive: tuple[float, float]
-) -> None:
-    assert judge((SLOW, FAST, modified), (alternative("adaptive", *adaptive),)).better is None
+def test_the_price_of_an_hour_decides() -> None:
+    assert best((SLOW, FAST, AGENT), 0.0) is SLOW
+    assert best((SLOW, FAST, AGENT), 1.0) is AGENT
+    assert best((SLOW, FAST, AGENT), 10.0) is FAST
 
 
-def test_of_policies_that_cost_nothing_the_fastest_is_best() -> None:
-    quick, thrifty = alternative("quick", 600, 900), alternative("thrifty", 980, 800)
-    assert judge((SLOW, FAST, MODIFIED), (thrifty, quick)).best is quick
+def test_each_way_is_best_in_its_range_of_prices() -> None:
+    found = choices((SLOW, FAST, AGENT))
+    assert [choice.name for choice in found] == ["slow", "agent", "fast"]
+    assert (found[0].from_per_hour, found[-1].to_per_hour) == (0.0, None)
+    # 24 of 30 hours for 3 USD, then 6 hours for 17; a difference of 1 % decides nothing.
+    assert found[0].to_per_hour == pytest.approx(3 / 24, rel=0.2)
+    assert found[1].to_per_hour == pytest.approx(17 / 6, rel=0.1)
 
 
-def test_of_policies_that_are_as_fast_the_cheaper_is_best() -> None:
-    dear, thrifty = alternative("dear", 600, 990), alternative("thrifty", 603, 800)
-    assert judge((SLOW, FAST, MODIFIED), (dear, thrifty)).best is thrifty
+def test_of_ways_that_are_as_good_the_simpler_is_taken() -> None:
+    twin = way("twin", 40.1, 59.9)
+    assert [choice.name for choice in choices((SLOW, twin))] == ["slow"]
 
 
-def test_the_sentences() -> None:
-    static = (SLOW, FAST, MODIFIED)
-    asked = (
-        *((static, alternative("adaptive", *point)) for point in ((700, 900), (400, 6000), (950, 3000), (995, 1000))),
-        ((SLOW, FAST, CHEAPLY_MODIFIED), alternative("adaptive", 600, 1005)),
-        ((SLOW, FAST, alternative("modified", 800, 900)), alternative("adaptive", 600, 1100)),
-        (DEAR_SLOW, alternative("s4", 1628, 3040, 0.0026)),
-        (PRICED, alternative("a", 700, 900, 12)),
-        (PRICED, alternative("a", 950, 900, 20)),
-    )
-    assert [judge(s, (policy,), "EUR").sentence for s, policy in asked] == GOLDEN.read_text().splitlines()
+def test_a_way_that_is_cheaper_and_faster_beats_every_price() -> None:
+    assert [choice.name for choice in choices((SLOW, way("better", 20.0, 30.0)))] == ["better"]
 
 
-POINTS = st.tuples(st.integers(300, 1100), st.integers(500, 3000))
+def test_a_bill_of_nothing_is_compared_too() -> None:
+    free, dear = way("free", 0.0, 0.0), way("dear", 0.0, 10.0)
+    assert best((dear, free), 1.0) is free
 
 
-@given(st.lists(POINTS, min_size=1, max_size=4), POINTS, POINTS)
-def test_a_policy_that_is_worth_it_is_beaten_by_none_in_time_and_price(
-    policies: list[tuple[int, int]], fast: tuple[int, int], modified: tuple[int, int]
-) -> None:
-    agents = [alternative(f"p{n}", *point) for n, point in enumerate(policies)]
-    found = judge((SLOW, alternative("fast", *fast), alternative("modified", *modified)), agents)
-    if found.better is None:
-        best, points = found.best, [*policies, fast, modified]
-        assert not [p for p in points if p[0] <= best.completion_s and p[1] < best.agbs]
-        assert not [p for p in points if p[0] < best.completion_s and p[1] <= best.agbs]
+def test_a_way_that_waits_longer_than_the_day_is_no_answer() -> None:
+    slug = way("slug", 1.0, 1500.0)
+    assert judge((SLOW, slug), set(), "USD").choices == (Choice("slow", 0.0, None),)
+    assert judge((slug,), set(), "USD").choices == (Choice("slug", 0.0, None),)
+
+
+def test_the_sentences(golden: Callable[[str, str], None]) -> None:
+    ways = (SLOW, FAST, AGENT)
+    said = [
+        judge(ways, {"agent"}, "USD").sentence,
+        judge((*ways, COLD), {"agent", "cold"}, "EUR").sentence,
+        judge((SLOW, FAST, way("agent", 70.0, 5.0)), {"agent"}, "USD").sentence,
+        judge((SLOW, way("fast", 40.0, 0.0), AGENT), {"agent"}, "USD").sentence,
+        judge(ways, {"agent"}, "USD", 1.0).sentence,
+        judge(ways, {"agent"}, "USD", 0.01).sentence,
+        judge((SLOW, way("agent", 20.0, 30.0)), {"agent"}, "USD").sentence,
+        *render_choices(choices(ways), "USD"),
+        *render_choices((Choice("only", 0.0, None),), "USD"),
+        *(render_money(amount, "USD") for amount in (0.0, 0.0042, 7.5, 4_276_788_176.87)),
+    ]
+    golden("comparison.txt", "\n".join([*said, ""]))
+
+
+@pytest.mark.parametrize(("value", "worth_it"), [(None, True), (1.0, True), (0.01, False), (50.0, False)])
+def test_the_agent_is_worth_it_where_it_is_chosen(value: float | None, worth_it: bool) -> None:
+    assert judge((SLOW, FAST, AGENT), {"agent"}, "USD", value).worth_it is worth_it
+
+
+POINTS = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 300)), min_size=1, max_size=7)
+
+
+@given(POINTS)
+def test_no_way_that_is_chosen_is_clearly_beaten_in_bill_and_in_waiting(points: list[tuple[int, int]]) -> None:
+    ways = tuple(way(f"w{n}", *point) for n, point in enumerate(points))
+    found = choices(ways)
+    assert found[0].from_per_hour == 0.0
+    assert found[-1].to_per_hour is None
+    assert [c.to_per_hour for c in found[:-1]] == [c.from_per_hour for c in found[1:]]
+    named = {each.name: each for each in ways}
+    for choice in found:
+        mine = named[choice.name]
+        less = 1 - 2 * SAME
+        assert not [
+            w for w in ways
+            if w.per_month < less * mine.per_month and w.waits_min_per_day < less * mine.waits_min_per_day
+        ]  # fmt: skip

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elastio.core.policy import next_size
+from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.modification import ChangeRule
 from elastio.sim.replay import Demand, Replay, demands
 from elastio.sim.traces import Rate, TraceError
-from elastio.sim.whatif import Answer, Question, Tariff, answer, windows
+from elastio.sim.volume_types import VolumeType, volume_type
+from elastio.sim.whatif import Answer, Question, answer
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MB, agbs
-from tests.fixtures.errors import refused
 
 UUID = KernelSettings().backing_uuid
+# 0.08 USD a GB and month, 0.04 a MB/s and month, nothing included.
+TYPE = VolumeType("given", Tariff("USD", 0.00011, 0.00006, minimum_s=60))
 BURSTS = (Demand(60, 60 * MB, 0), Demand(0, 2000 * MB, 0), Demand(200, 0, 0)) * 2
 
 
 def question(*wanted: Demand, **changes: object) -> Question:
     values: dict[str, object] = {"backing_mb_s": 20.0, "cache_mb_s": 80.0, "size_bytes": 10 * GB}
-    values |= {"initial_bytes": 4 * GIB, "inactivity_delay_s": 4.0}
+    values |= {"initial_bytes": 4 * GIB, "inactivity_delay_s": 4.0, "volume": TYPE, "fast": TYPE}
     return Question(wanted, **{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -34,21 +40,22 @@ def replay(mb_s: float, *wanted: Demand) -> Replay:
 # --- replaying -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("wanted", "finished_s", "within_s", "moved"),
-    [
-        ((Demand(30, 300 * MB, 0), Demand(10, 0, 0)), 40, 0.2, (300 * MB, 0)),
-        ((Demand(10, 800 * MB, 0), Demand(10, 0, 0)), 50, 1, (800 * MB, 0)),  # it delays the rest
-        ((Demand(5, 0, 200 * MB),), 10, 0.5, (0, 200 * MB)),
-    ],
-    ids=["as long as it did", "longer on a slow device", "reads"],
-)
-def test_a_segment_lasts_as_long_as_the_device_needs(
-    wanted: tuple[Demand, ...], finished_s: float, within_s: float, moved: tuple[int, int]
-) -> None:
-    stats = replay(20, *wanted).stats
-    assert stats.finished_s == pytest.approx(finished_s, abs=within_s)
-    assert (stats.written_bytes, stats.read_bytes) == pytest.approx(moved, abs=2 * MB)
+def test_a_segment_that_the_device_can_take_lasts_as_long_as_it_did() -> None:
+    load = replay(20, Demand(30, 300 * MB, 0), Demand(10, 0, 0))
+    assert load.stats.finished_s == pytest.approx(40, abs=0.2)
+    assert load.stats.written_bytes == pytest.approx(300 * MB, abs=2 * MB)
+
+
+def test_a_segment_that_the_device_cannot_take_lasts_longer_and_delays_the_rest() -> None:
+    load = replay(20, Demand(10, 800 * MB, 0), Demand(10, 0, 0))
+    assert load.stats.finished_s == pytest.approx(40 + 10, abs=1)
+    assert load.stats.written_bytes == pytest.approx(800 * MB, abs=2 * MB)
+
+
+def test_reads_are_replayed_too() -> None:
+    load = replay(20, Demand(5, 0, 200 * MB))
+    assert load.stats.read_bytes == pytest.approx(200 * MB, abs=2 * MB)
+    assert load.stats.finished_s == pytest.approx(10, abs=0.5)
 
 
 def test_what_saturated_the_recorded_device_is_replayed_as_fast_as_possible() -> None:
@@ -67,7 +74,7 @@ def bursty() -> Answer:
         "adaptive": {},
         "never": {"utilization_threshold": 1.0, "trigger_delay_s": 3600.0},
     }
-    return answer(question(*BURSTS, policies=policies, modify_gap_s=3600.0))
+    return answer(question(*BURSTS, policies=policies))
 
 
 def test_short_bursts_are_worth_it(bursty: Answer) -> None:
@@ -85,26 +92,79 @@ def test_short_bursts_are_worth_it(bursty: Answer) -> None:
 def test_static_costs_are_bandwidth_times_size_times_time(bursty: Answer) -> None:
     slow = bursty.static[0]
     assert slow.agbs == pytest.approx(agbs(20.0, 10 * GB, slow.completion_s))
-    assert slow.cost == pytest.approx(Tariff().cost(10 * GB, 20.0, slow.completion_s))
+    assert slow.cost == pytest.approx(TYPE.per_hour(10 * GB, 20.0) * slow.completion_s / 3600)
+    assert slow.per_month == pytest.approx(TYPE.per_hour(10 * GB, 20.0) * 720)
 
 
-@pytest.mark.parametrize("wanted", [Demand(120, 120 * MB, 0), Demand(0, 12 * GB, 0)], ids=["quiet", "no pause"])
-def test_a_load_without_short_bursts_is_not_worth_it(wanted: Demand) -> None:
-    assert not answer(question(wanted, tariff=Tariff("EUR"))).worth_it
+def test_a_month_is_the_volume_and_the_caches_of_as_many_courses() -> None:
+    found = answer(question(*BURSTS, recorded_s=1000.0)).policies[0]
+    caches = sum(TYPE.cost(b.size_bytes, 100.0, b.held_s) for b in found.phases)
+    assert len(found.phases) == 2
+    assert found.per_month == pytest.approx(TYPE.per_hour(10 * GB, 20.0) * 720 + caches * 2592)
+    assert found.waits_min_per_day == pytest.approx((found.completion_s - 520) / 60 * 86.4)
+
+
+def test_a_quiet_trace_is_not_worth_it() -> None:
+    found = answer(question(Demand(120, 120 * MB, 0)))
+    assert not found.worth_it
+    assert [choice.name for choice in found.choices] == ["static-slow"]
+
+
+def test_a_load_that_never_pauses_is_not_worth_it() -> None:
+    assert not answer(question(Demand(0, 12 * GB, 0))).worth_it
 
 
 def test_a_price_list_of_ones_own_counts() -> None:
-    dear = Tariff("EUR", per_gb_hour=1.0, per_mb_s_hour=0.0)
-    found = answer(question(Demand(60, 60 * MB, 0), tariff=dear))
+    dear = VolumeType("dear", Tariff("EUR", per_gib_hour=GIB / GB))
+    found = answer(question(Demand(60, 60 * MB, 0), volume=dear, fast=dear))
+    assert found.currency == "EUR"
     assert found.static[0].cost == pytest.approx(10 * found.static[0].completion_s / 3600)
 
 
-def test_modifying_a_volume_waits_between_two_changes() -> None:
-    assert windows((), 100, 1000) == ()
-    assert windows((10, 11, 12), 100, 1000) == ((9, 109),)
-    assert windows((10, 150), 100, 1000) == ((9, 150),)
-    assert windows((10, 300), 100, 1000) == ((9, 109), (299, 399))
-    assert windows((10, 950), 100, 1000) == ((9, 109), (949, 1000))
+def test_tariffs_of_different_currencies_are_refused() -> None:
+    euro = VolumeType("euro", Tariff("EUR", per_gib_hour=1.0))
+    with pytest.raises(ConfigError) as refused:
+        answer(question(Demand(60, 60 * MB, 0), fast=euro))
+    assert refused.value.code == "tariff.currency"
+
+
+def test_a_cloud_that_modifies_no_volume_offers_no_modified_one() -> None:
+    found = answer(question(Demand(60, 60 * MB, 0), change_rule=ChangeRule(0)))
+    assert [way.name for way in found.static] == ["static-slow", "static-fast"]
+
+
+# --- the reference load: 4 GB every 15 minutes, as fast as the volume takes it ----------------------------------
+
+GP3, SC1, ST1 = (volume_type(name) for name in ("gp3", "sc1", "st1"))
+REFERENCE = (Demand(0, 4 * GB, 0), Demand(870, 0, 0)) * 4
+
+
+@pytest.mark.parametrize("replayed", [True, False], ids=["replayed", "modelled"])
+def test_the_reference_load_costs_what_a_calculation_by_hand_says(replayed: bool) -> None:
+    """Prices of us-east-1: 500 GiB; every cache is billed for 60 s, 2,880 times a month."""
+    asked = Question(
+        REFERENCE, 3600.0, 131.072, 500.0, 500 * GIB, cold=(ST1, SC1), replayed=replayed, with_timeline=False
+    )
+    found = {way.name: way for way in answer(asked).ways}
+    cache = 2880 / 60 * GP3.per_hour(5 * GIB, 631.072)
+    assert found["static-slow"].per_month == pytest.approx(40.00, abs=0.01)
+    assert found["static-fast"].per_month == pytest.approx(54.07, abs=0.01)
+    assert found["adaptive"].per_month == pytest.approx(40.00 + cache, abs=0.15)
+    assert found["static-st1"].per_month == pytest.approx(22.50, abs=0.01)
+    assert found["static-sc1"].per_month == pytest.approx(7.50, abs=0.01)
+    assert found["adaptive-sc1"].per_month < 10
+    # 96 dumps a day: 30.5 s on gp3, 8 s on the fast volume, 97.7 s on the burst rate of sc1.
+    assert found["static-slow"].waits_min_per_day == pytest.approx(96 * 30.5 / 60, rel=0.01)
+    assert found["static-fast"].waits_min_per_day == pytest.approx(96 * 8 / 60, rel=0.01)
+    assert found["static-sc1"].waits_min_per_day == pytest.approx(96 * 97.7 / 60, rel=0.01)
+    assert found["adaptive-sc1"].waits_min_per_day < found["static-slow"].waits_min_per_day
+
+
+def test_a_load_that_spends_more_credits_than_it_earns_has_none_in_the_long_run() -> None:
+    asked = Question((Demand(0, 40 * GB, 0), Demand(600, 0, 0)), 900.0, 131.0, 500.0, 500 * GIB, cold=(SC1,))
+    cold = answer(replace(asked, replayed=False)).cold[0]
+    assert cold.least_credits == 0
+    assert cold.completion_s > 40_000 / 7
 
 
 @pytest.mark.parametrize(
@@ -125,8 +185,9 @@ def test_modifying_a_volume_waits_between_two_changes() -> None:
     ids=str,
 )
 def test_a_policy_that_no_configuration_may_hold_is_refused(changes: dict[str, float], code: str) -> None:
-    with refused(ConfigError, code):
+    with pytest.raises(ConfigError) as refused:
         question(*BURSTS).policy(changes, UUID)
+    assert refused.value.code == code
 
 
 def test_a_policy_may_begin_with_a_cache_above_the_cap_of_the_others() -> None:
@@ -153,8 +214,9 @@ def test_a_policy_differs_from_the_agents_settings_by_what_it_changes() -> None:
     ],
 )
 def test_a_trace_that_would_run_for_ever_is_rejected(wanted: Demand, changes: dict[str, float], code: str) -> None:
-    with refused(TraceError, code):
+    with pytest.raises(TraceError) as caught:
         answer(question(wanted, **changes))
+    assert caught.value.code == code
 
 
 def test_a_segment_counts_with_the_longer_of_its_time_and_its_bytes() -> None:
