@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from elastio.cli import quantities
 from elastio.cli.app import App
+from elastio.cli.numbers import duration, size
 from elastio.control.protocol import MAX_HOLD_S
 
 
@@ -14,14 +14,14 @@ from elastio.control.protocol import MAX_HOLD_S
     "--in",
     "seconds",
     metavar="TIME",
-    callback=quantities.duration,
+    callback=duration(1, MAX_HOLD_S),
     help="Time until the burst begins, such as 90s, 5m or 2h.",
 )
 @click.option(
     "--size",
     "size_bytes",
     metavar="SIZE",
-    callback=quantities.size,
+    callback=size,
     help="Amount that it writes, such as 4G  [default: as learned]",
 )
 @click.option("--cancel", is_flag=True, help="Forget all announced bursts.")
@@ -34,8 +34,7 @@ def expect(app: App, seconds: float | None, size_bytes: int | None, cancel: bool
     """
     if cancel == (seconds is not None) or (cancel and size_bytes is not None):
         raise click.UsageError("give either --in, with or without --size, or --cancel")
-    if seconds is not None and not 1 <= seconds <= MAX_HOLD_S:
-        raise click.BadParameter("a burst is announced from 1 s to 7 days ahead", param_hint="--in")
-    size = {} if size_bytes is None else {"size_bytes": size_bytes}
-    fields = {} if seconds is None else {"seconds": round(seconds), **size}
-    click.echo(app.client().ask("expect", **fields)["text"])
+    fields = {"seconds": None if seconds is None else round(seconds), "size_bytes": size_bytes}
+    click.echo(
+        app.client().ask("expect", **{name: value for name, value in fields.items() if value is not None})["text"]
+    )

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from elastio.units import GIB, KIB, MIB
+
 
 class Finite(click.FloatRange):
     """A range without `inf` and `nan`, which click's comparisons accept."""
@@ -23,13 +25,17 @@ class Finite(click.FloatRange):
 ABOVE_0 = Finite(min=0, min_open=True)
 AT_LEAST_0 = Finite(min=0)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_BYTES = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB, "": GIB}
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def duration(least_s: float, most_s: float) -> Callable[[click.Context, click.Parameter, str], float]:
-    """The callback of an option like `90s`, `10m`, `1.5h`, `2d` or `90`: seconds within the bounds."""
+def duration(least_s: float, most_s: float) -> Callable[[click.Context, click.Parameter, str | None], float | None]:
+    """The callback of an option like `90s`, `10m`, `1.5h`, `2d` or `90`: seconds within the bounds; None: not given."""
 
-    def read(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+    def read(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+        if value is None:
+            return None
         match = _DURATION.fullmatch(value.strip())
         seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
         if not least_s <= seconds <= most_s:
@@ -37,3 +43,11 @@ def duration(least_s: float, most_s: float) -> Callable[[click.Context, click.Pa
         return seconds
 
     return read
+
+
+def size(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """The callback of an option like `4G`, `512MiB` or `4`: bytes, in binary units as LVM's, GiB without one."""
+    match = _SIZE.fullmatch(value.strip()) if value is not None else None
+    if value is not None and (match is None or float(match[1]) == 0):
+        raise click.BadParameter(f"{value!r}: give a size above 0, such as 512M or 4G")
+    return int(float(match[1]) * _BYTES[match[2].lower()]) if match else None
