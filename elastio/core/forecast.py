@@ -83,12 +83,15 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def steadiest(bursts: Sequence[Burst]) -> Interval | None:
     """The gap or the period between the last bursts, whichever varies less; None: too few are known."""
-    pairs = list(pairwise(bursts))[-KEPT_INTERVALS:]
-    if len(pairs) < LEAST_INTERVALS:
+    if len(bursts) <= LEAST_INTERVALS:
         return None
-    gaps = _interval(Basis.GAP, [after.begun_at - before.ended_at for before, after in pairs])
-    periods = _interval(Basis.PERIOD, [after.begun_at - before.begun_at for before, after in pairs])
-    return min(gaps, periods, key=lambda i: i.spread)
+    return min((_interval(basis, _intervals(bursts, basis)) for basis in Basis), key=lambda i: i.spread)
+
+
+def _intervals(bursts: Sequence[Burst], basis: Basis) -> list[float]:
+    """The last gaps or periods."""
+    pairs = list(pairwise(bursts))[-KEPT_INTERVALS:]
+    return [after.begun_at - (before.ended_at if basis is Basis.GAP else before.begun_at) for before, after in pairs]
 
 
 def _interval(basis: Basis, seconds: Sequence[float]) -> Interval:
@@ -117,6 +120,20 @@ def attempts(bursts: Sequence[Burst]) -> tuple[Attempt, ...]:
         if expected is not None:
             found.append(Attempt(*expected, burst.begun_at - expected[1]))
     return tuple(found)
+
+
+def recent_errors(bursts: Sequence[Burst]) -> tuple[float, ...]:
+    """By how much the last bursts began later than predicted, in seconds, oldest first.
+
+    Before MISSES of them were predicted: how far the known intervals are from their median.
+    """
+    past = attempts(bursts)
+    if len(past) >= MISSES:
+        return tuple(a.error_s for a in past[-RECORD:])
+    interval = steadiest(bursts)
+    if interval is None:
+        return ()
+    return tuple(s - interval.median_s for s in _intervals(bursts, interval.basis))
 
 
 def confidence(past: Sequence[Attempt], tolerance_s: float) -> float:

@@ -21,8 +21,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Past expectations that must be known before any is acted on.
-LEAST_KNOWN = 3
+# Past expectations that must be known before any is acted on: the intervals between three bursts.
+LEAST_KNOWN = 2
 
 
 class Expectation(NamedTuple):

@@ -73,6 +73,9 @@ class Bounds:
     most_mb_s: float = math.inf
 
 
+UNBOUNDED = Bounds()
+
+
 class Choice(NamedTuple):
     """A cache for one burst. `app_mb_s`: what applications get; `late_s`: how long after the burst's begin it serves.
 
@@ -114,7 +117,7 @@ def choice(
     return Choice(spec, app, drain, late_s, burst_s, held_s, bill, terms.waiting_per_s * burst_s + bill)
 
 
-def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = Bounds()) -> Iterator[Choice]:
+def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> Iterator[Choice]:
     """Every cache that is sold and within the bounds. Each comes `terms.late_s` into the burst, or later."""
     slow_s = written_bytes / MB / terms.backing_mb_s
     waits = (terms.late_s, *(s * slow_s for s in LATE_SHARES if s * slow_s > terms.late_s))
@@ -128,7 +131,7 @@ def choices(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = B
                     yield found
 
 
-def best_choice(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = Bounds()) -> Choice | None:
+def best_choice(terms: Terms, offer: Offer, written_bytes: float, bounds: Bounds = UNBOUNDED) -> Choice | None:
     """The cache of least cost for a burst of `written_bytes`; None if none is cheaper than to write slowly."""
     best = min(
         choices(terms, offer, written_bytes, bounds), key=lambda c: (c.cost, c.spec.bandwidth_mb_s), default=None

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.forecast import MISSES, Basis, Burst, attempts, forecast, is_silent, quantile, steadiest
+from elastio.core.forecast import (
+    MISSES,
+    Basis,
+    Burst,
+    attempts,
+    forecast,
+    is_silent,
+    quantile,
+    recent_errors,
+    steadiest,
+)
 from elastio.units import GB
 from tests.values import present
 
@@ -60,6 +70,12 @@ def test_two_intervals_are_needed_and_must_agree() -> None:
 def test_one_odd_interval_does_not_move_the_forecast() -> None:
     bursts = by_gaps([300, 300, 900, 300])
     assert expected_after(bursts) == bursts[-1].ended_at + 300
+
+
+def test_errors_are_those_of_the_intervals_until_three_bursts_were_predicted() -> None:
+    assert recent_errors(by_gaps([300])) == ()
+    assert recent_errors(by_gaps([300, 310, 320])) == (-10, 0, 10)
+    assert recent_errors(by_gaps([300, 310, 305, 300, 312])) == (0, -5, 9.5)
 
 
 def test_a_burst_that_is_overdue_is_no_longer_expected() -> None:

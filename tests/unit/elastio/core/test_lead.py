@@ -42,7 +42,7 @@ def test_a_second_that_costs_nothing_is_never_bought() -> None:
     assert lead_s(EVEN, 60.0, 0.0, 1.0) is None
 
 
-def test_nothing_is_bought_ahead_before_three_expectations_are_known() -> None:
+def test_nothing_is_bought_ahead_before_the_third_burst() -> None:
     assert lead_s(EVEN[: LEAST_KNOWN - 1], 60.0, 1.0, 1.0) is None
     assert lead_s(EVEN[:LEAST_KNOWN], 60.0, 1.0, 1.0) is not None
 
