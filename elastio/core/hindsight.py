@@ -7,8 +7,8 @@ them, in a model in which everything flows evenly:
 
 - A burst that ends before the purchase costs v S/b. One that ends before the cache serves costs the volume besides.
 - Then S is written at B, or at the application's own rate, until the room is full; the rest at b.
-- In the pause dirty data is flushed at b. The volume is held for `hold.hold_s` after that, and to the end of the paid
-  time; a burst that comes earlier finds it, with what is still dirty.
+- In the pause dirty data is flushed at b. The volume is held for `hold.holding_s` after that, and to the end of the
+  paid time; a burst that comes earlier finds it, with what is still dirty.
 
 The cheapest plan over the bandwidths that are sold, three drains, four delays and a few sizes is the answer, or none,
 where no cache at all would have been cheaper. What is cheapest for the past is cheapest for a future like it; a load
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from elastio.core.hold import hold_s, release_in_s
+from elastio.core.hold import holding_s, release_in_s
 from elastio.core.model import VolumeSpec
 from elastio.core.speed import DRAINS, LATE_SHARES, UNBOUNDED, Bounds, Offer
 from elastio.core.worth import Terms, extra_requests, hold_per_s, rebuy_price
@@ -51,7 +51,7 @@ class Plan:
     app_mb_s: float
     drain_mb_s: float
     delay_s: float
-    hold_s: float
+    holding_s: float
     cost: float = math.inf
 
 
@@ -68,7 +68,7 @@ def best_plan(
 ) -> Plan | None:
     """The cheapest plan for these bursts; None if none would have been cheaper than to buy nothing.
 
-    `gaps_s`: all gaps that are known, from clean to the next burst, for `hold.hold_s`.
+    `gaps_s`: all gaps that are known, from clean to the next burst, for `hold.holding_s`.
     """
     if not past:
         return None
@@ -105,7 +105,7 @@ def _tried(
                 for spec in _specs(terms, offer, past, mb_s, drain, delay_s):
                     held_s = terms.overhead_s + _median([load.written_mb for load in past]) / terms.backing_mb_s
                     price = rebuy_price(terms, spec, app, held_s)
-                    keep_s = hold_s(gaps_s, hold_per_s(terms, spec), price)
+                    keep_s = holding_s(gaps_s, hold_per_s(terms, spec), price)
                     plan = Plan(spec, app, drain, delay_s, keep_s)
                     yield replace(plan, cost=plan_cost(terms, plan, past))
 
@@ -157,7 +157,7 @@ def _pause(terms: Terms, plan: Plan, load: PastLoad, volume: _Volume) -> tuple[f
     """The bill if the volume is released in the pause, and the volume if it is not."""
     clean_s = volume.dirty_mb / terms.backing_mb_s
     age_s = volume.age_s + clean_s
-    until_s = clean_s + release_in_s(terms.tariff, age_s, terms.overhead_s, plan.hold_s)
+    until_s = clean_s + release_in_s(terms.tariff, age_s, terms.overhead_s, plan.holding_s)
     if load.pause_s <= until_s and not math.isinf(load.pause_s):
         dirty = max(0.0, volume.dirty_mb - load.pause_s * terms.backing_mb_s)
         return 0.0, volume._replace(dirty_mb=dirty, age_s=volume.age_s + load.pause_s)

@@ -38,29 +38,29 @@ def break_even_s(hold_per_s: float, rebuy: float) -> float:
     return max(0.0, rebuy) / hold_per_s
 
 
-def hold_cost(gaps_s: Sequence[float], hold_s: float, hold_per_s: float, rebuy: float) -> float:
-    """What holding for `hold_s` costs over gaps of these lengths. A cache that is held as long as the gap is kept."""
-    return sum(hold_per_s * min(gap, hold_s) + (rebuy if gap > hold_s else 0.0) for gap in gaps_s)
+def hold_cost(gaps_s: Sequence[float], kept_s: float, hold_per_s: float, rebuy: float) -> float:
+    """What holding for `kept_s` costs over gaps of these lengths. A cache that is held as long as the gap is found."""
+    return sum(hold_per_s * min(gap, kept_s) + (rebuy if gap > kept_s else 0.0) for gap in gaps_s)
 
 
-def best_hold_s(gaps_s: Sequence[float], hold_per_s: float, rebuy: float) -> float:
+def best_holding_s(gaps_s: Sequence[float], hold_per_s: float, rebuy: float) -> float:
     """The cheapest time to hold a cache over these gaps, in seconds; the shorter one of equals."""
     tried = (0.0, *sorted(set(gaps_s)))
     return min(tried, key=lambda t: (hold_cost(gaps_s, t, hold_per_s, rebuy), t))
 
 
-def hold_s(gaps_s: Sequence[float], hold_per_s: float, rebuy: float) -> float:
+def holding_s(gaps_s: Sequence[float], hold_per_s: float, rebuy: float) -> float:
     """How long to hold a clean, unused cache. `gaps_s`: known gaps, oldest first, each from clean to the next burst."""
     if len(gaps_s) < LEAST_GAPS:
         return break_even_s(hold_per_s, rebuy)
-    return best_hold_s(gaps_s[-KEPT_GAPS:], hold_per_s, rebuy)
+    return best_holding_s(gaps_s[-KEPT_GAPS:], hold_per_s, rebuy)
 
 
 def release_in_s(tariff: Tariff, age_s: float, release_s: float, hold: float) -> float:
     """Seconds from now, when the cache is unused and clean, to the beginning of its release.
 
     `age_s` is the time since its purchase, `release_s` how long a release takes and how much earlier than the end of
-    the paid time it has to begin, `hold` the seconds of `hold_s`. Never before the paid time is used up.
+    the paid time it has to begin, `hold` the seconds of `holding_s`. Never before the paid time is used up.
     """
     end_s = age_s + release_s
     free_s = max(0.0, tariff.billed_s(end_s) - end_s)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from elastio.core import forecast as forecasts
 from elastio.core.hindsight import Plan, best_plan, plan_cost
-from elastio.core.hold import hold_s, release_in_s
+from elastio.core.hold import holding_s, release_in_s
 from elastio.core.lead import Expectation, lead_s
 from elastio.core.model import Forecast
 from elastio.core.policy import Policy
@@ -116,7 +116,7 @@ class Advised:
         price = rebuy_price(terms, spec, plan.app_mb_s, held_s)
         if self._is_outdated(plan, price):
             return LEAST_QUIET_S
-        keep_s = hold_s(self._seen.gaps_s, per_s, price)
+        keep_s = holding_s(self._seen.gaps_s, per_s, price)
         expected = self.forecast(clock.now(), clock.wall())
         if expected is not None and expected.confidence >= SURE:
             again = (
@@ -133,7 +133,9 @@ class Advised:
             self._judged = len(self._seen.bursts)
             terms, past = self._market.terms(), self._seen.past()
             other = self._best(LATE_S)
-            saved = 0.0 if other is None else plan_cost(terms, replace(plan, hold_s=other.hold_s), past) - other.cost
+            saved = (
+                0.0 if other is None else plan_cost(terms, replace(plan, holding_s=other.holding_s), past) - other.cost
+            )
             self._outdated = other is None or saved > price
         return self._outdated
 

@@ -23,7 +23,7 @@ STEADILY = settings(deadline=None, derandomize=True, database=None, max_examples
 # A second of a cache costs a 3,600th of a dollar for each MB/s, a second of waiting a dollar.
 SIMPLE = Terms(Tariff("USD", per_mb_s_hour=1.0), 1.0, 100, cutoff=0.5, late_s=5, overhead_s=10)
 SIZE = VolumeSpec(8000 * MB, 500)  # room for 4,000 MB
-PLAN = Plan(SIZE, app_mb_s=500, drain_mb_s=0, delay_s=0, hold_s=0)
+PLAN = Plan(SIZE, app_mb_s=500, drain_mb_s=0, delay_s=0, holding_s=0)
 PER_S = 500 / 3600
 AGBS = Terms(agbs_tariff(), 33 * 50, 33, late_s=7, overhead_s=11)
 SOLD = Offer(in_ratio(48, 400))
@@ -69,7 +69,7 @@ def test_a_cache_is_held_as_long_as_the_plan_says() -> None:
     bursts = (PastLoad(2500, FOREVER, 50), PastLoad(2500, FOREVER, FOREVER))
     released = 2 * (9 + 34 * PER_S)
     assert cost(*bursts) == pytest.approx(released)
-    assert cost(*bursts, hold_s=31) == pytest.approx(9 + 5 + (4 + 50 + 5 + 25 + 31 + 10) * PER_S)
+    assert cost(*bursts, holding_s=31) == pytest.approx(9 + 5 + (4 + 50 + 5 + 25 + 31 + 10) * PER_S)
 
 
 @STEADILY

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elastio.core.hold import LEAST_GAPS, best_hold_s, break_even_s, hold_cost, hold_s, release_in_s
+from elastio.core.hold import LEAST_GAPS, best_holding_s, break_even_s, hold_cost, holding_s, release_in_s
 from elastio.core.tariff import Tariff
 
 STEADILY = settings(deadline=None, derandomize=True, database=None)
@@ -33,15 +33,15 @@ def test_the_break_even_pays_at_most_twice_what_the_future_would_have_advised(
 def test_no_time_would_have_been_cheaper_for_known_gaps(
     gaps: list[float], hold: float, rebuy: float, other: float
 ) -> None:
-    best = best_hold_s(gaps, hold, rebuy)
+    best = best_holding_s(gaps, hold, rebuy)
     assert hold_cost(gaps, best, hold, rebuy) <= hold_cost(gaps, other, hold, rebuy) * (1 + 1e-9)
 
 
 def test_gaps_are_believed_from_eight_on() -> None:
     gaps = [100.0] * LEAST_GAPS
-    assert hold_s(gaps[1:], 1.0, 30.0) == 30.0
-    assert hold_s(gaps, 1.0, 30.0) == 0.0, "every gap is longer than holding is worth"
-    assert hold_s(gaps, 1.0, 130.0) == 100.0, "every gap is worth to be held, to its end and no longer"
+    assert holding_s(gaps[1:], 1.0, 30.0) == 30.0
+    assert holding_s(gaps, 1.0, 30.0) == 0.0, "every gap is longer than holding is worth"
+    assert holding_s(gaps, 1.0, 130.0) == 100.0, "every gap is worth to be held, to its end and no longer"
 
 
 def test_a_cache_whose_holding_is_free_is_never_released() -> None:

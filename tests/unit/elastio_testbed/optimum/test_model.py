@@ -111,7 +111,7 @@ def test_the_delays_are_the_mean_ones_of_the_simulator() -> None:
     assert mean(overhead) - seconds - dirty / market.backing_mb_s == pytest.approx(ATTACH_S + RELEASE_S, abs=2.0)
 
 
-def test_a_part_that_needs_no_cache_takes_its_own_time() -> None:
+def test_a_part_that_is_fast_enough_without_a_cache_takes_its_own_time() -> None:
     part = Demand(10.0, 100 * MB, 0.0)
     assert slow(part, 33) == 10
     assert not is_burst(part, 33)
