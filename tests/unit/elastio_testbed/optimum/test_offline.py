@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -33,12 +33,17 @@ SMALL = [
 ]
 
 
-def by_hand(first: int, bursts: Sequence[Stretch], market: Market) -> float:
-    """The cheapest of everything that can be done from this burst on, without any shortcut."""
-    if first == len(bursts):
-        return 0.0
+def by_hand(bursts: Sequence[Stretch], market: Market) -> float:
+    """The cheapest of everything that can be done, however long a volume is held."""
+    best: dict[int, float] = {len(bursts): 0.0}
+    for first in reversed(range(len(bursts))):
+        best[first] = from_burst(first, bursts, market, best)
+    return best[0]
+
+
+def from_burst(first: int, bursts: Sequence[Stretch], market: Market, best: Mapping[int, float]) -> float:
     b, v = market.backing_mb_s, market.run_per_s
-    found = [v * sum(slow(p, b) for p in bursts[first].burst) + by_hand(first + 1, bursts, market)]
+    found = [v * sum(slow(p, b) for p in bursts[first].burst) + best[first + 1]]
     for cache in caches(market):
         for share in (0.0, *LATE_SHARES):
             parts, waits = _late(bursts[first].burst, share, b)
@@ -51,7 +56,7 @@ def by_hand(first: int, bursts: Sequence[Stretch], market: Market) -> float:
                 pause = sum(p.seconds for p in bursts[last].pause)
                 bill = market.cache.cost(spec, ATTACH_S + held + dirty / b + RELEASE_S)
                 if last + 1 == len(bursts) or pause >= dirty / b + RELEASE_S + ATTACH_S:
-                    found.append(v * waits + bill + by_hand(last + 1, bursts, market))
+                    found.append(v * waits + bill + best[last + 1])
                 held, dirty = held + pause, max(0.0, dirty - b * pause)
     return min(found)
 
@@ -68,7 +73,7 @@ def load_of(pairs: Sequence[tuple[float, float]]) -> tuple[Demand, ...]:
 def test_it_is_the_cheapest_of_everything_that_can_be_done(pairs: list[tuple[float, float]], market: Market) -> None:
     wanted = load_of(pairs)
     own = market.run_per_s * sum(d.seconds for d in wanted)
-    expected = by_hand(0, stretches(wanted, market.backing_mb_s)[1], market) + own
+    expected = by_hand(stretches(wanted, market.backing_mb_s)[1], market) + own
     assert optimum(wanted, market).cost == pytest.approx(expected, rel=1e-6)
 
 
