@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from elastio.sim.replay import Demand
+from elastio.units import GB
 from elastio_testbed.cli import main
 from elastio_testbed.optimum.comparison import Row, Way, document, to_text
-from elastio_testbed.optimum.market import gp3_market, markets
+from elastio_testbed.optimum.market import gp3_market, markets, openstack_market
 from elastio_testbed.optimum.online import run
 from elastio_testbed.optimum.traces import Load, loads
 
@@ -74,3 +76,10 @@ def test_a_load_with_a_rhythm_is_met_ahead_and_costs_less_than_today() -> None:
     today, money = (run(few, gp3_market(), advised=advised) for advised in (False, True))
     assert money.run_s < today.run_s - 20
     assert money.cost < today.cost
+
+
+def test_a_paid_volume_is_given_up_for_one_that_saves_more_than_it_costs() -> None:
+    """The first volume is bought for a few GB and paid for an hour; then bursts of 20 GB come every few minutes."""
+    bursts = [d for _ in range(4) for d in (Demand(500, 0, 0), Demand(0, 20 * GB, 0))]
+    load = Load("grows", "test", (Demand(60, 0, 0), Demand(0, 2 * GB, 0), *bursts))
+    assert run(load, openstack_market(), advised=True).boosts == 2
