@@ -65,6 +65,12 @@ def test_a_burst_that_comes_before_the_flush_is_done_finds_the_cache() -> None:
     assert found == pytest.approx(9 + 5 + (4 + 10 + 5 + 35 + 10) * PER_S)
 
 
+def test_what_is_still_dirty_takes_room_from_the_next_burst() -> None:
+    """1,000 MB are left: 3,000 MB are absorbed in 6 s, 500 MB written slowly."""
+    found = cost(PastLoad(2500, FOREVER, 10), PastLoad(3500, FOREVER, FOREVER))
+    assert found == pytest.approx(9 + 11 + (4 + 10 + 11 + 40 + 10) * PER_S)
+
+
 def test_a_cache_is_held_as_long_as_the_plan_says() -> None:
     bursts = (PastLoad(2500, FOREVER, 50), PastLoad(2500, FOREVER, FOREVER))
     released = 2 * (9 + 34 * PER_S)
