@@ -49,6 +49,7 @@ def test_an_application_slower_than_the_device_has_a_rate_of_its_own() -> None:
 
 def test_samples_in_which_the_cache_came_or_the_burst_ended_say_nothing_of_the_rate() -> None:
     assert seen([(0, 100), *[(100, 100)] * 4, (150, 400), (0, 400)]).rates_mb_s == [math.inf]
+    assert seen([(0, 100), *[(100, 100)] * 4, (150, 400), (390, 400), (0, 400)]).rates_mb_s == [math.inf]
 
 
 def test_the_last_pause_is_taken_as_the_median_one() -> None:
