@@ -21,6 +21,7 @@ from elastio_testbed.files import read_json, read_result, require_writable, writ
 from elastio_testbed.image import build_cloud_image, build_guest_image
 from elastio_testbed.markdown import fault_section, rewritten, sections
 from elastio_testbed.openstack.cli import openstack
+from elastio_testbed.optimum.command import optimum
 from elastio_testbed.options import FACTOR, bandwidth_option, default_bandwidth, json_option, scale_option, suite_option
 from elastio_testbed.run import Progress, run
 from elastio_testbed.series import series_of
@@ -43,6 +44,7 @@ def main() -> None:
 main.add_command(faults)
 main.add_command(consistency)
 main.add_command(cuts)
+main.add_command(optimum)
 
 
 @main.command(name="run")

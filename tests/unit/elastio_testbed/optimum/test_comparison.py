@@ -1,0 +1,85 @@
+"""The comparison, and the command that makes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from elastio.sim.replay import Demand
+from elastio.units import GB
+from elastio_testbed.cli import main
+from elastio_testbed.optimum.comparison import Row, Way, document, to_text
+from elastio_testbed.optimum.market import gp3_market, markets, openstack_market
+from elastio_testbed.optimum.online import run
+from elastio_testbed.optimum.traces import Load, loads
+
+BURSTS = "seconds,read_mb_s,write_mb_s\n0,0,0\n100,0,120\n140,0,0\n300,0,120\n340,0,0\n500,0,0\n"
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["optimum", *(str(word) for word in words)])
+
+
+def row(load: str, money: float, today: float) -> Row:
+    best, own = Way(1000.0, 1.0, 11.0, 1), 10.0
+    ways = (Way(1000.0, 1.0, cost, 1) for cost in (today, money))
+    return Row("aws-gp3", load, "test", 1, 900.0, own, 14.0, best, *ways)
+
+
+def test_ratios_are_of_all_costs_and_of_those_that_can_be_decided() -> None:
+    found = document([row("a", 11.0, 12.1), row("b", 12.1, 13.2), row("c", 11.5, 11.0)], [gp3_market()])
+    of = found["tariffs"]["aws-gp3"]
+    assert (of["median_ratio"], of["worst_ratio"]) == (pytest.approx(11.5 / 11, abs=1e-4), 1.1)
+    assert (of["median_overhead_ratio"], of["worst_overhead_ratio"]) == (1.5, 2.1)
+    assert (of["today_median_ratio"], of["today_worst_ratio"]) == (1.1, 1.2)
+    assert [r["ratio"] for r in of["rows"]] == [1.0, 1.1, 1.0455]
+
+
+def test_a_load_with_nothing_to_decide_has_an_overhead_ratio_of_one() -> None:
+    best = Way(1000.0, 0.0, 10.0, 0)
+    nothing = Row("aws-gp3", "quiet", "test", 0, 1000.0, 10.0, 10.0, best, best, best)
+    assert nothing.overhead_ratio(best) == 1.0
+
+
+def test_the_table_has_a_line_for_each_tariff(golden: Callable[[str, str], None]) -> None:
+    golden("optimum.txt", to_text(document([row("a", 11.0, 12.1), row("b", 12.1, 13.2)], [gp3_market()])))
+
+
+def test_given_traces_are_compared_at_every_tariff(tmp_path: Path) -> None:
+    folder, result = tmp_path / "traces", tmp_path / "out" / "result.json"
+    folder.mkdir()
+    (folder / "bursts.csv").write_text(BURSTS)
+    done = invoke("--traces", folder, "--saturated", "128", "--jobs", "1", "--json", result)
+    assert done.exit_code == 0, done.output
+    tariffs = json.loads(result.read_text())["tariffs"]
+    assert list(tariffs) == [m.name for m in markets()]
+    for of in tariffs.values():
+        (only,) = of["rows"]
+        assert only["bursts"] == 2
+        assert of["median_ratio"] == of["worst_ratio"] == only["ratio"]
+        assert only["slow_cost"] >= only["optimum"]["cost"]
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    assert invoke("--saturated", "128").exit_code == 2
+    assert invoke("--traces", tmp_path / "missing").exit_code == 2
+    assert invoke("--traces", tmp_path).exit_code == 1, "an empty folder"
+
+
+def test_a_load_with_a_rhythm_is_met_ahead_and_costs_less_than_today() -> None:
+    load = next(load for load in loads() if load.name == "periodic-4gb-300s")
+    few = Load(load.name, load.kind, load.wanted[:16])
+    today, money = (run(few, gp3_market(), advised=advised) for advised in (False, True))
+    assert money.run_s < today.run_s - 20
+    assert money.cost < today.cost
+
+
+def test_a_paid_volume_is_given_up_for_one_that_saves_more_than_it_costs() -> None:
+    """The first volume is bought for a few GB and paid for an hour; then bursts of 20 GB come every few minutes."""
+    bursts = [d for _ in range(4) for d in (Demand(500, 0, 0), Demand(0, 20 * GB, 0))]
+    load = Load("grows", "test", (Demand(60, 0, 0), Demand(0, 2 * GB, 0), *bursts))
+    assert run(load, openstack_market(), advised=True).boosts == 2
