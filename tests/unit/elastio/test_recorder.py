@@ -26,6 +26,7 @@ from elastio.core.model import (
 from elastio.core.policy import Caps, Policy, refusal
 from elastio.core.state import Phase
 from elastio.sim.records import MemoryRecorder
+from elastio.units import agbs
 from tests.simulated import KERNEL, assert_at_rest, in_phase, machine
 from tests.values import state
 
@@ -80,7 +81,7 @@ def test_the_simulator_counts_what_was_spent_as_the_ledger_does(recorder: CostRe
 def test_the_month_is_the_days_before_today_and_today(path: Path) -> None:
     """Two boosts of 100 s in the month, one in the month before, one open over midnight; every second costs 0.001."""
     march, today = datetime(2026, 3, 1, tzinfo=UTC).timestamp(), datetime(2026, 3, 10, tzinfo=UTC).timestamp()
-    in_memory = MemoryRecorder()
+    in_memory, sold = MemoryRecorder(), CYCLE.provisioned
     with Ledger(path) as ledger:
         recorder = CostRecorder(ledger, "dev")
         for token, begin, end in (
@@ -97,7 +98,7 @@ def test_the_month_is_the_days_before_today_and_today(path: Path) -> None:
             spend = each.spend(wall=today + 7200)
             assert (spend.boosts, spend.month.boosts) == (1, 3)
             assert (spend.currency, spend.month.currency) == pytest.approx((0.2, 0.5))
-            assert spend.month.agbs == pytest.approx(100.0 * 10 * 500)
+            assert spend.month.agbs == pytest.approx(agbs(sold.bandwidth_mb_s, sold.size_bytes, 500))
             assert each.spend(wall=datetime(2026, 4, 1, 12, tzinfo=UTC).timestamp()).month == Spent()
 
 

@@ -33,7 +33,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.
 
 
 def test_every_command_that_boots_guests_takes_the_suite() -> None:
-    without = {"tables", "render", "cloud openstack up", "cloud openstack down", "cloud openstack status"}
+    without = {"optimum", "tables", "render", "cloud openstack up", "cloud openstack down", "cloud openstack status"}
     taking = {
         name for name, command in commands(main).items() if any("--suite" in option.opts for option in command.params)
     }
