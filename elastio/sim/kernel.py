@@ -266,6 +266,7 @@ class SimKernel(Link):
         self.bcache.unlink()
         self._attaching, self._unlink_at = None, None
         self.original = BackingDisk.of(self.bcache, self.backing_serial)
+        self.was_swapped_unseen |= serial in (None, self.backing_serial)
         self._put(self.original.older_copy(serial))
         self.registered = True
 

@@ -65,6 +65,7 @@ class Link:
         self.backing_serial: Serial | None = Serial(settings.backing_serial)
         self.original: BackingDisk | None = None
         self.was_detached_by_hand = False
+        self.was_swapped_unseen = False
         self._superblock = SuperblockOnDisk(seed)
         self._held_back_until = self._writes_held_until = self._reads_held_until = 0.0
         self.boots = 0

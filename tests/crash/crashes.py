@@ -214,6 +214,8 @@ def is_left_to_a_human(sim: Simulation) -> bool:
     """A clean cache was torn off, and the machine booted before anybody looked: its volume, or the device, is newer.
 
     Or somebody took the cache off by hand, or the cloud broke the volume with the only copy, and the agent keeps it.
+    Or the disk was swapped, unseen, for one without a cache during the detach: the clean cache was released, and the
+    disk, which is back, still names it.
     """
     if sim.world.lost():
         return False
@@ -224,6 +226,8 @@ def is_left_to_a_human(sim: Simulation) -> bool:
     if kernel.was_detached_by_hand and sim.phase is Phase.FAULTED and sim.world.volumes_left() == 1:
         return True
     waits = not kernel.bcache.running and not kernel.bcache.sb_dirty
+    if kernel.was_swapped_unseen and waits and has_fault(sim, FaultKind.CACHE_MISSING):
+        return True
     in_doubt = sim.phase is Phase.FAULTED and cycle is not None and (cycle.may_lack_data or waits)
     return in_doubt and cycle is not None and cycle.serial in kernel.away and kernel.boots > 0
 
