@@ -206,7 +206,7 @@ def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
 def expect(state: AgentState, request: Request, obs: Observation, policy: Policy) -> Answered:
     """A burst begins in `seconds`: its cache is bought so early that it is attached by then."""
     if request.seconds is None:
-        text = f"{len(state.expected)} announced bursts are forgotten"
+        text = f"announced bursts that are forgotten: {len(state.expected)}"
         return replace(state, expected=(), awaited=None), Answer(request, True, text)
     if len(state.expected) >= ahead.MOST_EXPECTED:
         return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already")
