@@ -28,8 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from elastio.sim.traces import MOST_BYTES, Rate, TraceError
-from elastio.units import KIB, MB, MIB, SECTOR
+from elastio.sim.traces import Rate, TraceError, read_text
+from elastio.units import KIB, MB, SECTOR
 
 READ, WRITTEN = "read", "written"
 UNNAMED = "volume"
@@ -63,7 +63,7 @@ class Recording:
 
 def read_all(paths: Sequence[Path]) -> tuple[Recording, ...]:
     """One recording for each volume in the files, by name. Raises TraceError."""
-    return combine([series for path in paths for series in parse(_text(path), path.stem, str(path))])
+    return combine([series for path in paths for series in parse(read_text(path), path.stem, str(path))])
 
 
 def combine(found: Sequence[Series]) -> tuple[Recording, ...]:
@@ -300,14 +300,3 @@ def _number(value: Any, name: str) -> float:
     if not 0 <= number < 1e18:
         raise TraceError(f"{name}: {value!r} is out of range: bytes are from 0 to 1e18", code="range")
     return number
-
-
-def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise TraceError(f"{path} cannot be read: {error.strerror or error}", code="file") from error
-    if len(raw) > MOST_BYTES:
-        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: get fewer samples", code="size")
-    return raw.decode("utf-8-sig", errors="replace")

@@ -44,7 +44,7 @@ class Rate:
 
 def read_csv(path: Path, device: str = "") -> tuple[Rate, ...]:
     """See `parse_csv`."""
-    return parse_csv(_text(path), device, 1.0, str(path))
+    return parse_csv(read_text(path), device, 1.0, str(path))
 
 
 def parse_csv(text: str, device: str, _interval_s: float, name: str) -> tuple[Rate, ...]:
@@ -278,7 +278,7 @@ WITHOUT_DEVICES = {"fio", "btt"}
 
 def read(path: Path, form: str = "auto", device: str = "", interval_s: float | None = None) -> tuple[Rate, ...]:
     """A trace in one of READERS' formats. `interval_s` is for iostat; None: 1 s. Raises TraceError."""
-    text = _text(path)
+    text = read_text(path)
     form = guess(text) if form == "auto" else form
     if form == "iostat" and not device:
         raise TraceError(f"{path} is output of iostat: name the device with --device", code="device.choice")
@@ -307,13 +307,13 @@ def guess(text: str) -> str:
     return "fio" if re.match(r"^\s*\d+\s*,\s*\d+\s*,\s*[012]\s*,", head) else "csv"
 
 
-def _text(path: Path) -> str:
-    """Without the byte order mark that some spreadsheets write."""
+def read_text(path: Path) -> str:
+    """The text of a file, without the byte order mark that some spreadsheets write. Raises TraceError."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror or error}", code="file") from error
     if len(raw) > MOST_BYTES:
-        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: cut it, or sample less often", code="size")
+        raise TraceError(f"{path} is larger than {MOST_BYTES // MIB} MiB: take a part, or fewer samples", code="size")
     return raw.decode("utf-8-sig", errors="replace")

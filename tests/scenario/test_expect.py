@@ -138,6 +138,17 @@ def test_an_announced_burst_is_remembered_across_a_restart_and_a_power_cut() -> 
     assert_at_rest(sim)
 
 
+def test_what_was_measured_and_missed_is_remembered_across_a_restart() -> None:
+    sim = waiting(Segment(300, 0))
+    assert expect(sim, 30)
+    sim.run_until(lambda: sim.state.missed == 1, 200)
+    took = sim.state.attach_s
+    assert_at_rest(sim)
+    sim.start_agent()
+    assert (sim.state.missed, sim.state.attach_s) == (1, took)
+    assert len(took) == 1
+
+
 def test_bursts_beyond_the_limit_are_refused_and_change_nothing() -> None:
     sim = waiting(Segment(FIRST_S, 0))
     for n in range(MOST_EXPECTED):

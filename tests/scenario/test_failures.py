@@ -263,7 +263,7 @@ def test_a_cycle_is_recorded_even_if_its_decision_is_not_in_the_journal() -> Non
     assert list(sim.recorder.rows) == [sim.state.cycle.token if sim.state.cycle else ""]
 
 
-@pytest.mark.parametrize("kind", [RequestKind.PAUSE, RequestKind.QUIESCE])
+@pytest.mark.parametrize("kind", [RequestKind.PAUSE, RequestKind.QUIESCE, RequestKind.EXPECT])
 def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: RequestKind) -> None:
     disk = FullDisk("decision")
     sim = machine((QUIET,), point=disk)
@@ -271,12 +271,14 @@ def test_what_has_to_last_is_refused_while_it_cannot_be_written_down(kind: Reque
     assert not sim.ask(kind, seconds=600.0).accepted
     assert not sim.state.paused
     assert sim.state.inhibition is None
+    assert sim.state.expected == ()
     disk.is_full = False
     assert sim.ask(kind, seconds=600.0).accepted
     sim.start_agent()
     sim.run_until(lambda: sim.state.recovered, 30)
     assert sim.state.paused == (kind is RequestKind.PAUSE)
     assert (sim.state.inhibition is not None) == (kind is RequestKind.QUIESCE)
+    assert bool(sim.state.expected) == (kind is RequestKind.EXPECT)
 
 
 def test_a_request_that_need_not_last_is_carried_out_beside_one_that_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elastio.core.ahead import MOST_MISSED, lead_s, size_for, update
+from elastio.core.ahead import lead_s, size_for, update
 from elastio.core.cycle import Trigger
 from elastio.core.machine import decide
 from elastio.core.model import Forecast
@@ -112,6 +112,11 @@ def test_a_load_makes_an_expectation_right_and_its_absence_wrong_when_its_time_i
     assert (judged(over, AT_REST).awaited, judged(over, AT_REST).missed) == (None, 2)
 
 
-def test_nothing_is_bought_ahead_after_too_many_wrong_expectations() -> None:
-    assert decided(SURE, missed=MOST_MISSED - 1).state.cycle is not None
-    assert decided(SURE, missed=MOST_MISSED).state.cycle is None
+def test_nothing_is_bought_ahead_after_three_wrong_expectations() -> None:
+    assert decided(SURE, missed=2).state.cycle is not None
+    assert decided(SURE, missed=3).state.cycle is None
+
+
+def test_a_burst_that_is_late_is_no_longer_bought_ahead_of() -> None:
+    assert decided(None, awaited=replace(SURE, begins_at=NOW + 1)).state.cycle is not None
+    assert decided(None, awaited=replace(SURE, begins_at=NOW)).state.cycle is None
