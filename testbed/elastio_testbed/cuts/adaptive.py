@@ -19,7 +19,7 @@ from elastio_testbed.hypervisor import GuestTimeout
 from elastio_testbed.image import GuestImage
 
 PHASE_S = 300.0
-ATTACHED = Trigger("outcome", "AttachCacheSet")
+ATTACHED = Trigger("outcome", "InstallCache")
 # The share of the cache that is dirty near the cutoff: 0.70 of the buckets, of which not all are full.
 NEAR = 0.55
 # In published GB: some 320 MB here, which one or two bursts fill up to the cutoff.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args
 
+from elastio.core.actions import Action
 from elastio_testbed.ec2 import Fault, FaultKind
 
 # The effects of one cycle in order, without polls and scans.
@@ -23,20 +24,29 @@ ACTIONS = (
     "DeleteVolume",
 )
 CALLS = ("CreateVolume", "AttachVolume", "DetachVolume", "DeleteVolume")
+JOURNALLED = ("intent", "outcome")
+KNOWN_ACTIONS = frozenset(action.__name__ for action in get_args(Action))
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A record of the agent's journal: the intent or the outcome of an action, or the decision for a phase."""
+    """A record of the agent's journal: the intent or the outcome of an action, or the decision for a phase.
+
+    An action that the agent does not have is refused: the guest would wait for it until its time is over.
+    """
 
     kind: str
     what: str
+
+    def __post_init__(self) -> None:
+        if self.kind in JOURNALLED and self.what not in KNOWN_ACTIONS:
+            raise ValueError(f"the agent has no action {self.what}")
 
     def __str__(self) -> str:
         return f"{self.kind} {self.what}"
 
 
-STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in ("intent", "outcome"))
+STEPS = tuple(Trigger(kind, action) for action in ACTIONS for kind in JOURNALLED)
 PHASES = tuple(Trigger("decision", phase) for phase in ("attaching", "boosting", "flushing", "detaching", "idle"))
 BEGIN, BOOSTING = PHASES[0], PHASES[1]
 # Not a record of the journal: the instant in which the agent throttles applications.
