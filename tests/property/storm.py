@@ -51,6 +51,7 @@ ALLOWED = frozenset(
         (Phase.ATTACHING, Phase.BOOSTING),
         (Phase.ATTACHING, Phase.IDLE),
         (Phase.ATTACHING, Phase.DETACHING),
+        (Phase.ATTACHING, Phase.FLUSHING),  # an order to flush that comes with the end of the attach
         (Phase.BOOSTING, Phase.FLUSHING),
         (Phase.BOOSTING, Phase.DETACHING),
         (Phase.FLUSHING, Phase.BOOSTING),

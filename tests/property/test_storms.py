@@ -39,6 +39,11 @@ def test_nothing_is_lost_or_left_in_any_schedule() -> None:
     assert counts["volumes"] >= examples / 2
 
 
+def test_an_order_to_flush_with_the_end_of_an_attach_is_carried_out() -> None:
+    storm = storm_with_ledger(Schedule.parse("1 | 1s:0:0 8s:60:0 | nothing | flush@8.33526"))
+    assert any("attaching" in line and "flushing" in line for line in map(bytes.decode, storm.sim.lines))
+
+
 def test_a_seed_makes_the_same_storm_again() -> None:
     first, second = (Storm(Schedule.random(7, 4, 1, 4)) for _ in range(2))
     first.run()
