@@ -165,6 +165,10 @@ class Cycle:
         """The cycle with its bill ended at `now`, unless it has ended already."""
         return self if self.closed_wall is not None else replace(self, closed_wall=self.wall_at(now))
 
+    def bill_reopened(self) -> Cycle:
+        """The cycle with its bill open: the volume exists, so the deletion that ended the bill did not take place."""
+        return replace(self, closed_wall=None, times=replace(self.times, deleted=None))
+
     @property
     def may_have_served(self) -> bool:
         """From the intent to install it on, the cache may be attached, take writes and fail before it is seen."""

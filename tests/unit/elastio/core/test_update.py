@@ -153,6 +153,18 @@ def test_a_bill_is_as_long_as_the_volume_lived_whatever_is_done_to_the_time_of_d
     assert after.closed_wall == present(after.opened_wall) + 100.0
 
 
+@pytest.mark.parametrize(
+    ("shown", "is_open"), [(VolumeState.AVAILABLE, True), (VolumeState.DELETING, False), (VolumeState.GONE, False)]
+)
+def test_a_volume_that_shows_after_its_deletion_is_billed_on(shown: VolumeState, is_open: bool) -> None:
+    """A cloud that does not show a volume yet answers its deletion as if it were gone."""
+    deleted = cycle(opened_wall=WALL).bill_closed(NOW).stamped(deleted=NOW)
+    seen = Outcome(DescribeVolume(VOLUME_ID), OutcomeKind.DONE, volume(shown))
+    look = Observation(now=NOW + 5.0, wall=WALL + 5.0, outcomes=(seen,))
+    after = present(fold(AgentState(Phase.DETACHING, deleted, recovered=True), look, POLICY).cycle)
+    assert (after.closed_wall is None, after.times.deleted is None) == (is_open, is_open)
+
+
 @pytest.mark.parametrize("created_wall", [WALL - 86_400.0, WALL + 86_400.0])
 def test_a_cloud_whose_clock_contradicts_ours_is_billed_from_the_decision(created_wall: float) -> None:
     decided = replace(cycle(), started_at=NOW, started_wall=WALL, opened_wall=None)
