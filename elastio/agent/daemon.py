@@ -25,7 +25,7 @@ from elastio.agent.journal import Journal, Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.memory import remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
-from elastio.agent.request_handler import Requests
+from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
@@ -217,7 +217,7 @@ class Daemon:
     ) -> None:
         agent = self._agent(recorder, workers)
         event_loop = EventLoop(agent, forked, self._notifier)
-        requests = Requests(agent, self._journal.path, self._clock.now())
+        requests = RequestHandler(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
         socket.register(event_loop.selector)
         events = BlockEvents()

@@ -53,6 +53,8 @@ def rows(seen: Status) -> list[tuple[str, str]]:
         lines.append(("paused", "no boost starts automatically until `elastio resume`"))
     if seen.restraint:
         lines.append(("restraint", seen.restraint))
+    if seen.capped:
+        lines.append(("capped", seen.capped))
     if seen.hold is not None:
         lines.append(("held", _inhibition(seen.hold)))
     if seen.expected:

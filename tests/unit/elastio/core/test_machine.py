@@ -57,6 +57,8 @@ from tests.values import (
 from . import state_machine_page
 from .state_machine_page import PAGE, page
 
+# A cap that no other observation comes near to.
+CAPPED_AGBS = 1e9
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 
 
@@ -98,6 +100,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
         state(Phase.BOOSTING, cycle(times=Timestamps(boosted=NOW - 60)), load=QUIET),
         seen(host(cached(), FORMATTED)),
     ),
+    (Phase.BOOSTING, Event.CAP_REACHED): (
+        state(Phase.BOOSTING, cycle(times=BOOSTED), load=HIGH),
+        replace(seen(host(cached(), FORMATTED)), spend=Spend(agbs=CAPPED_AGBS)),
+    ),
     (Phase.BOOSTING, Event.CACHE_LEFT): (
         state(Phase.BOOSTING, cycle(times=BOOSTED)),
         seen(host(backing(state=CacheState.CLEAN, superblock_set=SET), disk())),
@@ -105,6 +111,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.FLUSHING, Event.LOAD_RETURNED): (
         state(Phase.FLUSHING, cycle(times=BOOSTED), load=HIGH),
         seen(host(cached(flush_full_speed=True), FORMATTED), sample=busy_sample()),
+    ),
+    (Phase.FLUSHING, Event.CAP_REACHED): (
+        state(Phase.FLUSHING, cycle(times=BOOSTED), load=HIGH),
+        replace(seen(host(cached(flush_full_speed=True), FORMATTED)), spend=Spend(agbs=CAPPED_AGBS)),
     ),
     (Phase.FLUSHING, Event.CACHE_LEFT): (
         state(Phase.FLUSHING, cycle(times=replace(BOOSTED, detaching=NOW - 3))),
@@ -141,7 +151,8 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
 def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     before, obs = SHOWN[pair]
     assert before.phase is pair[0]
-    decision = decide(before, obs, replace(POLICY, caps=replace(POLICY.caps, max_boosts_per_day=1)))
+    caps = replace(POLICY.caps, max_boosts_per_day=1, max_agbs_per_day=CAPPED_AGBS)
+    decision = decide(before, obs, replace(POLICY, caps=caps))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
     assert decision.reason

@@ -97,7 +97,7 @@ def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, pe
 
 
 def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:
-    least = agbs(80, GIB, POLICY.inactivity_delay_s)
+    least = agbs(80, GIB, POLICY.least_boost_s)
     policy = replace(POLICY, caps=Caps(max_agbs_per_day=1000 + least))
     assert refusal(GIB, Spend(agbs=1000), policy) == ""
     assert refusal(GIB, Spend(agbs=1001), policy) != ""
