@@ -133,14 +133,8 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
         caps = policy.caps
-        create = CreateVolume(
-            cycle.token,
-            cycle.spec,
-            caps.max_size_bytes,
-            caps.needs_price,
-            most_cost=cost_left(obs.spend, caps),
-            least_s=policy.least_boost_s,
-        )
+        most, least_s = cost_left(obs.spend, caps), policy.least_boost_s
+        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.needs_price, most, least_s)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
