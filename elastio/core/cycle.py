@@ -160,7 +160,7 @@ class Cycle:
         return replace(self, backoffs={**self.backoffs, verb(action): backoff})
 
     def answered(self, outcome: Outcome, backoff: Backoff) -> Cycle:
-        """The cycle after an outcome. A detach that was refused before the kernel was asked explains no missing cache."""
+        """The cycle after an outcome. A detach that never reached the kernel explains no missing cache."""
         cycle = self.with_backoff(outcome.action, backoff)
         was_not_asked = isinstance(outcome.action, DetachCacheSet) and outcome.code in NOT_DETACHED
         return replace(cycle, times=replace(cycle.times, detaching=None)) if was_not_asked else cycle

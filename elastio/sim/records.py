@@ -77,9 +77,7 @@ class MemoryRecorder:
         """Since midnight UTC, and in the month."""
         day, month = periods(wall, UTC)
         spent = spend_since(day.since_wall, wall, self._known())
-        return replace(
-            self._month.with_month(spent, month.since_wall, day.since_wall), day=day, this_month=month
-        )
+        return replace(self._month.with_month(spent, month.since_wall, day.since_wall), day=day, this_month=month)
 
     def _spent_between(self, since: float, until: float) -> Spent:
         return spent_between(since, until, self._known())

@@ -89,9 +89,7 @@ class Wild:
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(
-        self, schedule: Schedule, recorder: KeptRecorder | None = None, *, policy: Policy = POLICY
-    ) -> None:
+    def __init__(self, schedule: Schedule, recorder: KeptRecorder | None = None, *, policy: Policy = POLICY) -> None:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes

@@ -30,18 +30,13 @@ from elastio.errors import ConfigError
 from elastio.host import throttle
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
+from tests.fixtures.least_configuration import least
 
 LONG_S = 30.0
 
 
 def config(provider: str) -> Config:
-    return parse(
-        {
-            "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 33.0},
-            "cache": {"bandwidth_mb_s": 128.0, "initial_size_gib": 4.0},
-            "provider": {"name": provider},
-        }
-    )
+    return parse(least(provider, uuid=KernelSettings().backing_uuid, initial_size_gib=4.0))
 
 
 def test_a_provider_is_opened_once() -> None:

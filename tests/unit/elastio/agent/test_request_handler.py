@@ -78,6 +78,7 @@ def test_requests_get_their_own_answers(desk: Desk) -> None:
     desk.ask("pause")
     desk.agent.step()
     assert [(command, reply["ok"]) for command, reply in desk.replies] == [("boost", False), ("pause", True)]
+    assert desk.replies[0][1]["code"] == "caps"
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"status", "why"}))
