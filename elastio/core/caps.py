@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from elastio.core import ahead
 from elastio.core.cycle import Cycle
 from elastio.core.governor import LIMITED
 from elastio.core.model import Period, Spend, Spent
@@ -77,6 +78,11 @@ def release_s(state: AgentState, policy: Policy) -> float:
     flush_s = dirty / (policy.backing_bandwidth_mb_s * MB * (1 - LIMITED))
     rest_s = max(state.release_s) if state.release_s else policy.release_s
     return MARGIN * (flush_s + rest_s) + SLACK_S
+
+
+def least_s(state: AgentState, policy: Policy) -> float:
+    """Seconds for which the next volume exists at the least: attached, once inactive, and released."""
+    return ahead.lead_s(state, policy) + policy.inactivity_delay_s + release_s(replace(state, cycle=None), policy)
 
 
 def with_release_time(state: AgentState) -> AgentState:
@@ -159,4 +165,5 @@ def _in_force(caps: Caps) -> frozenset[tuple[str, float]]:
 
 def refusal(size_bytes: int, state: AgentState, obs: Observation, policy: Policy) -> str:
     """Why a cap forbids a boost of this size now; empty: none does."""
-    return standing(state, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy)
+    least = least_s(state, policy)
+    return standing(state, obs.wall, policy) or refusal_by_spending(size_bytes, obs.spend, policy, least)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import governor, inhibition
+from elastio.core import caps, governor, inhibition
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -132,9 +132,9 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        caps = policy.caps
-        most, least_s = cost_left(obs.spend, caps), policy.least_boost_s
-        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.needs_price, most, least_s)
+        most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state, policy)
+        size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
+        create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:

@@ -118,7 +118,10 @@ class Policy:
 
     @property
     def least_boost_s(self) -> float:
-        """Seconds for which the volume of a boost exists at the least: attached, once inactive, and released."""
+        """Seconds for which the volume of a boost exists at the least, before any of it was measured.
+
+        That is: attached, once inactive, and released.
+        """
         return self.lead_s + self.inactivity_delay_s + self.release_s
 
     def least_billed_s(self, minimum_s: float) -> float:
@@ -175,8 +178,11 @@ def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.below_since is not None and now - load.below_since >= policy.inactivity_delay_s
 
 
-def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
-    """Why a cap forbids a boost of this size now; empty: none does."""
+def refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None = None) -> str:
+    """Why a cap forbids a boost of this size now; empty: none does.
+
+    `least_s`: for how long its volume exists at the least; None: `Policy.least_boost_s`.
+    """
     caps = policy.caps
     if size_bytes > caps.max_size_bytes:
         return (
@@ -185,7 +191,8 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
         )
     if not spend.known and caps.limits_spending:
         return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
-    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.least_boost_s)
+    seconds = policy.least_boost_s if least_s is None else least_s
+    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
     today = Spent(spend.boosts, spend.agbs, spend.currency)
     return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, spend.month, least)
 

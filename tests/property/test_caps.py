@@ -21,7 +21,7 @@ from .storm import POLICY, Storm
 SEEDS = range(settings.default.max_examples // 5 if settings.default else 12)
 PER_S = agbs(POLICY.bought_bandwidth_mb_s, GIB, 1.0)
 # One volume, and how long it exists at the least.
-LEAST_S = POLICY.least_boost_s
+LEAST_S = 1.2 * POLICY.least_boost_s
 BEYOND_S = 30.0
 DEATHS = frozenset({"kill", "down", "power_cut", "stop", "shutdown"})
 

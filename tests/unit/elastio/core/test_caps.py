@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from elastio.core.caps import MARGIN, SLACK_S, reached, refusal, release_s, standing, with_release_time
+from elastio.core.caps import MARGIN, SLACK_S, least_s, reached, refusal, release_s, standing, with_release_time
 from elastio.core.cycle import Cycle, Timestamps
 from elastio.core.model import Period, Quote, Spend, Spent, VolumeSpec
 from elastio.core.observation import Observation
@@ -148,6 +148,15 @@ def test_a_release_is_measured_from_the_clean_cache_to_the_deletion() -> None:
     times = Timestamps(clean=NOW - 9, deleted=NOW - 2)
     assert with_release_time(running(cycle(times=times), release_s=())).release_s[-1] == 7.0
     assert with_release_time(running(cycle(times=Timestamps(deleted=NOW)))).release_s == (10.0,)
+
+
+def test_a_boost_must_leave_time_for_a_release_as_long_as_the_last_ones() -> None:
+    """What a boost needs at the least is measured: a slow detach is not forgotten at the next purchase."""
+    slow, quick = state(Phase.IDLE, release_s=(300.0,)), state(Phase.IDLE, release_s=(5.0,))
+    policy = under(max_agbs_per_day=agbs(80, GIB, 200.0))
+    assert least_s(slow, policy) - least_s(quick, policy) == pytest.approx(MARGIN * 295)
+    assert refusal(GIB, slow, observed(), policy) != ""
+    assert refusal(GIB, quick, observed(), policy) == ""
 
 
 # --- afterwards ------------------------------------------------------------------------------------------------
