@@ -21,7 +21,7 @@ from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
@@ -169,6 +169,16 @@ def test_a_pair_that_is_not_in_the_table_raises(pair: tuple[Phase, Event], monke
     monkeypatch.setitem(DETECTORS, phase, lambda *_: Detection(event, "cannot be"))
     with refused(InvariantError, "event.transition"):
         decide(state(phase, None if phase is Phase.IDLE else cycle()), seen(host(backing(), disk())), POLICY)
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_flush_that_a_cap_began_is_carried_out_whatever_the_load_and_the_cap_is_remembered(phase: Phase) -> None:
+    before, obs = SHOWN[phase, Event.CAP_REACHED]
+    after = decide(before, obs, replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS))).state
+    assert present(after.cycle).forced
+    assert present(after.capped).key == "caps.max_agbs_per_day"
+    kept = replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS, ends_boosts=False))
+    assert decide(before, obs, kept).state.phase is phase
 
 
 def test_a_whole_run_can_be_decided_again() -> None:
