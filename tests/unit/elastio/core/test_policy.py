@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,8 @@ def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Ca
 @pytest.mark.parametrize("key", ["boosts", "agbs", "cost"])
 @pytest.mark.parametrize("period", ["day", "month"])
 def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, period: str) -> None:
-    caps = Caps(**{f"max_{key}_per_{period}": 10**9})
+    limit: dict[str, Any] = {f"max_{key}_per_{period}": 10**9}
+    caps = Caps(**limit)
     assert refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
     assert caps.needs_price is (key == "cost")
 
