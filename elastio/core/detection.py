@@ -59,7 +59,8 @@ _MEANINGS = {
     "operator asked to flush or pause, an inhibition began, or a cap would be passed.",
     Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no burst is "
     "expected any more, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
-    Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released.",
+    Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
+    "limits the cost and the price of the cache is not known.",
     Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
     "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
