@@ -8,9 +8,11 @@ from typing import Any
 from elastio.core.cycle import FailureKind
 from elastio.core.policy import Policy
 from elastio.core.state import Phase
+from elastio.core.tariff import Tariff
 from elastio.ports import Forecaster
 from elastio.sim.faults import FaultPlan
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimProvider
 from elastio.sim.run import KeptRecorder, Point, Simulation, ignore
 from elastio.sim.workload import Segment, Trace
@@ -38,10 +40,12 @@ def machine(
     point: Point = ignore,
     recorder: KeptRecorder | None = None,
     forecaster: Forecaster | None = None,
+    tariff: Tariff = TARIFF,
     **policy: Any,
 ) -> Simulation:
     """The agent on this load and story; `policy` overrides POLICY."""
-    world = SimWorld(WorldSettings(kernel=KERNEL, seed=5), Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
+    settings = WorldSettings(kernel=KERNEL, seed=5, tariff=tariff)
+    world = SimWorld(settings, Trace(load, block_bytes=4 * MIB), FaultPlan.parse(faults))
     return Simulation(world, replace(POLICY, **policy), point=point, recorder=recorder, forecaster=forecaster)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from elastio.accounting.history_store import HistoryLimits, HistoryWriter
 from elastio.accounting.ledger import Ledger
-from elastio.accounting.report import day_start, month_start
+from elastio.accounting.report import periods
 from elastio.accounting.rows import DevicePrices, MonthToDate
 from elastio.accounting.zone import local_zone
 from elastio.core.cycle import Cycle
@@ -74,12 +74,14 @@ class CostRecorder:
     def spend(self, *, wall: float) -> Spend:
         """Since local midnight, and in the month. While the ledger cannot be read, the last known value, with `known`
         False."""
-        first, today = month_start(wall, self._zone), day_start(wall, self._zone)
+        day, month = periods(wall, self._zone)
+        first, today = month.since_wall, day.since_wall
         try:
             self._spend = self._month.with_month(self._ledger.spend_since(today, wall), first, today)
         except LedgerError as error:
             _log.error("today's spend is not known: %s", error)
             self._spend = replace(self._spend, known=False)
+        self._spend = replace(self._spend, day=day, this_month=month)
         return self._spend
 
     def touch_device(
@@ -108,6 +110,9 @@ class NullRecorder:
     With daily caps no boost begins then. A cache that exists is still flushed and released.
     """
 
+    def __init__(self) -> None:
+        self._zone = local_zone()
+
     def record_cycle(self, cycle: Cycle, *, now: float, wall: float) -> None:
         _log.error("cycle %s is not in the ledger: it could not be opened", cycle.token)
 
@@ -127,7 +132,8 @@ class NullRecorder:
         return None
 
     def spend(self, *, wall: float) -> Spend:
-        return Spend(known=False)
+        day, month = periods(wall, self._zone)
+        return Spend(known=False, day=day, this_month=month)
 
     def touch_device(
         self,

@@ -20,6 +20,7 @@ from itertools import pairwise
 from operator import attrgetter
 
 from elastio.accounting.rows import CycleRow, DeviceSpan
+from elastio.core.model import Period
 from elastio.units import agbs
 
 Rows = Sequence[CycleRow]
@@ -172,6 +173,13 @@ def day_start(wall: float, tz: tzinfo) -> float:
 def month_start(wall: float, tz: tzinfo) -> float:
     """The local midnight that began the month, when monthly caps are reset."""
     return _bounds(local_day(wall, tz).replace(day=1), tz)[0]
+
+
+def periods(wall: float, tz: tzinfo) -> tuple[Period, Period]:
+    """The local day and the local month of `wall`."""
+    first = local_day(wall, tz).replace(day=1)
+    after = (first + timedelta(days=31)).replace(day=1)
+    return Period(*_bounds(local_day(wall, tz), tz)), Period(_bounds(first, tz)[0], _bounds(after, tz)[0])
 
 
 def split_days(since: float, until: float, tz: tzinfo) -> dict[date, tuple[float, float]]:

@@ -25,11 +25,12 @@ from elastio.agent.journal import Journal, Owner
 from elastio.agent.loop import Agent, Serials, Workers
 from elastio.agent.memory import remember
 from elastio.agent.mount_guard import GuardedJournal, MountGuard
-from elastio.agent.request_handler import Requests
+from elastio.agent.request_handler import RequestHandler
 from elastio.agent.worker import ForkWorker, die_with_parent
 from elastio.config.paths import JOURNAL, LEDGER
 from elastio.config.schema import Config, load
 from elastio.control.server import ControlServer
+from elastio.core import caps
 from elastio.core.actions import Action, BypassCache, DetachCacheSet, HelpDetach, InstallCache, Outcome
 from elastio.core.model import HostView
 from elastio.core.policy import utilization
@@ -217,7 +218,7 @@ class Daemon:
     ) -> None:
         agent = self._agent(recorder, workers)
         event_loop = EventLoop(agent, forked, self._notifier)
-        requests = Requests(agent, self._journal.path, self._clock.now())
+        requests = RequestHandler(agent, self._journal.path, self._clock.now())
         socket = ControlServer(self.config.agent.socket, self.config.agent.socket_group or None, requests.handle)
         socket.register(event_loop.selector)
         events = BlockEvents()
@@ -280,15 +281,16 @@ class Daemon:
 
 
 class StatusReporter:
-    """Reports every change of phase, fault and error once, to the log and to systemd."""
+    """Reports every change of phase, fault and error, and each cap that ends a boost, once: to log and systemd."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
-        self._reported: tuple[str, str, str] = ("", "", "")
+        self._reported: tuple[str, str, str, str] = ("", "", "", "")
 
     def report(self, agent: Agent) -> None:
         state = agent.state
-        now = (state.phase.value, str(state.fault or ""), agent.last_error)
+        capped = "" if state.capped is None else caps.sentence(state.capped)
+        now = (state.phase.value, str(state.fault or ""), agent.last_error, capped)
         if now == self._reported:
             return
         if now[0] != self._reported[0]:
@@ -298,4 +300,6 @@ class StatusReporter:
             _log.error("faulted: %s", state.fault)
         if now[2] and now[2] != self._reported[2]:
             _log.warning("%s", agent.last_error)
+        if capped and capped != self._reported[3]:
+            _log.warning("%s", capped)
         self._reported = now

@@ -64,6 +64,10 @@ def _require_within_caps(quote: Quote, action: CreateVolume) -> None:
             f"a cap in currency ([caps], max_cost_per_day or max_cost_per_month) cannot be kept: {quote.price_source}"
         )
         raise RefusedError(text, code="caps.max_cost_per_day")
+    least = quote.price_per_hour * max(quote.minimum_s, action.least_s) / 3600
+    if action.most_cost is not None and least > action.most_cost:
+        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave ([caps])"
+        raise RefusedError(text, code="caps.max_cost")
     if quote.spec.size_bytes > action.max_size_bytes:
         provisioned, cap = format_size(quote.spec.size_bytes), format_size(action.max_size_bytes)
         raise RefusedError(
@@ -93,7 +97,7 @@ class Executor:
             value = self._carry_out(action)
         except ElastioError as error:
             kind = OutcomeKind.REFUSED if isinstance(error, FINAL) else OutcomeKind.RETRY
-            return Outcome(action, kind, error=str(error), seconds=self._seconds() - began)
+            return Outcome(action, kind, error=str(error), seconds=self._seconds() - began, code=error.code)
         return Outcome(action, OutcomeKind.DONE, value, seconds=self._seconds() - began)
 
     def _carry_out(self, action: Action) -> Value:
@@ -205,7 +209,7 @@ class Executor:
 def lost(action: Action, seconds: float) -> Outcome:
     """The outcome of an action whose worker did not answer within `seconds`."""
     text = f"no answer within {seconds:.0f} s: it may or may not have happened"
-    return Outcome(action, OutcomeKind.UNKNOWN, error=text, seconds=seconds)
+    return Outcome(action, OutcomeKind.UNKNOWN, error=text, seconds=seconds, code="worker.timeout")
 
 
 # Time-outs of actions, after which the worker's child is killed: above the adapter's own.

@@ -91,6 +91,7 @@ class Journal:
             "verdict": outcome.kind.value,
             "seconds": round(outcome.seconds, 3),
             "error": outcome.error,
+            "code": outcome.code,
             "value": encode(outcome.value),
         }
         self._append("outcome", body, now, wall, durable=False)
@@ -200,6 +201,8 @@ def _remembered(state: AgentState) -> dict[str, Any]:
         "expected": encode(state.expected),
         "missed": state.missed,
         "attach_s": list(state.attach_s),
+        "release_s": list(state.release_s),
+        "capped": encode(state.capped),
     }
 
 

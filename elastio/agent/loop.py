@@ -66,7 +66,8 @@ def _refuse_lasting(inbox: Inbox, obs: Observation, trouble: str) -> Observation
     """The observation without the lasting requests, which are refused because the journal cannot record them."""
     for request, reply in inbox.requests:
         if request.kind in LASTING:
-            reply(Answer(request, False, f"the journal cannot record it, so nothing was changed: {trouble}"))
+            text = f"the journal cannot record it, so nothing was changed: {trouble}"
+            reply(Answer(request, False, text, "journal.unwritable"))
     inbox.requests = [(request, reply) for request, reply in inbox.requests if request.kind not in LASTING]
     return replace(obs, requests=tuple(request for request, _ in inbox.requests))
 
@@ -113,7 +114,7 @@ class Agent:
         self._decide_at: float | None = None
         self._scan_wanted = True
         self._scanned_at = self._host_changed_at = float("-inf")
-        self._spend, self._spend_at = Spend(), float("-inf")
+        self._spend, self._spend_read_at, self._spend_known_at = Spend(), float("-inf"), float("-inf")
         self._can_record = True
         self._noted: tuple[float, int] = (float("-inf"), 0)
 
@@ -202,8 +203,7 @@ class Agent:
 
     def _observe(self, now: float) -> Observation:
         wall = self._clock.wall()
-        if now - self._spend_at >= SPEND_EVERY_S:
-            self._spend, self._spend_at = self._recorder.spend(wall=wall), now
+        self._read_spend(now, wall)
         if now - self._forecast_at >= FORECAST_EVERY_S:
             self._forecast, self._forecast_at = self._ask_forecaster(now, wall), now
         busy = frozenset(
@@ -222,10 +222,23 @@ class Agent:
             requests=tuple(r for r, _ in self._inbox.requests),
             busy=busy,
             spend=self._spend,
+            spend_at=self._spend_known_at,
             jitter=self._random.random(),
             forecast=self._forecast,
             can_record=self._can_record,
         )
+
+    def _read_spend(self, now: float, wall: float) -> None:
+        """Ask the recorder what was spent, if the last answer is old or of a day that is over.
+
+        While a cycle is open, in the clock that its bill is computed by: setting the clock does not change it.
+        """
+        wall = wall if self.state.cycle is None else self.state.cycle.wall_at(now)
+        if now - self._spend_read_at < SPEND_EVERY_S and wall < self._spend.day.until_wall:
+            return
+        self._spend, self._spend_read_at = self._recorder.spend(wall=wall), now
+        if self._spend.known:
+            self._spend_known_at = now
 
     def _ask_forecaster(self, now: float, wall: float) -> Forecast | None:
         """The forecast; None after an error: then the threshold alone decides, as it does without a forecaster."""
@@ -261,7 +274,8 @@ class Agent:
         except InvariantError as error:
             text = f"a decision would have broken a safety rule and was discarded: {error}"
             state = replace(before, phase=Phase.FAULTED, fault=Fault(FaultKind.RULE_BROKEN, text))
-            answers = tuple(Answer(request, False, f"the agent is faulted: {text}") for request in obs.requests)
+            told = f"the agent is faulted: {text}"
+            answers = tuple(Answer(request, False, told, "agent.faulted") for request in obs.requests)
             return Decision(state, reason=text, answers=answers)
 
     def _record(self, before: AgentState, decision: Decision, obs: Observation) -> str:
@@ -283,7 +297,7 @@ class Agent:
         """Write the ledger, which does not depend on the journal: a bill is recorded even if a decision cannot be."""
         for cycle in decision.records:
             self._recorder.record_cycle(cycle, now=obs.now, wall=obs.wall)
-            self._spend_at = float("-inf")
+            self._spend_read_at = float("-inf")
         if decision.state.listed_at is not None and decision.state.listed_at != before.listed_at:
             self._recorder.listed(_tokens(decision.state), wall=obs.wall)
         learned = decision.state.learned_size_bytes

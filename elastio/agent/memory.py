@@ -17,7 +17,7 @@ from elastio.agent.journal import NOBODY, Owner, read
 from elastio.codec import decode
 from elastio.core.cycle import Cycle, FailureKind
 from elastio.core.model import Forecast, VolumeId
-from elastio.core.state import AgentState, Inhibition, Lesson, Phase, Waste
+from elastio.core.state import AgentState, Capped, Inhibition, Lesson, Phase, Waste
 from elastio.errors import ConfigError, JournalError
 
 # Keys of release 0.1.0, and their names of today.
@@ -60,6 +60,8 @@ class Memory:
     expected: tuple[Forecast, ...] = ()
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    release_s: tuple[float, ...] = ()
+    capped: Capped | None = None
     boot_id: str = ""
     machine: str = ""
     foreign: str = ""  # a record of another machine was found and ignored: a sentence for people
@@ -83,6 +85,8 @@ class Memory:
             expected=self.expected,
             missed=self.missed,
             attach_s=self.attach_s,
+            release_s=self.release_s,
+            capped=self.capped,
             boot_id=self.boot_id,
             machine=self.machine,
             learned_size_bytes=learned_size_bytes,
@@ -160,6 +164,8 @@ def _memory(last: Mapping[str, Any], cycle: Cycle | None, *, now: float, wall: f
         expected=_shift_expected(last, shift_s, now=now, written_now=written_now),
         missed=int(last.get("missed", 0)),
         attach_s=decode(tuple[float, ...], last.get("attach_s", [])),
+        release_s=decode(tuple[float, ...], last.get("release_s", [])),
+        capped=None if last.get("capped") is None else decode(Capped, last["capped"]),
         boot_id=str(last.get("boot", "")),
     )
 

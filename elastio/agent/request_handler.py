@@ -17,7 +17,7 @@ from elastio.core.model import Request, RequestKind
 from elastio.core.observation import Answer
 
 
-class Requests:
+class RequestHandler:
     """The handler of the control server (`elastio.control.server.Handler`)."""
 
     def __init__(self, agent: Agent, journal: Path, started_at: float) -> None:
@@ -33,7 +33,7 @@ class Requests:
             case command:
 
                 def answered(answer: Answer) -> None:
-                    reply(accepted(answer.text) if answer.accepted else refused(answer.text))
+                    reply(accepted(answer.text) if answer.accepted else refused(answer.text, answer.code))
 
                 self._agent.request(Request(RequestKind(command), **fields_of(message)), answered)
 

@@ -17,7 +17,7 @@ from elastio.control.status import (
     Status,
     VolumePart,
 )
-from elastio.core import waste
+from elastio.core import caps, waste
 from elastio.core.cycle import Cycle
 from elastio.core.inhibition import is_safe_to_copy
 from elastio.core.model import BackingView, HostView, Identity, Rates, Sample, Spend, Volume
@@ -70,6 +70,8 @@ def status_of(state: AgentState, obs: Observation, policy: Policy, runtime: Runt
         missing=_missing(state, host),
         restraint=waste.restraint(state.waste, obs.wall),
         expected=tuple(ExpectedPart(b.begins_at - obs.now, b.written_bytes) for b in state.expected),
+        capped=caps.standing(state, obs.wall, policy),
+        fault_kind=state.fault.kind.value if state.fault else "",
     )
 
 
@@ -97,18 +99,18 @@ def _load(state: AgentState, rates: Rates, policy: Policy) -> LoadPart:
 
 
 def _spend(spend: Spend, policy: Policy) -> SpendPart:
-    caps = policy.caps
+    most = policy.caps
     return SpendPart(
         boosts=spend.boosts,
         agbs=spend.agbs,
         cost=spend.currency,
-        max_boosts=caps.max_boosts_per_day,
-        max_agbs=caps.max_agbs_per_day,
-        max_cost=caps.max_cost_per_day,
+        max_boosts=most.max_boosts_per_day,
+        max_agbs=most.max_agbs_per_day,
+        max_cost=most.max_cost_per_day,
         known=spend.known,
         currency=spend.currency_name,
         unpriced=spend.unpriced,
-        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *caps.per_month),
+        month=MonthPart(spend.month.boosts, spend.month.agbs, spend.month.currency, *most.per_month),
     )
 
 

@@ -14,7 +14,7 @@ from elastio.config.schema import Config
 from elastio.control.protocol import UnreachableError
 from elastio.control.status import Status
 from elastio.core.model import Quote, Spend, Spent, VolumeSpec
-from elastio.core.policy import Caps, Policy, next_size, refusal
+from elastio.core.policy import Caps, Policy, cost_left, next_size, refusal
 from elastio.errors import ConfigError, ElastioError
 from elastio.units import format_duration, format_size
 
@@ -39,6 +39,14 @@ class BoostQuote:
     def cost(self, seconds: float) -> float | None:
         """The bill for so long; None: the price is not known."""
         return self.quote.price_per_hour * seconds / 3600 if self.quote.price_known else None
+
+    @property
+    def most_today(self) -> float | None:
+        """The bill if the cache is kept until midnight, or until a cap on cost ends the boost; None: not known."""
+        most, left = self.cost(max(self.left_s, self.least_s)), cost_left(self.spend, self.policy.caps)
+        if most is None or left is None or not self.policy.caps.ends_boosts:
+            return most
+        return max(self.cost(self.least_s) or 0.0, min(most, left))
 
 
 def ask(app: App, size_bytes: int | None, now_wall: float) -> BoostQuote:
@@ -72,6 +80,10 @@ def _why_not(quote: Quote, size_bytes: int, spend: Spend, policy: Policy) -> str
         size_bytes = quote.spec.size_bytes
     if policy.caps.needs_price and not quote.price_known:
         return f"a cap in currency cannot be kept: {quote.price_source}"
+    least, left = quote.price_per_hour * policy.least_billed_s(quote.minimum_s) / 3600, cost_left(spend, policy.caps)
+    if left is not None and left > 0 and least > left:
+        text = f"this volume costs at least {least:.4f} {quote.currency}, more than the caps leave"
+        return f"{text} (caps.max_cost_per_day, caps.max_cost_per_month)"
     return refusal(size_bytes, spend, policy)
 
 
@@ -129,13 +141,19 @@ def rows(found: BoostQuote) -> list[tuple[str, str]]:
     ]
     if quote.price_known:
         least = f"{_money(found, found.least_s)} for {format_duration(found.least_s)}"
-        most = f"{_money(found, found.left_s)} if the cache is kept until midnight, for {format_duration(found.left_s)}"
+        most = _most(found)
         price = f"{_money(found, 3600.0)} an hour ({quote.price_source})"
         lines += [("price", price), ("least cost", least), ("most today", most)]
     else:
         lines.append(("price", f"unknown: {quote.price_source}"))
     lines.append(("caps", _caps(found)))
     return lines
+
+
+def _most(found: BoostQuote) -> str:
+    kept = f"if the cache is kept until midnight, for {format_duration(found.left_s)}"
+    most, until_midnight = found.most_today or 0.0, found.cost(max(found.left_s, found.least_s)) or 0.0
+    return f"{most:.4f} {found.quote.currency} {kept if most == until_midnight else 'where a cap ends the boost'}"
 
 
 def _money(found: BoostQuote, seconds: float) -> str:
@@ -160,7 +178,14 @@ def _caps(found: BoostQuote) -> str:
         )
         if most is not None
     ]
-    return f"leave {', '.join(left)}; they do not end a boost that has begun" if left else "none is set"
+    return f"leave {', '.join(left)}; {_on_running(caps)}" if left else "none is set"
+
+
+def _on_running(caps: Caps) -> str:
+    """What the caps that are set do to a boost that runs."""
+    grows = (caps.max_agbs_per_day, caps.max_cost_per_day, caps.max_agbs_per_month, caps.max_cost_per_month)
+    ends = caps.ends_boosts and any(most is not None for most in grows)
+    return "a boost ends before its bill passes one" if ends else "they do not end a boost that has begun"
 
 
 def to_dict(found: BoostQuote) -> dict[str, object]:
@@ -176,6 +201,6 @@ def to_dict(found: BoostQuote) -> dict[str, object]:
         "least_s": found.least_s,
         "least_cost": found.cost(found.least_s),
         "left_today_s": found.left_s,
-        "most_today": found.cost(max(found.left_s, found.least_s)),
+        "most_today": found.most_today,
         "refused": found.refused,
     }

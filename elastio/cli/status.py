@@ -47,18 +47,16 @@ def rows(seen: Status) -> list[tuple[str, str]]:
     lines = [
         ("phase", f"{seen.phase} ({meaning})" if seen.recovered else "starting (the kernel has not been read yet)")
     ]
-    if seen.waiting_for:
-        lines.append(("waiting for", seen.waiting_for))
-    if seen.paused:
-        lines.append(("paused", "no boost starts automatically until `elastio resume`"))
-    if seen.restraint:
-        lines.append(("restraint", seen.restraint))
-    if seen.hold is not None:
-        lines.append(("held", _inhibition(seen.hold)))
-    if seen.expected:
-        lines.append(("expected", _expected(seen.expected[0])))
-    if seen.fault:
-        lines.append(("fault", seen.fault))
+    noted = (
+        ("waiting for", seen.waiting_for),
+        ("paused", "no boost starts automatically until `elastio resume`" if seen.paused else ""),
+        ("restraint", seen.restraint),
+        ("capped", seen.capped),
+        ("held", "" if seen.hold is None else _inhibition(seen.hold)),
+        ("expected", _expected(seen.expected[0]) if seen.expected else ""),
+        ("fault", seen.fault),
+    )
+    lines += [(name, text) for name, text in noted if text]
     lines += [("utilization", _utilization(seen)), ("throughput", _throughput(seen)), ("backing", _backing(seen))]
     if seen.cycle is not None:
         lines += _cycle(seen.cycle)

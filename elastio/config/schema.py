@@ -140,6 +140,10 @@ class CapsSection:
     max_cost_per_month: float | None = _key(
         Number("maximum cost a month, in the currency of the provider", least=0), None
     )
+    ends_boosts: bool = _key(
+        Flag("end a running boost before its bill passes a cap on AGBs or cost; its cache is flushed and released"),
+        True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

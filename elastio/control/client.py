@@ -58,7 +58,8 @@ class ControlClient:
             ) from error
         reply = decode(line)
         if not reply.get("ok"):
-            raise RefusedByAgentError(str(reply.get("error", "the agent refused without a reason")))
+            text = str(reply.get("error", "the agent refused without a reason"))
+            raise RefusedByAgentError(text, code=str(reply.get("code", "")))
         return reply
 
     def status(self) -> Status:

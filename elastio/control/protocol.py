@@ -1,7 +1,8 @@
 """The control protocol: one JSON object per line over a Unix stream socket, one request and one reply per connection.
 
 Request: `{"version": 1, "command": "boost", "size_bytes": 1073741824}`.
-Reply: `{"version": 1, "ok": true, "text": "...", ...}`, or `{"version": 1, "ok": false, "error": "..."}`.
+Reply: `{"version": 1, "ok": true, "text": "...", ...}`, or
+`{"version": 1, "ok": false, "error": "...", "code": "..."}`.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def accepted(text: str = "", **fields: object) -> Message:
     return {"ok": True, "text": text, **fields}
 
 
-def refused(error: str) -> Message:
-    """The reply to a request that was refused. `error` is one sentence that gives the reason."""
-    return {"ok": False, "error": error}
+def refused(error: str, code: str = "") -> Message:
+    """The reply to a request that was refused. `error` is one sentence that gives the reason, `code` a stable word."""
+    return {"ok": False, "error": error, "code": code}
 
 
 def encode(message: Mapping[str, object]) -> bytes:

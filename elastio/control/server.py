@@ -175,7 +175,7 @@ class ControlServer:
                 raise ControlError("only root may accept the loss of data", code="recover.accepts_loss")
             self._handle(message, reply)
         except ElastioError as error:
-            reply(refused(str(error)))
+            reply(refused(str(error), error.code))
         except Exception:
             # A bug in a reply must not stop an agent that guards data; it is logged with its traceback.
             _log.exception("a control request failed")

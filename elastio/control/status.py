@@ -158,7 +158,8 @@ class Status:
     """`recovered` False: the phase has not been determined from the kernel yet.
 
     `owned` None: the cloud has not listed this agent's volumes since the start. `cloud_error`: the last error of the
-    cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones.
+    cloud; empty after a successful call. `restraint`: why past boosts prevent or delay new ones. `capped`: which cap
+    has ended a boost, so that no other begins. `fault_kind` is the kind of the fault, for programs; empty: none.
     """
 
     wall: float
@@ -181,6 +182,8 @@ class Status:
     missing: MissingPart | None = None
     restraint: str = ""
     expected: tuple[ExpectedPart, ...] = ()
+    capped: str = ""
+    fault_kind: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers."""

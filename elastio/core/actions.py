@@ -37,14 +37,17 @@ class Worker(StrEnum):
 class CreateVolume:
     """Buy a volume. Repeated requests with one token buy one volume.
 
-    Refused if the cloud rounds `spec` up to more than `max_size_bytes`, or if a cap in currency needs the price
-    (`needs_price`) and it is unknown.
+    Refused if the cloud rounds `spec` up to more than `max_size_bytes`, if a cap in currency needs the price
+    (`needs_price`) and it is unknown, or if `least_s` of the volume, or the least billed time, cost more than
+    `most_cost` (None: no limit).
     """
 
     token: str
     spec: VolumeSpec
     max_size_bytes: int
     needs_price: bool = False
+    most_cost: float | None = None
+    least_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,10 +301,14 @@ Value: TypeAlias = Purchase | Identity | Volume | tuple[Volume, ...] | CacheSetU
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one action, in `seconds`. It sets the backoff; what is true is seen by the next scan or poll."""
+    """What came of one action, in `seconds`. It sets the backoff; what is true is seen by the next scan or poll.
+
+    `code` is that of the error (`elastio.errors.ElastioError.code`); empty: the error has none, or there was none.
+    """
 
     action: Action
     kind: OutcomeKind
     value: Value = None
     error: str = ""
     seconds: float = 0.0
+    code: str = ""

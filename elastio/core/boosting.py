@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from elastio.core import ahead, waste
+from elastio.core import ahead, caps, waste
 from elastio.core.cycle import Backoff, Cycle, Timestamps, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.model import CacheState, Forecast, VolumeSpec
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy, chance_until, is_load_high, next_size, refusal
+from elastio.core.policy import Policy, chance_until, is_load_high, next_size
 from elastio.core.state import AgentState
 from elastio.units import format_duration, format_size
 
@@ -24,7 +24,7 @@ def wanted(state: AgentState, obs: Observation, policy: Policy) -> Detection | N
     if is_like_useless or state.waste.stopped:
         return None
     size = next_size(state.learned_size_bytes, policy) if ahead_of is None else ahead.size_for(ahead_of, state, policy)
-    refused = refusal(size, obs.spend, policy)
+    refused = caps.refusal(size, state, obs, policy)
     if refused:
         return Detection(Event.BOOST_CAPPED, f"no boost: {refused}")
     reason = f"{_why(state, ahead_of, obs, policy)}: buying a cache of {format_size(size)}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from elastio.core.actions import Action
+from elastio.core.actions import Action, DetachCacheSet, Outcome
 from elastio.core.model import (
     BackingView,
     CacheSetUuid,
@@ -19,6 +19,8 @@ from elastio.core.model import (
     VolumeTag,
 )
 
+# Codes of a DetachCacheSet that was refused before the kernel was asked.
+NOT_DETACHED = frozenset({"cache.not_drained", "set.other"})
 # The ID of a volume whose ID is not known.
 UNKNOWN_VOLUME = "unknown"
 
@@ -156,6 +158,12 @@ class Cycle:
     def with_backoff(self, action: Action | str, backoff: Backoff) -> Cycle:
         """The cycle with the backoff of this kind of action replaced."""
         return replace(self, backoffs={**self.backoffs, verb(action): backoff})
+
+    def answered(self, outcome: Outcome, backoff: Backoff) -> Cycle:
+        """The cycle after an outcome. A detach that never reached the kernel explains no missing cache."""
+        cycle = self.with_backoff(outcome.action, backoff)
+        was_not_asked = isinstance(outcome.action, DetachCacheSet) and outcome.code in NOT_DETACHED
+        return replace(cycle, times=replace(cycle.times, detaching=None)) if was_not_asked else cycle
 
     def wall_at(self, now: float) -> float:
         """Seconds since the epoch at `now`, by the clock as it was set when the cycle began."""

@@ -5,16 +5,16 @@ What operators ask for is in `requests`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from elastio.core import inhibition
+from elastio.core import caps, inhibition
 from elastio.core.actions import Worker
 from elastio.core.cycle import Cycle, FailureKind, Trigger
 from elastio.core.model import BackingView, CacheMode, CacheState, Forecast, HostView, VolumeState
 from elastio.core.observation import Observation
 from elastio.core.policy import Policy, is_burst_expected, is_load_high, is_quiet
-from elastio.core.state import AgentState, FaultKind, Phase
+from elastio.core.state import AgentState, Capped, FaultKind, Phase
 from elastio.core.update import VISIBLE_WITHIN_S
 from elastio.errors import InvariantError
 from elastio.units import format_duration, format_size
@@ -31,6 +31,7 @@ class Event(StrEnum):
     BOOST_ABANDONED = "boost abandoned"
     BOOST_WITHDRAWN = "boost withdrawn"
     WENT_QUIET = "went quiet"
+    CAP_REACHED = "cap reached"
     LOAD_RETURNED = "load returned"
     CACHE_LEFT = "cache left"
     DRAINED = "drained"
@@ -55,9 +56,11 @@ _MEANINGS = {
     Event.BOOST_ABANDONED: "The attach timeout passed, the volume failed, or its disk is not what was bought. "
     "Something was, or may have been, bought.",
     Event.BOOST_WITHDRAWN: "The load, or the time of the expected burst, was over before the cache was attached, an "
-    "operator asked to flush or pause, or an inhibition began.",
+    "operator asked to flush or pause, an inhibition began, or a cap would be passed.",
     Event.WENT_QUIET: "Utilization stayed below the release threshold for the inactivity delay and no burst is "
     "expected any more, an operator asked, an inhibition began, or somebody else made writes bypass the cache.",
+    Event.CAP_REACHED: "A cap on AGBs or cost would be passed by what the cache costs until it is released, or a cap "
+    "limits the cost and the price of the cache is not known.",
     Event.LOAD_RETURNED: "Utilization is at or above the threshold again, or the lead time of an expected burst has "
     "come; nobody asked for the flush, and writes do not bypass the cache yet; or an operator asked for a boost.",
     Event.CACHE_LEFT: "The kernel no longer shows a cache set: somebody detached it, or it failed while it was clean.",
@@ -86,7 +89,7 @@ class Detection:
     """An event and, in `reason`, one sentence that says what showed it.
 
     `fault` comes with ENDANGERED, `failure` with the events that end a boost before its cache, `plan` with
-    BOOST_WANTED.
+    BOOST_WANTED, `capped` where a cap ends a boost.
     """
 
     event: Event
@@ -94,6 +97,7 @@ class Detection:
     fault: FaultKind | None = None
     failure: FailureKind | None = None
     plan: BoostPlan | None = None
+    capped: Capped | None = None
     is_ordered: bool = False  # an operator asked for it: it is carried out whatever the load
 
 
@@ -220,6 +224,8 @@ def in_attaching(state: AgentState, obs: Observation, policy: Policy) -> Detecti
         return _abandoned(FailureKind.TIMED_OUT, f"no cache {waited} after the decision: abandoning this boost")
     if why := _why_inhibited(state):
         return withdrawn(f"{why} stop")
+    if (capped := caps.reached(state, obs, policy)) is not None:
+        return replace(withdrawn(caps.sentence(capped)), capped=capped)
     return _no_longer_wanted(state, cycle, obs, policy)
 
 
@@ -264,6 +270,8 @@ def in_boosting(state: AgentState, obs: Observation, policy: Policy) -> Detectio
         return Detection(Event.WENT_QUIET, "the cache had failed, and its data may be stale: it is released")
     if obs.host is not None and obs.host.backing is not None and obs.host.backing.is_bypassed:
         return Detection(Event.WENT_QUIET, "somebody made writes bypass the cache: it is flushed and released")
+    if (capped := caps.reached(state, obs, policy)) is not None:
+        return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
     since = max(state.load.below_since or 0.0, cycle.times.boosted or 0.0)
     over = is_quiet(state.load, obs.now, policy) and obs.now - since >= policy.inactivity_delay_s
     if over and not is_burst_expected(cycle, obs.now):
@@ -279,6 +287,9 @@ def in_flushing(state: AgentState, obs: Observation, policy: Policy) -> Detectio
     cycle = _cycle(state)
     if _has_left(cycle, obs):
         return Detection(Event.CACHE_LEFT, "the cache set is no longer attached")
+    capped = caps.reached(state, obs, policy) if not cycle.forced and may_boost_again(state, obs) else None
+    if capped is not None:
+        return Detection(Event.CAP_REACHED, caps.sentence(capped), capped=capped)
     is_high = is_load_high(state.load, obs.now, policy) and obs.sample is not None
     is_near = is_burst_expected(cycle, obs.now)
     if (is_high or is_near) and not cycle.forced and not state.paused and may_boost_again(state, obs):
@@ -364,7 +375,7 @@ def _is_cache_back(state: AgentState, host: HostView, backing: BackingView) -> b
 
 def _cycle(state: AgentState) -> Cycle:
     if state.cycle is None:
-        raise InvariantError(f"{state.phase} without a cycle")
+        raise InvariantError(f"{state.phase} without a cycle", code="cycle.missing")
     return state.cycle
 
 

@@ -29,6 +29,8 @@ TARGET = 0.80
 LEAST = 0.10
 # Share of the cutoff above which the cache counts as nearly full.
 NEARLY_FULL = 0.93
+# Share of the backing volume's bandwidth to which applications' writes are limited while a flush has to finish.
+LIMITED = 0.5
 
 NOTHING = 0.0
 EVERYTHING = None

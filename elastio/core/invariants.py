@@ -54,11 +54,11 @@ MOMENT_S = 1.0
 
 
 def check(decision: Decision, obs: Observation, policy: Policy) -> None:
-    """Raises InvariantError, with the rule, if `decision` would break one."""
+    """Raises InvariantError, with the rule, if `decision` would break one. Its code names the action."""
     for action in decision.actions:
         broken = _broken_rule(action, decision.state, obs, policy)
         if broken:
-            raise InvariantError(f"{type(action).__name__}: {broken}")
+            raise InvariantError(f"{type(action).__name__}: {broken}", code=f"action.{type(action).__name__}")
 
 
 def _broken_rule(action: Action, state: AgentState, obs: Observation, policy: Policy) -> str:

@@ -49,6 +49,7 @@ from typing import assert_never
 from elastio.core import (
     ahead,
     boosting,
+    caps,
     detection,
     inhibition,
     invariants,
@@ -78,8 +79,10 @@ TRANSITIONS: dict[tuple[Phase, Event], Phase | None] = {
     (Phase.ATTACHING, Event.BOOST_ABANDONED): Phase.DETACHING,
     (Phase.ATTACHING, Event.BOOST_WITHDRAWN): Phase.DETACHING,
     (Phase.BOOSTING, Event.WENT_QUIET): Phase.FLUSHING,
+    (Phase.BOOSTING, Event.CAP_REACHED): Phase.FLUSHING,
     (Phase.BOOSTING, Event.CACHE_LEFT): Phase.DETACHING,
     (Phase.FLUSHING, Event.LOAD_RETURNED): Phase.BOOSTING,
+    (Phase.FLUSHING, Event.CAP_REACHED): Phase.FLUSHING,
     (Phase.FLUSHING, Event.CACHE_LEFT): Phase.DETACHING,
     (Phase.FLUSHING, Event.DRAINED): Phase.DETACHING,
     (Phase.DETACHING, Event.DIRTIED): Phase.FLUSHING,
@@ -140,7 +143,8 @@ def _why_failed_clean(before: AgentState, state: AgentState) -> str:
 
 def _waiting_to_recover(state: AgentState, obs: Observation, policy: Policy) -> Decision:
     """The decision before the first complete scan: nothing is done but what the scan itself needs."""
-    answers = tuple(Answer(r, False, "the agent has just started: ask again in a moment") for r in obs.requests)
+    text = "the agent has just started: ask again in a moment"
+    answers = tuple(Answer(r, False, text, "agent.starting") for r in obs.requests)
     if obs.host is None or (obs.host.backing is None and not obs.host.unregistered_backing):
         text = "the backing device to be registered with bcache"
         return Decision(replace(state, waiting_for=text), answers=answers)
@@ -169,7 +173,7 @@ def _with_current_fault(state: AgentState, obs: Observation) -> AgentState:
 
 def _fault(danger: Detection) -> Fault:
     if danger.fault is None:
-        raise InvariantError(f"{danger.event} without a kind of fault: {danger.reason}")
+        raise InvariantError(f"{danger.event} without a kind of fault: {danger.reason}", code="event.fault")
     return Fault(danger.fault, danger.reason)
 
 
@@ -181,7 +185,8 @@ def _moved(state: AgentState, detected: Detection | None, obs: Observation, poli
     if detected is None:
         return state, ""
     if (state.phase, detected.event) not in TRANSITIONS:
-        raise InvariantError(f"{detected.event} in phase {state.phase} is not in the table: {detected.reason}")
+        text = f"{detected.event} in phase {state.phase} is not in the table: {detected.reason}"
+        raise InvariantError(text, code="event.transition")
     return _transition(state, detected, obs, policy), detected.reason
 
 
@@ -190,7 +195,16 @@ def _transition(state: AgentState, detected: Detection, obs: Observation, policy
     if phase is None:
         repaired = recover(state, obs, policy, is_ordered=detected.is_ordered)
         return _without_backoffs(repaired[0]) if repaired else state
+    if detected.capped is not None:
+        state = replace(state, capped=detected.capped)
+    if state.phase is Phase.FLUSHING and detected.event is Event.CAP_REACHED:
+        return _with_forced_flush(state)
     return _entered(_without_backoffs(replace(state, phase=phase)), detected, obs, policy)
+
+
+def _with_forced_flush(state: AgentState) -> AgentState:
+    """The state whose flush is carried out to its end, whatever the load."""
+    return state if state.cycle is None else replace(state, cycle=replace(state.cycle, forced=True))
 
 
 def _entered(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
@@ -216,6 +230,7 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
         case (
             Event.BOOST_WITHDRAWN
             | Event.WENT_QUIET
+            | Event.CAP_REACHED
             | Event.LOAD_RETURNED
             | Event.CACHE_LEFT
             | Event.DRAINED
@@ -231,21 +246,21 @@ def _entered(state: AgentState, detected: Detection, obs: Observation, policy: P
 def _with_stamps(state: AgentState, detected: Detection, obs: Observation) -> AgentState:
     if state.cycle is None:
         return state
-    is_forced = detected.is_ordered or inhibition.wants_flush(state)
+    is_forced = detected.is_ordered or detected.capped is not None or inhibition.wants_flush(state)
     return replace(state, cycle=_stamped(state.cycle, detected, obs, is_forced=is_forced))
 
 
 def _begun(state: AgentState, detected: Detection, obs: Observation, policy: Policy) -> AgentState:
     """The state with the new cycle. Raises InvariantError for an event without a plan."""
     if detected.plan is None:
-        raise InvariantError(f"{detected.event} without a plan: {detected.reason}")
+        raise InvariantError(f"{detected.event} without a plan: {detected.reason}", code="event.plan")
     return replace(state, cycle=boosting.new_cycle(detected.plan, state, obs, policy))
 
 
 def _stamped(cycle: Cycle, detected: Detection, obs: Observation, *, is_forced: bool) -> Cycle:
     """The cycle with what the event changes in it."""
     match detected.event:
-        case Event.WENT_QUIET:
+        case Event.WENT_QUIET | Event.CAP_REACHED:
             dirty = obs.host.backing.dirty_bytes if obs.host and obs.host.backing else 0
             times = replace(cycle.times, quiet=obs.now, clean=None)
             return replace(cycle, times=times, forced=is_forced, flush_started_dirty_bytes=dirty)
@@ -279,6 +294,7 @@ def _released(state: AgentState, obs: Observation, policy: Policy) -> AgentState
     """The state after the end of a cycle: its lesson, the cool-down, and a new list of the cloud."""
     cycle = state.cycle
     if cycle is not None:
+        state = caps.with_release_time(state)
         state = replace(_with_lesson(state, cycle, policy), waste=waste.after_cycle(state, cycle, obs.wall, policy))
     gone = cycle.volume_id if cycle else None
     return replace(

@@ -44,11 +44,11 @@ def answer(state: AgentState, request: Request, obs: Observation) -> tuple[Agent
     is_inconsistent = backing.state is CacheState.INCONSISTENT
     may_lack_data = state.cycle is not None and (state.cycle.may_lack_data or is_inconsistent)
     if state.phase is not Phase.FAULTED or not (backing.waits_for_cache or may_lack_data):
-        return state, Answer(request, False, _nothing_to_recover(state))
+        return state, Answer(request, False, _nothing_to_recover(state), "recover.nothing")
     if request.accepts_loss:
         return _accept(state, request, backing, obs)
     if state.cycle is not None and not backing.waits_for_cache:
-        return state, Answer(request, False, remedies(state.cycle))
+        return state, Answer(request, False, remedies(state.cycle), "recover.not-waiting")
     return _bring_back(state, request, obs)
 
 
@@ -62,7 +62,7 @@ def _without_backing(state: AgentState, request: Request, obs: Observation) -> t
     if is_shut_out and lost_its_cache and not request.accepts_loss:
         return _bring_back(state, request, obs)
     text = "the backing device is not registered with bcache" if obs.host else UNSEEN
-    return state, Answer(request, False, f"{text}: ask again in a moment")
+    return state, Answer(request, False, f"{text}: ask again in a moment", "device.unknown")
 
 
 def _nothing_to_recover(state: AgentState) -> str:
@@ -115,7 +115,7 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
     cycle = state.cycle
     backing = obs.host.backing if obs.host else None
     if backing is not None and backing.may_have_been_written_since and request.volume_id is None:
-        return state, Answer(request, False, remedies_if_clean(cycle))
+        return state, Answer(request, False, remedies_if_clean(cycle), "recover.may-be-older")
     if cycle is not None and request.volume_id in (None, cycle.volume_id):
         state = replace(
             state,
@@ -125,12 +125,13 @@ def _bring_back(state: AgentState, request: Request, obs: Observation) -> tuple[
         return state, Answer(request, True, f"the missing cache is {known_loss(cycle, obs)}; it is being brought back")
     if cycle is not None and not _is_a_guess(cycle):
         text = f"the journal names volume {cycle.volume_id}, not {request.volume_id}: nothing was changed"
-        return state, Answer(request, False, text)
+        return state, Answer(request, False, text, "recover.volume_id")
     if state.owned is None:
-        return state, Answer(request, False, "the cloud has not listed this agent's volumes yet: ask again in a moment")
+        text = "the cloud has not listed this agent's volumes yet: ask again in a moment"
+        return state, Answer(request, False, text, "cloud.unlisted")
     found = [v for v in candidates(state) if request.volume_id in (None, v.id)]
     if len(found) != 1:
-        return state, Answer(request, False, _not_exactly_one(found))
+        return state, Answer(request, False, _not_exactly_one(found), "recover.volume_id")
     cycle = replace(cycle_of(found[0], obs), operator_confirmed=request.volume_id is not None).stamped(boosted=obs.now)
     text = f"the missing cache can only be volume {found[0].id}, bought for this device; it is being brought back"
     return replace(state, cycle=cycle, loss_accepted_for=""), Answer(request, True, text)
@@ -170,7 +171,7 @@ def _accept(
 ) -> tuple[AgentState, Answer]:
     refused = _why_not_accepted(state, request, backing)
     if refused:
-        return state, Answer(request, False, f"{refused}; nothing was changed")
+        return state, Answer(request, False, f"{refused}; nothing was changed", "recover.accepts_loss")
     name = (state.cycle.volume_id if state.cycle else request.volume_id) or UNKNOWN_VOLUME
     lost = known_loss(state.cycle, obs) if state.cycle else "the extent of the loss is not known"
     text = f"the device goes on without its cache: {lost}. Check the filesystem before you use it"

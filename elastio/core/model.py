@@ -307,12 +307,28 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """A local day or month: from `since_wall` to before `until_wall`."""
+
+    since_wall: float = float("-inf")
+    until_wall: float = float("inf")
+
+    def has(self, wall: float) -> bool:
+        """`wall` lies in the period."""
+        return self.since_wall <= wall < self.until_wall
+
+    def clip(self, wall: float) -> float:
+        """The time of the period that is nearest to `wall`."""
+        return min(max(wall, self.since_wall), self.until_wall)
+
+
+@dataclass(frozen=True, slots=True)
 class Spend:
     """What was spent since local midnight. `known` False: the ledger cannot be read, and it may be more.
 
     `currency_name` is the currency of the amount `currency`, empty if nothing with a price was billed. `unpriced` is
     how many boosts were billed without a known price. `month` is what was spent since the first of the local month,
-    today included.
+    today included. `day` and `this_month` are the periods of the amounts.
     """
 
     boosts: int = 0
@@ -322,6 +338,8 @@ class Spend:
     currency_name: str = ""
     unpriced: int = 0
     month: Spent = Spent()
+    day: Period = Period()
+    this_month: Period = Period()
 
 
 # --- requests of an operator --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ class Observation:
     `host` is None while the kernel's state is unknown: not scanned yet, too old, or a host action has run since the
     scan. `sample` is set only when there is a new one. `busy`: workers that run an action. `jitter` is uniform in
     [0, 1), because the core uses no random numbers of its own. `forecast` None: no burst is expected, or there is no
-    forecaster. `can_record` False: the last write to the journal failed.
+    forecaster. `can_record` False: the last write to the journal failed. `spend_at` is when `spend` was last known.
     """
 
     now: float
@@ -28,6 +28,7 @@ class Observation:
     requests: tuple[Request, ...] = ()
     busy: frozenset[Worker] = frozenset()
     spend: Spend = field(default_factory=Spend)
+    spend_at: float = float("-inf")
     jitter: float = 0.0
     forecast: Forecast | None = None
     can_record: bool = True
@@ -35,11 +36,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request: `accepted`, and one sentence for the operator."""
+    """The answer to a request: `accepted`, and one sentence for the operator.
+
+    `code` says why it was refused, for programs: a short word that does not change; empty if it was accepted.
+    """
 
     request: Request
     accepted: bool
     text: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

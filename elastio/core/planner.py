@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elastio.core import governor, inhibition
+from elastio.core import caps, governor, inhibition
 from elastio.core.actions import (
     Action,
     AttachVolume,
@@ -31,7 +31,7 @@ from elastio.core.cycle import Cycle
 from elastio.core.model import BackingView, CacheMode, CacheState, DiskView, HostView, VolumeState, VolumeTag
 from elastio.core.next_action import NextAction, ask, first, poll_volume, tag_volume
 from elastio.core.observation import Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import Policy, cost_left
 from elastio.core.release import detaching
 from elastio.core.state import AgentState, Phase
 from elastio.errors import InvariantError
@@ -39,8 +39,6 @@ from elastio.units import MB, format_size
 
 # Requests are held back once this many seconds of flushing are left; until then, the shortest time between two scans.
 LAST_S, POLL_S = 0.5, 0.2
-# Share of the backing volume's bandwidth to which applications' writes are limited while a flush has to finish.
-LIMITED = 0.5
 # A flush is overdue after this multiple of the time that it would take without new writes, plus the slack.
 OVERDUE, SLACK_S = 2.0, 10.0
 
@@ -126,7 +124,7 @@ def _upkeep(state: AgentState, obs: Observation, policy: Policy) -> NextAction:
 
 def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     """An idle agent has no cycle: always raises InvariantError."""
-    raise InvariantError("an idle agent has a cycle")
+    raise InvariantError("an idle agent has a cycle", code="cycle.left")
 
 
 # --- attaching -------------------------------------------------------------------------------------------
@@ -134,8 +132,9 @@ def _idle(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> 
 
 def _attaching(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy) -> NextAction:
     if cycle.volume_id is None or cycle.serial is None:
-        caps = policy.caps
-        create = CreateVolume(cycle.token, cycle.spec, caps.max_size_bytes, caps.needs_price)
+        most, least_s = cost_left(obs.spend, policy.caps), caps.least_s(state, policy)
+        size, needs_price = policy.caps.max_size_bytes, policy.caps.needs_price
+        create = CreateVolume(cycle.token, cycle.spec, size, needs_price, most, least_s)
         return ask(create, cycle.backoff_of(create), obs, "the cloud to create the volume")
     host = obs.host
     if host is None or host.backing is None:
@@ -210,7 +209,7 @@ def _flushing(state: AgentState, cycle: Cycle, obs: Observation, policy: Policy)
     poll = NextAction(wake_at=obs.now + min(1.0, max(POLL_S, left_s - LAST_S)), waiting_for=waiting)
     may_limit = not is_gone and backing.write_limit_mb_s is None and obs.can_record
     if may_limit and must_end(state, cycle, obs.now, policy):
-        limit = LimitWrites(LIMITED * policy.backing_bandwidth_mb_s)
+        limit = LimitWrites(governor.LIMITED * policy.backing_bandwidth_mb_s)
         return first(ask(limit, cycle.backoff_of(limit), obs, "applications' writes to be limited"), poll)
     return poll
 

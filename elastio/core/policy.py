@@ -19,7 +19,10 @@ Limits: TypeAlias = tuple[int | None, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices."""
+    """Upper limits per volume, per day and per month; None: no limit. Costs are in the currency of the prices.
+
+    `ends_boosts`: a limit of AGBs or cost also ends a boost that runs, see `elastio.core.caps`.
+    """
 
     max_size_bytes: int = 100 * GIB
     max_boosts_per_day: int | None = None
@@ -28,6 +31,7 @@ class Caps:
     max_boosts_per_month: int | None = None
     max_agbs_per_month: float | None = None
     max_cost_per_month: float | None = None
+    ends_boosts: bool = True
 
     @property
     def per_day(self) -> Limits:
@@ -70,7 +74,8 @@ class Policy:
     `cutoff` is the share of buckets up to which bcache absorbs asynchronous writes, used until the kernel shows its
     own (0.40: the module's default). `headroom` multiplies a learned size. Volumes with another `backing_uuid`
     belong to another agent. `lead_s` is how long before an expected burst the cache is bought while no time to
-    attach was measured yet, `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
+    attach was measured yet, `release_s` how long a clean cache takes to be deleted while that was not measured yet,
+    `least_confidence` the confidence that a forecast needs. `notice_poll_s` is the
     interval of polls for a notice (None: never), `notice_flush` whether a notice flushes the cache. `tags_volumes`:
     keep the tag from which a janitor learns what a volume may hold. `detach_throttle_after_s` is how long a detach
     waits for an instant without requests before applications are held back for one (None: for ever).
@@ -94,6 +99,7 @@ class Policy:
     start_jitter_s: float = 0.0
     reconcile_interval_s: float = 3600.0
     lead_s: float = 20.0
+    release_s: float = 30.0
     least_confidence: float = 0.8
     on_stop: StopPolicy = StopPolicy()
     on_shutdown: StopPolicy = StopPolicy()
@@ -109,6 +115,18 @@ class Policy:
     def bought_bandwidth_mb_s(self) -> float:
         """MB/s to buy for a cache volume."""
         return self.cache_bandwidth_mb_s + self.drain_bandwidth_mb_s
+
+    @property
+    def least_boost_s(self) -> float:
+        """Seconds for which the volume of a boost exists at the least, before any of it was measured.
+
+        That is: attached, once inactive, and released.
+        """
+        return self.lead_s + self.inactivity_delay_s + self.release_s
+
+    def least_billed_s(self, minimum_s: float) -> float:
+        """Seconds for which a boost is billed at the least, by a tariff that bills at least `minimum_s`."""
+        return max(minimum_s, self.least_boost_s)
 
 
 # --- when ------------------------------------------------------------------------------------------------
@@ -160,8 +178,11 @@ def is_quiet(load: LoadWatch, now: float, policy: Policy) -> bool:
     return load.below_since is not None and now - load.below_since >= policy.inactivity_delay_s
 
 
-def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
-    """Why a cap forbids a boost of this size now; empty: none does."""
+def refusal(size_bytes: int, spend: Spend, policy: Policy, least_s: float | None = None) -> str:
+    """Why a cap forbids a boost of this size now; empty: none does.
+
+    `least_s`: for how long its volume exists at the least; None: `Policy.least_boost_s`.
+    """
     caps = policy.caps
     if size_bytes > caps.max_size_bytes:
         return (
@@ -170,7 +191,8 @@ def refusal(size_bytes: int, spend: Spend, policy: Policy) -> str:
         )
     if not spend.known and caps.limits_spending:
         return "the ledger cannot be read, so what was spent today is not known, and [caps] limits it"
-    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, policy.inactivity_delay_s)
+    seconds = policy.least_boost_s if least_s is None else least_s
+    least = agbs(policy.bought_bandwidth_mb_s, size_bytes, seconds)
     today = Spent(spend.boosts, spend.agbs, spend.currency)
     return _refusal("day", caps.per_day, today, least) or _refusal("month", caps.per_month, spend.month, least)
 
@@ -185,6 +207,12 @@ def _refusal(period: str, limits: Limits, spent: Spent, least_agbs: float) -> st
     if max_cost is not None and spent.currency >= max_cost:
         return f"the cap of {max_cost} a {period} is reached (caps.max_cost_per_{period})"
     return ""
+
+
+def cost_left(spend: Spend, caps: Caps) -> float | None:
+    """What the caps in currency leave for one more boost; None: they do not limit it."""
+    pairs = ((caps.max_cost_per_day, spend.currency), (caps.max_cost_per_month, spend.month.currency))
+    return min((most - spent for most, spent in pairs if most is not None), default=None)
 
 
 # --- how big ---------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def _with_cache(
         return replace(state, phase=Phase.FAULTED, recovered=True, fault=Fault(FaultKind.CACHE_STALE, MIXED)), MIXED
     phase = phase_of(backing)
     if phase is Phase.BOOSTING and state.phase is Phase.FLUSHING and cycle.forced:
-        phase = Phase.FLUSHING  # an operator's order that has not reached the kernel yet
+        phase = Phase.FLUSHING  # the order of an operator, or of a cap, has not reached the kernel yet
     if backing.cache_set == state.failed_clean_set:
         # Writes have bypassed it: its clean data may be stale, and is read until the set is detached again.
         phase, cycle = Phase.FLUSHING, replace(cycle, forced=True)

@@ -10,17 +10,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from elastio.core import ahead, boosting, detection, inhibition, missing_cache
+from elastio.core import ahead, boosting, caps, detection, inhibition, missing_cache
 from elastio.core.cycle import NO_BACKOFF, Trigger
 from elastio.core.detection import BoostPlan, Detection, Event
 from elastio.core.inhibition import NOTICE_GRACE_S
 from elastio.core.model import CacheState, Forecast, Request, RequestKind
 from elastio.core.observation import Answer, Observation
-from elastio.core.policy import Policy, StopPolicy, next_size, refusal
+from elastio.core.policy import Policy, StopPolicy, next_size
 from elastio.core.state import AgentState, Inhibition, InhibitionReason, Phase, Waste
 from elastio.units import format_duration, format_size
 
 Answered = tuple[AgentState, Answer]
+# The code of every answer of a faulted agent.
+FAULTED = "agent.faulted"
 InhibitionKind = Literal[RequestKind.QUIESCE, RequestKind.UNQUIESCE, RequestKind.STOP, RequestKind.SHUTDOWN]
 # Returns the state after an event. Raises InvariantError for an event that the table does not have.
 Move = Callable[[AgentState, Detection], AgentState]
@@ -72,15 +74,19 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
     """Buy a cache now, or let a cache that is being flushed take writes again."""
     if state.phase in (Phase.ATTACHING, Phase.BOOSTING):
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
+    capped = caps.standing(state, obs.wall, policy) if state.phase is Phase.FLUSHING else ""
+    if capped:
+        return state, Answer(request, False, capped, "caps")
     if state.phase is Phase.FLUSHING and detection.may_boost_again(state, obs):
         state = move(state, Detection(Event.LOAD_RETURNED, "an operator asked for a boost while flushing"))
         return state, Answer(request, True, f"a boost is under way ({state.phase})")
     if state.phase is not Phase.IDLE:
-        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle")
+        return state, Answer(request, False, f"the agent is {state.phase}; ask again when it is idle", "agent.busy")
     size = next_size(state.learned_size_bytes, policy) if request.size_bytes is None else request.size_bytes
-    refused = boosting.obstacle(state, obs) or refusal(size, obs.spend, policy)
-    if refused:
-        return state, Answer(request, False, refused)
+    if obstacle := boosting.obstacle(state, obs):
+        return state, Answer(request, False, obstacle, "boost.obstacle")
+    if refused := caps.refusal(size, state, obs, policy):
+        return state, Answer(request, False, refused, "caps")
     text = f"buying a cache of {format_size(size)}"
     plan = BoostPlan(Trigger.OPERATOR, size)
     return move(state, Detection(Event.BOOST_WANTED, text, plan=plan)), Answer(request, True, text)
@@ -89,7 +95,7 @@ def boost(state: AgentState, request: Request, obs: Observation, policy: Policy,
 def flush(state: AgentState, request: Request, move: Move) -> Answered:
     """Flush and release the cache, whatever the load."""
     if state.phase is Phase.FAULTED:
-        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
+        return state, Answer(request, False, f"the agent is faulted: {state.fault}", FAULTED)
     if state.cycle is None:
         return state, Answer(request, True, "there is no cache to flush")
     state = _end_boost(state, move)
@@ -121,8 +127,8 @@ def resume(state: AgentState, request: Request, obs: Observation, move: Move) ->
     if state.phase is Phase.FAULTED:
         state = _repaired(state, obs, move)
     if state.phase is Phase.FAULTED:
-        return state, Answer(request, False, f"the agent is still faulted: {state.fault}")
-    state = replace(state, failures=0, cool_until=0.0, waste=Waste())
+        return state, Answer(request, False, f"the agent is still faulted: {state.fault}", FAULTED)
+    state = replace(state, failures=0, cool_until=0.0, waste=Waste(), capped=None)
     return state, Answer(request, True, "boosts start by themselves again")
 
 
@@ -147,12 +153,12 @@ def _repaired(state: AgentState, obs: Observation, move: Move) -> AgentState:
 def quiesce(state: AgentState, request: Request, obs: Observation) -> Answered:
     """Flush and release the cache, and begin no boost for `seconds`: the backing volume is consistent by itself."""
     if state.fault:
-        return state, Answer(request, False, f"the agent is faulted: {state.fault}")
+        return state, Answer(request, False, f"the agent is faulted: {state.fault}", FAULTED)
     if state.inhibition is not None and state.inhibition.reason is not InhibitionReason.SNAPSHOT:
-        return state, Answer(request, False, f"boosts are held already ({state.inhibition.reason})")
+        return state, Answer(request, False, f"boosts are held already ({state.inhibition.reason})", "hold.other")
     if state.failed_clean_set:
         text = "the superblock names a cache that failed, and a copy would wait for it: boost and flush first"
-        return state, Answer(request, False, text)
+        return state, Answer(request, False, text, "cache.failed")
     seconds = request.seconds or 0.0
     until = max(obs.now + seconds, state.inhibition.until if state.inhibition is not None else 0.0)
     begun = Inhibition(InhibitionReason.SNAPSHOT, until)  # never shorter than an earlier hold
@@ -164,7 +170,7 @@ def unquiesce(state: AgentState, request: Request) -> Answered:
     """End the hold of `quiesce`. Refused if there is none: a script has to learn that its hold ended too early."""
     if inhibition.snapshot_of(state.inhibition) is None:
         text = "there is no hold: it has ended, or none was begun; what was copied since may be inconsistent"
-        return state, Answer(request, False, text)
+        return state, Answer(request, False, text, "hold.none")
     rest = inhibition.without_snapshot(state.inhibition)
     text = "boosts may begin again" if rest is None else f"no boost may begin yet ({rest.reason})"
     return replace(state, inhibition=rest), Answer(request, True, text)
@@ -194,10 +200,11 @@ def learn(state: AgentState, request: Request, policy: Policy) -> Answered:
     """Set the learned size. A size outside the bounds is refused; an open cycle does not change it again."""
     size = request.size_bytes
     if size is None:
-        return state, Answer(request, False, "learn needs a size (size_bytes)")
+        return state, Answer(request, False, "learn needs a size (size_bytes)", "learn.size_bytes")
     if not policy.min_size_bytes <= size <= policy.caps.max_size_bytes:
         bounds = f"{format_size(policy.min_size_bytes)} to {format_size(policy.caps.max_size_bytes)}"
-        return state, Answer(request, False, f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})")
+        text = f"a cache of {format_size(size)} is outside cache.*_size_gib ({bounds})"
+        return state, Answer(request, False, text, "learn.size_bytes")
     cycle = None if state.cycle is None else replace(state.cycle, updates_learned_size=False)
     state = replace(state, cycle=cycle, learned_size_bytes=size, lessons=())
     return state, Answer(request, True, f"the next cache gets {format_size(size)}")
@@ -209,7 +216,7 @@ def expect(state: AgentState, request: Request, obs: Observation, policy: Policy
         text = f"announced bursts that are forgotten: {len(state.expected)}"
         return replace(state, expected=(), awaited=None), Answer(request, True, text)
     if len(state.expected) >= ahead.MOST_EXPECTED:
-        return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already")
+        return state, Answer(request, False, f"{ahead.MOST_EXPECTED} bursts are announced already", "expect.most")
     size = request.size_bytes or 0
     state = ahead.expect(state, Forecast(obs.now + request.seconds, size, 1.0))
     lead = format_duration(min(request.seconds, ahead.lead_s(state, policy)))

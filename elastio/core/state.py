@@ -15,6 +15,7 @@ from elastio.core.model import (
     Forecast,
     Identity,
     Notice,
+    Period,
     Volume,
     VolumeId,
     VolumeState,
@@ -121,6 +122,19 @@ class Waste:
 
 
 @dataclass(frozen=True, slots=True)
+class Capped:
+    """A cap that has ended a boost: its key and value, and the day or month in which no other boost begins.
+
+    `has_price` False: the cap could not be kept, because the price of the cache was not known.
+    """
+
+    key: str
+    most: float
+    period: Period
+    has_price: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Lesson:
     """What one boost showed: the size that it would have needed, and the bytes that applications read and wrote."""
 
@@ -148,7 +162,8 @@ class AgentState:
 
     `expected` are announced bursts, the next one first, and `awaited` is the one that is due, see `ahead`. `missed`
     expected bursts in a row did not come. `attach_s` are the last times, in seconds, from a decision to the attached
-    cache.
+    cache, `release_s` those from a clean cache to the deletion of its volume. `capped` is the cap that ended the last
+    boost that one has ended; None: none has, or an operator has resumed.
     """
 
     phase: Phase = Phase.IDLE
@@ -176,6 +191,8 @@ class AgentState:
     awaited: Forecast | None = None
     missed: int = 0
     attach_s: tuple[float, ...] = ()
+    release_s: tuple[float, ...] = ()
+    capped: Capped | None = None
     owned: tuple[Volume, ...] | None = None
     listed_at: float | None = None
     list_again_at: float = 0.0

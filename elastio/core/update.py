@@ -150,7 +150,7 @@ def _fold_outcome(state: AgentState, outcome: Outcome, obs: Observation, policy:
 
 def _fold_of_cycle(state: AgentState, cycle: Cycle, outcome: Outcome, obs: Observation) -> AgentState:
     asked = cycle.backoff_of(outcome.action)
-    cycle = cycle.with_backoff(outcome.action, next_backoff(asked, outcome, obs))
+    cycle = cycle.answered(outcome, next_backoff(asked, outcome, obs))
     counts = not is_read(outcome.action) and not isinstance(outcome.action, TagVolume)
     if counts and outcome.kind is OutcomeKind.DONE and asked.tries < PATIENT_TRIES:
         cycle = cycle.with_backoff(verb("DescribeVolume"), Backoff())  # something changed: poll at once

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from elastio.agent.request_handler import Requests, decisions_in
+from elastio.agent.request_handler import RequestHandler, decisions_in
 from elastio.config.schema import Config, load, parse
 from elastio.control.protocol import DEFAULT_DECISIONS, Message, Reply, accepted
 from elastio.control.server import ControlServer
@@ -70,12 +70,12 @@ class SimDaemon:
         self.server.close()
         self._selector.close()
 
-    def _open_requests(self) -> Requests:
+    def _open_requests(self) -> RequestHandler:
         agent = self.simulation.agent
         if agent is None:
             raise RuntimeError("no agent runs")
         self._starts = self.simulation.starts
-        return Requests(agent, self.simulation.journal.path, self.simulation.world.clock.now())
+        return RequestHandler(agent, self.simulation.journal.path, self.simulation.world.clock.now())
 
     def _handle(self, message: Message, reply: Reply) -> None:
         if message["command"] == "why":

@@ -285,9 +285,11 @@ class SimHost:
         if bcache.cache_set is None:
             return Effect.ALREADY
         if bcache.cache_set != cache_set:
-            raise NotOursError(f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone")
+            text = f"cache set {bcache.cache_set} is attached, not {cache_set}: left alone"
+            raise NotOursError(text, code="set.other")
         if bcache.state is CacheState.DIRTY or bcache.mode is not CacheMode.NONE:
-            raise DeviceBusyError(f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach")
+            text = f"the device is {bcache.state} in mode {bcache.mode}: drain it before a detach"
+            raise DeviceBusyError(text, code="cache.not_drained")
         self._kernel.fsync()
         bcache.write_limit_mb_s = None
         self._kernel.hold(HOLD_S, reads=True)  # dirty data of the index is flushed before a write can bypass it

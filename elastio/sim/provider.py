@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from elastio.core.model import Identity, Notice, Quote, Volume, VolumeId, VolumeSpec, VolumeState, VolumeTag
+from elastio.core.tariff import Tariff
 from elastio.errors import AuthError, ElastioError, NotOursError, QuotaError, RefusedError, TransientError
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, CloudVolume, DiskSlots
@@ -35,12 +36,13 @@ SLOWEST_MB_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SimAccount:
-    """Who buys, for which backing device, and the steps in which sizes are sold."""
+    """Who buys, for which backing device, in which steps sizes are sold, and at which prices."""
 
     backing_uuid: str
     instance_id: str = "i-0000000000000001"
     volume_limit: int = 20
     size_step_bytes: int = GIB
+    tariff: Tariff = TARIFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,12 @@ class SimProvider:
         now = self.clock.elapsed()
         return sum(v.agbs(now) for v in self.volumes.values())
 
+    def bill_cost(self) -> float:
+        """What all volumes so far really cost, in the currency of the tariff: billed for the least time at least."""
+        now, tariff = self.clock.elapsed(), self.account.tariff
+        ends = ((v, now if v.deleted_at is None else v.deleted_at) for v in self.volumes.values())
+        return sum(tariff.cost(v.spec, end - v.created_at) for v, end in ends)
+
     def existing(self) -> tuple[CloudVolume, ...]:
         """Volumes that are billed now, whether or not they are listed yet."""
         return tuple(v for v in self.volumes.values() if v.deleted_at is None)
@@ -173,7 +181,7 @@ class SimProvider:
         if not SLOWEST_MB_S <= spec.bandwidth_mb_s <= FASTEST_MB_S:
             raise RefusedError(f"a volume has {SLOWEST_MB_S:g} to {FASTEST_MB_S:g} MB/s, not {spec.bandwidth_mb_s:g}")
         sold = VolumeSpec(size, spec.bandwidth_mb_s, spec.iops or 3000)
-        return TARIFF.quote(sold)
+        return self.account.tariff.quote(sold)
 
     def _create(self, token: str, spec: VolumeSpec, tags: Mapping[str, str], fault: Fault | None) -> Volume:
         for volume in self.volumes.values():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from elastio.accounting.report import day_start, month_start
+from elastio.accounting.report import periods
 from elastio.accounting.rows import CycleRow, MonthToDate, row_of, spend_since, spent_between
 from elastio.agent.journal import Journal, Owner
 from elastio.agent.memory import Memory, recall
@@ -74,8 +75,9 @@ class MemoryRecorder:
 
     def spend(self, *, wall: float) -> Spend:
         """Since midnight UTC, and in the month."""
-        first, today = month_start(wall, UTC), day_start(wall, UTC)
-        return self._month.with_month(spend_since(today, wall, self._known()), first, today)
+        day, month = periods(wall, UTC)
+        spent = spend_since(day.since_wall, wall, self._known())
+        return replace(self._month.with_month(spent, month.since_wall, day.since_wall), day=day, this_month=month)
 
     def _spent_between(self, since: float, until: float) -> Spent:
         return spent_between(since, until, self._known())

@@ -54,7 +54,7 @@ class SimWorker(Generic[Job, Result]):
     def submit(self, job: Job, timeout_s: float) -> None:
         """Start a job. Raises InvariantError while another one runs."""
         if self._underway is not None:
-            raise InvariantError(f"worker is busy with {self._underway.job}")
+            raise InvariantError(f"worker is busy with {self._underway.job}", code="worker.busy")
         result: Result | None = None
         error: Exception | None = None
         try:

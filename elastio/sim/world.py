@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elastio.core.model import Serial, VolumeId
+from elastio.core.tariff import Tariff
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import CloudTimes, KernelSlots
 from elastio.sim.fault_injection import Meter
 from elastio.sim.faults import FaultPlan, Kind, ScheduledFault
 from elastio.sim.host import HostTimes, SimCounters, SimHost
 from elastio.sim.kernel import COPY_SERIAL, KernelSettings, SimKernel
+from elastio.sim.prices import TARIFF
 from elastio.sim.provider import CallTiming, SimAccount, SimProvider
 from elastio.sim.settings import parse_settings
 from elastio.sim.worker import Job, Result, SimWorker
@@ -33,13 +35,14 @@ STATES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """`seed` decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`."""
+    """`seed` decides every delay that is drawn. Volumes are sold in steps of `size_step_bytes`, at `tariff`."""
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
     cloud: CloudTimes = field(default_factory=CloudTimes)
     host: HostTimes = field(default_factory=HostTimes)
     seed: int = 0
     size_step_bytes: int = GIB
+    tariff: Tariff = TARIFF
 
 
 class SimWorld:
@@ -60,7 +63,11 @@ class SimWorld:
         self.counters = SimCounters(self.kernel)
         self.provider = SimProvider(
             self.clock,
-            SimAccount(self.settings.kernel.backing_uuid, size_step_bytes=self.settings.size_step_bytes),
+            SimAccount(
+                self.settings.kernel.backing_uuid,
+                size_step_bytes=self.settings.size_step_bytes,
+                tariff=self.settings.tariff,
+            ),
             KernelSlots(self.kernel),
             self.faults,
             self.settings.cloud,

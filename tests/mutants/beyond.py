@@ -23,6 +23,13 @@ def on_the_host(name: str, breaks: str, old: str, new: str, test: str) -> Mutant
 
 BEYOND = (
     by_test(
+        "a refused detach is believed",
+        "only a detach that the kernel was asked for explains a device without a cache",
+        Patch("elastio/core/cycle.py", "and outcome.code in NOT_DETACHED", "and False"),
+        "tests/scenario/test_detach.py",
+        "somebody has to change the cache mode between a decision and its effect, and then swap the disk",
+    ),
+    by_test(
         "only dirty is kept",
         "what is not clean is kept",
         Patch(

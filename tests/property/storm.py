@@ -9,6 +9,7 @@ from random import Random
 
 from elastio.accounting.ledger import Ledger
 from elastio.core.model import Forecast, RequestKind, VolumeTag
+from elastio.core.policy import Policy
 from elastio.core.state import Phase
 from elastio.sim.clock import SimClock
 from elastio.sim.faults import SWAPS, FaultPlan, Kind
@@ -89,14 +90,14 @@ class Wild:
 class Storm:
     """One run. `check` holds after every step whatever happens; `settle` ends it."""
 
-    def __init__(self, schedule: Schedule, recorder: KeptRecorder | None = None) -> None:
+    def __init__(self, schedule: Schedule, recorder: KeptRecorder | None = None, *, policy: Policy = POLICY) -> None:
         self.schedule = schedule
         self.plan = FaultPlan.parse(schedule.faults)
         span = (FEW_BLOCKS if schedule.rewrites else MANY_BLOCKS) * KERNEL.block_bytes
         load = Trace((*schedule.load, Segment(FOREVER_S, 0)), span, KERNEL.block_bytes)
         self.world = SimWorld(WorldSettings(kernel=KERNEL, seed=schedule.seed), load, self.plan)
         forecaster = Wild(schedule, self.world.clock) if schedule.wild else None
-        self.sim = Simulation(self.world, POLICY, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
+        self.sim = Simulation(self.world, policy, recorder=recorder, seed=schedule.seed, forecaster=forecaster)
         self._seen = (self.sim.starts, False, self.sim.phase)
         self._human = HumanWatch(self.sim, partial(is_left_to_a_human, self.sim))
         self._limit, self._failing_s = LimitWatch(self.sim), self.late_s() - self.full_s()

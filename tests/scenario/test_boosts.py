@@ -108,7 +108,8 @@ def test_a_pause_flushes_and_holds_until_resume() -> None:
         (Caps(max_agbs_per_day=100.0), 0),
         (Caps(max_boosts_per_month=1), 1),
         (Caps(max_agbs_per_month=100.0), 0),
-        (Caps(max_cost_per_month=0.00005), 1),
+        (Caps(max_cost_per_month=0.00005), 0),
+        (Caps(max_cost_per_month=0.0001), 1),
     ],
 )
 def test_a_cap_on_a_day_or_a_month_is_kept_under_any_load(caps: Caps, boosts: int) -> None:

@@ -16,6 +16,7 @@ from elastio.sim.run import Simulation
 from elastio.sim.workload import CM1, Checkpointing, Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GB, GIB, MIB
+from tests.fixtures.least_configuration import least
 from tests.values import present
 
 KERNEL = KernelSettings(backing_mb_s=33, block_bytes=4 * MIB)
@@ -24,13 +25,7 @@ BACKING_BYTES, STEP = round(12.5 * GB), 16 * MIB
 
 
 def default_policy() -> Policy:
-    return parse(
-        {
-            "device": {"backing_uuid": KERNEL.backing_uuid, "bandwidth_mb_s": 33.0},
-            "cache": {"bandwidth_mb_s": 128.0},
-            "provider": {"name": "sim"},
-        }
-    ).policy()
+    return parse(least(uuid=KERNEL.backing_uuid)).policy()
 
 
 def burst_after(hours: int) -> tuple[Simulation, int, float]:

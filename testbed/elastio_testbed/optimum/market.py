@@ -16,6 +16,8 @@ from elastio.core.tariff import Tariff, agbs_tariff
 from elastio.core.worth import Terms
 from elastio.sim.kernel import KernelSettings
 from elastio.units import GB, GIB, MB, MIB
+from elastio_aws import gp3
+from elastio_aws.prices import price_list
 
 MONTH_H = 730.0
 # From the purchase of a volume to its first write, from the begin of a burst to that write, and from the end of a flush
@@ -89,23 +91,14 @@ def agbs_market() -> Market:
 def gp3_market() -> Market:
     """EBS gp3 in us-east-1 on an instance with 593.75 MB/s of EBS bandwidth (m5.4xlarge), an hour worth 0.80 USD.
 
-    List prices of 2026, per month of 730 h: 0.08 USD for a GiB, 0.04 for a MiB/s above 125, 0.005 for an IOPS above
-    3,000; billed by the second, for at least a minute. A volume needs an IOPS for each 0.25 MiB/s.
+    The prices and limits are those of the provider.
     """
-    mib_s = MIB / MB
-    tariff = Tariff(
-        "USD",
-        per_gib_hour=0.08 / MONTH_H,
-        per_mb_s_hour=0.04 / MONTH_H / mib_s,
-        per_iops_hour=0.005 / MONTH_H,
-        included_mb_s=125 * mib_s,
-        included_iops=3000,
-        minimum_s=60.0,
-        region="us-east-1",
-    )
-    offer = Offer(in_ratio(125 * mib_s, 2000 * mib_s), mb_s_per_iops=0.25 * mib_s, least_iops=3000)
+    (tariff,) = price_list({}, "us-east-1").tariffs
+    mib_s, free_mb_s = MIB / MB, tariff.included_mb_s
+    speeds = in_ratio(free_mb_s, gp3.MAX_MIB_S * mib_s)
+    offer = Offer(speeds, mb_s_per_iops=mib_s / gp3.IOPS_PER_MIB_S, least_iops=tariff.included_iops)
     bounds = Bounds(instance_mb_s=593.75, most_mb_s=1000.0)
-    return Market("aws-gp3", tariff, tariff, 125 * mib_s, 100 * GIB, 0.80 / 3600, offer, bounds, 500.0, 125 * mib_s)
+    return Market("aws-gp3", tariff, tariff, free_mb_s, 100 * GIB, 0.80 / 3600, offer, bounds, 500.0, free_mb_s)
 
 
 def openstack_market() -> Market:

@@ -16,13 +16,9 @@ from elastio.config.text import toml
 from elastio.core.policy import Policy, StopPolicy
 from elastio.errors import ConfigError
 from elastio.units import GIB
+from tests.fixtures.least_configuration import UUID, least
 
-UUID = "01234567-89ab-cdef-0123-456789abcdef"
-LEAST: dict[str, dict[str, Any]] = {
-    "device": {"backing_uuid": UUID, "bandwidth_mb_s": 60},
-    "cache": {"bandwidth_mb_s": 128},
-    "provider": {"name": "aws"},
-}
+LEAST = least("aws", bandwidth_mb_s=60)
 LEAST_TOML = f"""
 [device]
 backing_uuid = "{UUID}"
@@ -48,8 +44,8 @@ def refused_key(document: dict[str, Any]) -> str:
 
 
 def test_the_least_configuration_gives_the_defaults_of_the_policy() -> None:
-    least = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, tags_volumes=True)
-    assert parse(LEAST).policy() == replace(least, on_shutdown=StopPolicy(True, 300.0))
+    plain = Policy(60.0, 128.0, drain_bandwidth_mb_s=60.0, backing_uuid=UUID, notice_poll_s=5.0, tags_volumes=True)
+    assert parse(LEAST).policy() == replace(plain, on_shutdown=StopPolicy(True, 300.0))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +259,7 @@ def test_a_configuration_of_another_user_is_not_used(tmp_path: Path, monkeypatch
 
 def test_every_key_has_a_meaning_and_says_what_is_allowed() -> None:
     rules = [f.metadata["rule"] for section in SECTIONS for f in keys_of(section)]
-    assert len(rules) == 40
+    assert len(rules) == 41
     assert all(rule.meaning and rule.allowed for rule in rules)
 
 

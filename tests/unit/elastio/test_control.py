@@ -135,7 +135,7 @@ def test_refuses_what_is_not_a_request_of_the_protocol(line: bytes, code: str, b
     with pytest.raises(ControlError) as refused:
         parse_request(line)
     assert refused.value.code == code
-    assert bench.ask(line) == {"version": 1, "ok": False, "error": str(refused.value)}
+    assert bench.ask(line) == {"version": 1, "ok": False, "error": str(refused.value), "code": code}
 
 
 def test_refuses_a_line_longer_than_the_limit(bench: Bench) -> None:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from importlib.resources import files
 
 import pytest
 
 from elastio.core.model import VolumeSpec
+from elastio.core.tariff import Tariff
 from elastio.errors import ConfigError, RefusedError
+from elastio.sim.volume_types import volume_type
 from elastio.units import GIB
-from elastio_aws.gp3 import Parameters
+from elastio_aws.gp3 import IOPS_PER_MIB_S, Parameters
 from elastio_aws.prices import price, price_list, quote, tariff
 from elastio_aws.settings import Scale, Settings, parse
+from elastio_testbed.optimum.market import gp3_market
 
 UNKNOWN = "me-central-1"
 TABLE = json.loads(files("elastio_aws").joinpath("prices.json").read_text(encoding="utf-8"))
@@ -26,6 +30,25 @@ def test_size_and_throughput_and_iops_above_the_included_ones_are_billed(volume:
     assert (found.currency, found.minimum_s) == ("USD", 60)
     assert found.price_source.endswith("us-east-1; 2026-11-20")
     assert found.spec == volume.spec(Settings().scale)
+
+
+def test_every_tariff_of_gp3_in_the_project_is_that_of_the_price_list() -> None:
+    """`elastio` may not import a provider, so the tariff that comes with the simulator is a copy."""
+    listed = tariff(Settings(), "us-east-1")
+    assert listed is not None
+    copied = volume_type("gp3")
+    for name in (f.name for f in fields(Tariff)):
+        ours, theirs = getattr(copied.tariff, name), getattr(listed, name)
+        if name.startswith(("per_", "included_", "minimum_")):
+            assert ours == pytest.approx(theirs, rel=1e-9), name
+    assert (copied.tariff.currency, copied.tariff.region, copied.tariff.date) == (
+        listed.currency,
+        listed.region,
+        listed.date,
+    )
+    assert copied.mb_s_per_iops == pytest.approx(Settings().scale.mb_s(1) / IOPS_PER_MIB_S)
+    assert gp3_market().cache == listed
+    assert gp3_market().backing == listed
 
 
 def test_region_without_a_price_has_no_price_of_another_region() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from elastio.agent.daemon import CloudRest, LazyProvider, lost_on
+from elastio.agent.daemon import CloudRest, LazyProvider, StatusReporter, lost_on
 from elastio.agent.executor import lost
 from elastio.agent.worker import ForkWorker
 from elastio.cli import elastiod
@@ -26,22 +26,23 @@ from elastio.core.actions import (
     TuneBacking,
 )
 from elastio.core.model import CacheSetUuid, Serial
+from elastio.core.policy import Caps
+from elastio.core.state import Phase
 from elastio.errors import ConfigError
 from elastio.host import throttle
+from elastio.host.sdnotify import Notifier
 from elastio.host.sysfs import Sysfs
 from elastio.sim.kernel import KernelSettings
+from elastio.sim.workload import Segment
+from tests.fixtures.least_configuration import least
+from tests.simulated import QUIET, in_phase, machine
+from tests.values import present
 
 LONG_S = 30.0
 
 
 def config(provider: str) -> Config:
-    return parse(
-        {
-            "device": {"backing_uuid": KernelSettings().backing_uuid, "bandwidth_mb_s": 33.0},
-            "cache": {"bandwidth_mb_s": 128.0, "initial_size_gib": 4.0},
-            "provider": {"name": provider},
-        }
-    )
+    return parse(least(provider, uuid=KernelSettings().backing_uuid, initial_size_gib=4.0))
 
 
 def test_a_provider_is_opened_once() -> None:
@@ -53,6 +54,18 @@ def test_a_provider_is_opened_once() -> None:
 def test_a_provider_that_cannot_be_opened_is_an_error_of_the_configuration() -> None:
     with pytest.raises(ConfigError):
         LazyProvider(config("nowhere")).warm_up()
+
+
+def test_a_cap_that_ends_a_boost_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    sim = machine((Segment(2, 0), Segment(30, 60), QUIET), caps=Caps(max_agbs_per_day=17_000.0))
+    reporter = StatusReporter(Notifier({}))
+    sim.on_step = lambda: reporter.report(present(sim.agent))
+    in_phase(sim, Phase.BOOSTING)
+    assert "caps.max_agbs_per_day" not in caplog.text
+    in_phase(sim, Phase.FLUSHING)
+    in_phase(sim, Phase.IDLE)
+    logged = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert sum("caps.max_agbs_per_day" in line for line in logged) == 1
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ from elastio.ports import VolumeProvider
 from elastio.sim.clock import SimClock
 from elastio.sim.cloud import DiskSlots
 from elastio.sim.faults import FaultPlan
+from elastio.sim.prices import TARIFF
 from elastio.sim.provider import SimAccount, SimProvider
 from elastio.sim.workload import constant
 from elastio.sim.world import SimWorld
@@ -136,6 +137,17 @@ def test_what_is_provisioned_may_not_be_larger_than_the_cap(machine: Machine) ->
     outcome = machine.run(CreateVolume("token-1", SPEC, 1 * GIB))
     assert outcome.kind is OutcomeKind.REFUSED
     assert machine.world.volumes_left() == 0
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(59.9, "caps.max_cost"), (60.0, "")])
+def test_nothing_is_bought_whose_least_billed_time_costs_more_than_the_caps_leave(
+    machine: Machine, seconds: float, code: str
+) -> None:
+    """The simulated cloud bills at least a minute, also for a boost that is shorter."""
+    most = TARIFF.per_hour(SPEC) * seconds / 3600
+    outcome = machine.run(CreateVolume("token-1", SPEC, SPEC.size_bytes, most_cost=most + 1e-12, least_s=10.0))
+    assert outcome.code == code
+    assert machine.world.volumes_left() == (0 if code else 1)
 
 
 class Unpriced(SimProvider):

@@ -61,6 +61,7 @@ def test_an_outcome_changes_nothing_that_is_remembered(journal: Journal, path: P
         "verdict": "done",
         "seconds": 0.25,
         "error": "",
+        "code": "",
         "value": encode(bought),
     }
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elastio.agent.journal import Journal
-from elastio.agent.request_handler import Requests, decisions
+from elastio.agent.request_handler import RequestHandler, decisions
 from elastio.control.protocol import COMMANDS, Message
 from elastio.core.actions import AttachVolume, CreateVolume
 from elastio.core.model import Request, RequestKind, VolumeId, VolumeSpec
@@ -30,7 +30,7 @@ class Desk:
             self.run.step()
         assert self.run.agent is not None
         self.agent = self.run.agent
-        self.requests = Requests(self.agent, journal, 0.0)
+        self.requests = RequestHandler(self.agent, journal, 0.0)
         self.replies: list[tuple[str, Message]] = []
 
     def ask(self, command: str, **fields: Any) -> None:
@@ -78,6 +78,7 @@ def test_requests_get_their_own_answers(desk: Desk) -> None:
     desk.ask("pause")
     desk.agent.step()
     assert [(command, reply["ok"]) for command, reply in desk.replies] == [("boost", False), ("pause", True)]
+    assert desk.replies[0][1]["code"] == "caps"
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"status", "why"}))

@@ -22,7 +22,7 @@ from elastio.control.status import Status
 from elastio.core.model import BackingView, CacheState, HostView, Identity, Rates, Sample, Spend
 from elastio.core.observation import Observation
 from elastio.core.policy import Caps, Policy
-from elastio.core.state import AgentState, Phase
+from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import HostError
 from tests.values import backing
 
@@ -47,9 +47,10 @@ def published(state: AgentState, *, dirty_bytes: int = 0, **around: Any) -> Stat
     return status_of(state, obs, POLICY, RuntimeInfo("0.1.0", 380.0, **known))
 
 
-def standing(phase: Phase, **changes: Any) -> AgentState:
-    """The state of an agent that has read its phase off the kernel."""
-    return replace(AgentState(phase=phase, recovered=True), **changes)
+def standing(phase: Phase, *, fault: str = "", **changes: Any) -> AgentState:
+    """The state of an agent that has read its phase off the kernel; `fault` is that of a missing cache."""
+    known = Fault(FaultKind.CACHE_MISSING, fault) if fault else None
+    return replace(AgentState(phase=phase, recovered=True, fault=known), **changes)
 
 
 @dataclass

@@ -160,18 +160,34 @@ def test_options_that_contradict_each_other_are_wrong_usage(elastio: Shell, opti
     assert elastio("boost", *options).exit_code == Exit.USAGE
 
 
+def quoted(caps: Caps, cost_today: float = 0.12) -> BoostQuote:
+    """A quiet morning: 0.0236 USD an hour, and 33,660 s left of the day."""
+    quote = Quote(VolumeSpec(10 * GIB, 560.98816, 3000), "USD", 0.0236, 60.0, "a price list; us-east-1; 2026-11-20")
+    spend = Spend(2, 1234.5, cost_today, month=Spent(31, 40000.0, 1.25))
+    return BoostQuote(quote, Policy(60.0, 500.0, 60.0, caps=caps), spend, 33_660.0, "")
+
+
+@pytest.mark.parametrize(
+    ("caps", "most"),
+    [
+        (Caps(), 0.22066),
+        (Caps(max_cost_per_day=0.2), 0.08),
+        (Caps(max_cost_per_month=1.3), 0.05),
+        (Caps(max_cost_per_day=0.2, ends_boosts=False), 0.22066),
+        (Caps(max_cost_per_day=0.2, max_cost_per_month=9.0), 0.08),
+    ],
+)
+def test_the_most_that_a_boost_can_cost_ends_at_a_cap(caps: Caps, most: float) -> None:
+    assert quoted(caps).most_today == pytest.approx(most)
+
+
 def test_text(golden: Golden) -> None:
-    policy = Policy(60.0, 500.0, 60.0, caps=Caps(max_boosts_per_day=10, max_cost_per_day=1.0, max_cost_per_month=20.0))
-    spec = VolumeSpec(10 * GIB, 560.98816, 3000)
-    quote = Quote(spec, "USD", 0.0236, 60.0, "a price list; us-east-1; 2026-11-20")
-    spend = Spend(2, 1234.5, 0.12, month=Spent(31, 40000.0, 1.25))
-    found = BoostQuote(quote, policy, spend, 33_660.0, "")
-    unknown = BoostQuote(
-        replace(quote, price_known=False, price_source="no price is known for me-central-1"),
-        replace(policy, caps=Caps(), drain_bandwidth_mb_s=0.0),
-        spend,
-        60.0,
-        "",
+    found = quoted(Caps(max_boosts_per_day=10, max_cost_per_day=1.0, max_cost_per_month=20.0))
+    unknown = replace(
+        found,
+        quote=replace(found.quote, price_known=False, price_source="no price is known for me-central-1"),
+        policy=replace(found.policy, caps=Caps(), drain_bandwidth_mb_s=0.0),
+        left_s=60.0,
     )
     shown = [f"{name:<14}{text}\n" for each in (found, unknown) for name, text in dry_run.rows(each)]
     golden("boost_dry_run.txt", "".join(shown))

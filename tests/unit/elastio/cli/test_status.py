@@ -15,6 +15,7 @@ from elastio.core.cycle import Cycle, Timestamps, Trigger
 from elastio.core.model import (
     CacheSetUuid,
     HostView,
+    Period,
     Quote,
     Rates,
     Sample,
@@ -25,7 +26,8 @@ from elastio.core.model import (
     VolumeState,
 )
 from elastio.core.observation import Observation
-from elastio.core.state import AgentState, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
+from elastio.core.policy import Caps
+from elastio.core.state import AgentState, Capped, Inhibition, InhibitionReason, LoadWatch, Phase, UselessBoost, Waste
 from elastio.errors import ControlError
 from elastio.units import GIB, MIB
 from tests.fixtures.errors import refused
@@ -90,6 +92,20 @@ SITUATIONS: dict[str, Status] = {
         host_responsive=False,
     ),
 }
+
+
+def test_the_document_has_the_kind_of_a_fault() -> None:
+    assert SITUATIONS["faulted"].fault_kind == "cache missing"
+    assert SITUATIONS["idle"].fault_kind == ""
+
+
+def test_a_cap_that_ended_a_boost_is_shown_until_its_day_is_over() -> None:
+    caps = Caps(max_cost_per_day=5.0)
+    state = standing(Phase.IDLE, capped=Capped("caps.max_cost_per_day", 5.0, Period(0.0, 86_400.0)))
+    for wall, is_shown in ((80_000.0, True), (86_400.0, False)):
+        obs = Observation(now=2.0, wall=wall)
+        seen = status_of(state, obs, replace(POLICY, caps=caps), RuntimeInfo("0.1.0", 0.0))
+        assert ("caps.max_cost_per_day" in dict(rows(seen)).get("capped", "")) is is_shown
 
 
 @pytest.mark.parametrize("name", SITUATIONS)

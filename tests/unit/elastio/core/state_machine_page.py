@@ -41,7 +41,12 @@ After a start, a crash, a reboot or a repair the phase is read from the kernel, 
 - A cycle whose cache took writes or was dirty when it was last seen is `faulted` if it was last seen in another boot or
   was removed by surprise since, and if the backing device asks for no cache: that device may be an older copy.
 
-A flush that an operator forced continues even if the kernel had not begun it yet.
+A flush that an operator or a cap forced continues even if the kernel had not begun it yet.
+
+## After a boost that a cap ended
+
+No other boost begins until the day or month of that cap is over, the cap is changed, or an operator runs
+`elastio resume`. This outlasts a restart and a reboot.
 
 ## After a boost that failed
 

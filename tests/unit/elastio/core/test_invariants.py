@@ -31,6 +31,7 @@ from elastio.core.observation import Decision
 from elastio.core.state import Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
+from tests.fixtures.errors import refused
 from tests.values import (
     FAILED_CLEAN,
     FORMATTED,
@@ -171,5 +172,5 @@ FORBIDDEN: list[tuple[str, Action, Cycle | None, HostView | None]] = [
     ("action", "of", "view"), [case[1:] for case in FORBIDDEN], ids=[case[0] for case in FORBIDDEN]
 )
 def test_a_dangerous_action_is_rejected(action: Action, of: Cycle | None, view: HostView | None) -> None:
-    with pytest.raises(InvariantError):
+    with refused(InvariantError, f"action.{type(action).__name__}"):
         check_decision(action, of, view)

@@ -21,10 +21,11 @@ from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
-from elastio.core.policy import Policy
+from elastio.core.policy import Caps, Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
+from tests.fixtures.errors import refused
 from tests.simulated import BURST, assert_at_rest, in_phase
 from tests.simulated import machine as simulated
 from tests.values import (
@@ -57,6 +58,8 @@ from tests.values import (
 from . import state_machine_page
 from .state_machine_page import PAGE, page
 
+# A cap that no other observation comes near to.
+CAPPED_AGBS = 1e9
 CREATE = CreateVolume("token", VolumeSpec(10 * GIB, 80), POLICY.caps.max_size_bytes)
 
 
@@ -98,6 +101,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
         state(Phase.BOOSTING, cycle(times=Timestamps(boosted=NOW - 60)), load=QUIET),
         seen(host(cached(), FORMATTED)),
     ),
+    (Phase.BOOSTING, Event.CAP_REACHED): (
+        state(Phase.BOOSTING, cycle(times=BOOSTED), load=HIGH),
+        replace(seen(host(cached(), FORMATTED)), spend=Spend(agbs=CAPPED_AGBS)),
+    ),
     (Phase.BOOSTING, Event.CACHE_LEFT): (
         state(Phase.BOOSTING, cycle(times=BOOSTED)),
         seen(host(backing(state=CacheState.CLEAN, superblock_set=SET), disk())),
@@ -105,6 +112,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.FLUSHING, Event.LOAD_RETURNED): (
         state(Phase.FLUSHING, cycle(times=BOOSTED), load=HIGH),
         seen(host(cached(flush_full_speed=True), FORMATTED), sample=busy_sample()),
+    ),
+    (Phase.FLUSHING, Event.CAP_REACHED): (
+        state(Phase.FLUSHING, cycle(times=BOOSTED), load=HIGH),
+        replace(seen(host(cached(flush_full_speed=True), FORMATTED)), spend=Spend(agbs=CAPPED_AGBS)),
     ),
     (Phase.FLUSHING, Event.CACHE_LEFT): (
         state(Phase.FLUSHING, cycle(times=replace(BOOSTED, detaching=NOW - 3))),
@@ -141,7 +152,8 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
 def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     before, obs = SHOWN[pair]
     assert before.phase is pair[0]
-    decision = decide(before, obs, replace(POLICY, caps=replace(POLICY.caps, max_boosts_per_day=1)))
+    caps = replace(POLICY.caps, max_boosts_per_day=1, max_agbs_per_day=CAPPED_AGBS)
+    decision = decide(before, obs, replace(POLICY, caps=caps))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
     assert decision.reason
@@ -155,8 +167,18 @@ def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
 def test_a_pair_that_is_not_in_the_table_raises(pair: tuple[Phase, Event], monkeypatch: pytest.MonkeyPatch) -> None:
     phase, event = pair
     monkeypatch.setitem(DETECTORS, phase, lambda *_: Detection(event, "cannot be"))
-    with pytest.raises(InvariantError):
+    with refused(InvariantError, "event.transition"):
         decide(state(phase, None if phase is Phase.IDLE else cycle()), seen(host(backing(), disk())), POLICY)
+
+
+@pytest.mark.parametrize("phase", [Phase.BOOSTING, Phase.FLUSHING])
+def test_a_flush_that_a_cap_began_is_carried_out_whatever_the_load_and_the_cap_is_remembered(phase: Phase) -> None:
+    before, obs = SHOWN[phase, Event.CAP_REACHED]
+    after = decide(before, obs, replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS))).state
+    assert present(after.cycle).forced
+    assert present(after.capped).key == "caps.max_agbs_per_day"
+    kept = replace(POLICY, caps=Caps(max_agbs_per_day=CAPPED_AGBS, ends_boosts=False))
+    assert decide(before, obs, kept).state.phase is phase
 
 
 def test_a_whole_run_can_be_decided_again() -> None:
@@ -171,6 +193,24 @@ def test_a_whole_run_can_be_decided_again() -> None:
     sim.run_for(60)
     assert len(decided) > 60
     assert all(decide(before, obs, sim.policy) == decision for before, obs, decision in decided)
+
+
+@pytest.mark.parametrize(
+    ("failures", "cool_down_s", "waits_s"),
+    [(0, 5.0, 60.0), (1, 5.0, 120.0), (3, 5.0, 480.0), (4, 5.0, 900.0), (10**6, 5.0, 900.0), (0, 90.0, 90.0)],
+)
+def test_the_cool_down_doubles_with_each_failure_in_a_row(failures: int, cool_down_s: float, waits_s: float) -> None:
+    """60 s after the first, never more than 900 s, and never less than the setting."""
+    before = state(Phase.ATTACHING, UNBOUGHT, failures=failures)
+    view = seen(host(backing()), outcomes=failed(OutcomeKind.REFUSED))
+    after = decide(before, view, replace(POLICY, cool_down_s=cool_down_s)).state
+    assert (after.failures, after.cool_until) == (failures + 1, NOW + waits_s)
+
+
+def test_the_cool_down_after_a_success_is_the_setting() -> None:
+    gone = state(Phase.DETACHING, cycle(times=RELEASED, volume=volume(VolumeState.GONE)))
+    after = decide(gone, seen(host(backing())), replace(POLICY, cool_down_s=7.0)).state
+    assert after.cool_until == NOW + 7.0
 
 
 @pytest.mark.parametrize("phase", [Phase.ATTACHING, Phase.DETACHING])
@@ -260,7 +300,7 @@ def test_a_broken_rule_stops_the_agent_and_a_request_that_came_with_it_is_answer
     sim.run_for(2)
     present(sim.agent).decide = decide
     sim.run_for(60)
-    assert [answer.accepted for answer in answers] == [False]
+    assert [(answer.accepted, answer.code) for answer in answers] == [(False, "agent.faulted")]
     assert (sim.phase, sim.state.is_stopped, sim.world.volumes_left()) == (Phase.FAULTED, True, 1)
     assert present(sim.state.fault).kind is FaultKind.RULE_BROKEN
     sim.ask(RequestKind.RESUME)

@@ -32,11 +32,12 @@ from elastio.core.actions import (
     WakeWriteback,
 )
 from elastio.core.cycle import Backoff, Cycle, Timestamps
+from elastio.core.governor import LIMITED
 from elastio.core.invariants import check
 from elastio.core.machine import decide
 from elastio.core.model import BackingView, CacheMode, CacheState, HostView, VolumeState, VolumeTag
 from elastio.core.observation import Decision
-from elastio.core.planner import GONE, LAST_S, LIMITED, OVERDUE, POLL_S, SLACK_S, next_action
+from elastio.core.planner import GONE, LAST_S, OVERDUE, POLL_S, SLACK_S, next_action
 from elastio.core.policy import Caps
 from elastio.core.state import AgentState, Fault, FaultKind, Inhibition, InhibitionReason, Phase
 from elastio.errors import InvariantError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -91,13 +92,14 @@ def test_what_was_spent_earlier_in_the_month_does_not_count_for_the_day(caps: Ca
 @pytest.mark.parametrize("key", ["boosts", "agbs", "cost"])
 @pytest.mark.parametrize("period", ["day", "month"])
 def test_with_a_cap_nothing_is_bought_while_the_spending_is_unknown(key: str, period: str) -> None:
-    caps = Caps(**{f"max_{key}_per_{period}": 10**9})
+    limit: dict[str, Any] = {f"max_{key}_per_{period}": 10**9}
+    caps = Caps(**limit)
     assert refusal(GIB, Spend(known=False), replace(POLICY, caps=caps)) != ""
     assert caps.needs_price is (key == "cost")
 
 
 def test_a_boost_must_fit_into_the_rest_of_the_day_at_its_shortest() -> None:
-    least = agbs(80, GIB, POLICY.inactivity_delay_s)
+    least = agbs(80, GIB, POLICY.least_boost_s)
     policy = replace(POLICY, caps=Caps(max_agbs_per_day=1000 + least))
     assert refusal(GIB, Spend(agbs=1000), policy) == ""
     assert refusal(GIB, Spend(agbs=1001), policy) != ""

@@ -1,0 +1,166 @@
+"""A cap that a running boost would pass ends it: the cache is flushed and released, and applications go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from elastio.core.cycle import FailureKind
+from elastio.core.model import RequestKind, VolumeSpec
+from elastio.core.policy import Caps
+from elastio.core.state import Phase
+from elastio.sim.run import Simulation
+from elastio.sim.volume_types import volume_type
+from elastio.sim.workload import Segment
+from tests.simulated import POLICY, assert_at_rest, bought, failures, in_phase, machine, path
+from tests.values import present
+
+GP3 = volume_type("gp3").tariff
+# Makes an hour of the cache cost 0.42 USD, so that minutes of simulated time are enough.
+IOPS = 64_000
+CAP_USD, MOST_USD = 0.05, 0.06
+CAP_AGBS = 50_000.0
+ENDLESS = (Segment(2, 0), Segment(1e9, 60))
+# Ends after the cap has ended the boost, so that the machine comes to rest.
+LONG = (Segment(2, 0), Segment(900, 60), Segment(1e9, 0))
+CYCLE = ["idle", "attaching", "boosting", "flushing", "detaching", "idle"]
+DAY_S = 86_400.0
+
+
+def under(caps: Caps, load: tuple[Segment, ...] = LONG, faults: str = "nothing") -> Simulation:
+    return machine(load, faults, tariff=GP3, caps=caps, cache_iops=IOPS)
+
+
+def reasons(sim: Simulation) -> str:
+    return "\n".join(str(r["reason"]) for r in sim.journal.records() if r["kind"] == "decision")
+
+
+@pytest.mark.parametrize(
+    ("caps", "key"),
+    [
+        (Caps(max_cost_per_day=CAP_USD), "caps.max_cost_per_day"),
+        (Caps(max_cost_per_month=CAP_USD), "caps.max_cost_per_month"),
+        (Caps(max_agbs_per_day=CAP_AGBS), "caps.max_agbs_per_day"),
+        (Caps(max_agbs_per_month=CAP_AGBS), "caps.max_agbs_per_month"),
+    ],
+)
+def test_a_load_without_an_end_is_flushed_and_released_before_it_passes_the_cap(caps: Caps, key: str) -> None:
+    sim = under(caps)
+    in_phase(sim, Phase.FLUSHING, 600)
+    began_s = sim.world.clock.elapsed()
+    in_phase(sim, Phase.IDLE, 600)
+    while_released = [p for p in sim.timeline if p.at_s > began_s + 1]
+    assert all(point.adaptive_mb_s > 0 for point in while_released), "applications go on"
+    assert_at_rest(sim, 1200)
+    assert path(sim) == CYCLE
+    assert len(bought(sim)) == 1, "the rest below the cap is too little for a cache that is of use"
+    assert key in reasons(sim)
+    provider = sim.world.provider
+    spent, most, cap = (
+        (provider.bill_cost(), MOST_USD, CAP_USD) if "cost" in key else (provider.bill_agbs(), 1.2 * CAP_AGBS, CAP_AGBS)
+    )
+    assert spent <= cap < most
+    assert spent > cap / 2, "the cap was not used"
+
+
+def test_a_cap_that_does_not_end_boosts_only_refuses_the_next_one() -> None:
+    sim = under(Caps(max_agbs_per_day=CAP_AGBS, ends_boosts=False), ENDLESS)
+    sim.run_for(2 * CAP_AGBS / 170)
+    assert sim.phase is Phase.BOOSTING
+    assert sim.world.provider.bill_agbs() > CAP_AGBS
+
+
+def test_the_number_of_boosts_never_ends_one() -> None:
+    sim = under(Caps(max_boosts_per_day=1), ENDLESS)
+    sim.run_for(300)
+    assert sim.phase is Phase.BOOSTING
+
+
+def ended() -> Simulation:
+    """A machine whose load goes on after a cap has ended its boost."""
+    sim = under(Caps(max_agbs_per_day=CAP_AGBS), ENDLESS)
+    in_phase(sim, Phase.FLUSHING, 600)
+    in_phase(sim, Phase.IDLE, 600)
+    return sim
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_the_next_boost_begins_on_the_next_day(*, dies: bool) -> None:
+    sim = ended()
+    if dies:
+        sim.start_agent()
+    sim.run_for(200)
+    assert len(bought(sim)) == 1
+    sim.world.clock.jump_wall(DAY_S)
+    in_phase(sim, Phase.BOOSTING, 200)
+    assert len(bought(sim)) == 2
+
+
+def test_a_raised_cap_lets_the_next_boost_begin() -> None:
+    sim = ended()
+    agent = present(sim.agent)
+    agent.policy = replace(agent.policy, caps=Caps(max_agbs_per_day=2 * CAP_AGBS))
+    in_phase(sim, Phase.BOOSTING, 200)
+
+
+def test_an_operator_cannot_boost_again_before_a_resume() -> None:
+    sim = ended()
+    agent = present(sim.agent)
+    agent.policy = replace(agent.policy, initial_size_bytes=agent.policy.min_size_bytes)
+    assert not sim.ask(RequestKind.BOOST).accepted
+    assert sim.state.capped is not None
+    assert sim.ask(RequestKind.RESUME).accepted
+    assert sim.state.capped is None
+
+
+def test_an_operator_cannot_turn_back_a_flush_that_a_cap_began() -> None:
+    sim = under(Caps(max_agbs_per_day=CAP_AGBS), ENDLESS)
+    in_phase(sim, Phase.FLUSHING, 600)
+    assert not sim.ask(RequestKind.BOOST).accepted
+    in_phase(sim, Phase.DETACHING, 600)
+    assert path(sim) == CYCLE[:-1]
+
+
+def test_a_load_that_returns_does_not_keep_a_cache_whose_cap_is_reached() -> None:
+    """The boost goes quiet by itself, and an operator lowers the cap while it is flushed."""
+    sim = under(Caps(), (Segment(2, 0), Segment(40, 60), Segment(8, 0), Segment(1e9, 30)))
+    in_phase(sim, Phase.FLUSHING)
+    agent = present(sim.agent)
+    agent.policy = replace(agent.policy, caps=Caps(max_agbs_per_day=1000.0))
+    in_phase(sim, Phase.IDLE, 600)
+    assert path(sim) == CYCLE
+    assert sim.state.capped is not None
+
+
+def test_an_attachment_that_takes_too_long_for_the_cap_is_given_up() -> None:
+    sim = under(Caps(max_agbs_per_day=20_000.0), faults="attach#1=stuck:150")
+    in_phase(sim, Phase.DETACHING)
+    assert failures(sim) == {FailureKind.WITHDRAWN}
+    assert sim.state.capped is not None
+    assert sim.state.failures == 0
+
+
+def test_nothing_is_bought_whose_least_billed_time_passes_the_cap() -> None:
+    spec = VolumeSpec(POLICY.initial_size_bytes, POLICY.bought_bandwidth_mb_s, IOPS)
+    sim = under(Caps(max_cost_per_day=0.9 * GP3.cost(spec, POLICY.least_boost_s)))
+    sim.run_for(60)
+    assert bought(sim) == []
+
+
+def test_a_day_that_ends_before_the_cap_is_passed_lets_the_boost_go_on() -> None:
+    """What is billed after midnight counts for the next day."""
+    sim = under(Caps(max_agbs_per_day=CAP_AGBS), ENDLESS)
+    in_phase(sim, Phase.BOOSTING)
+    day = sim.recorder.spend(wall=sim.world.clock.wall()).day
+    cycle = present(sim.state.cycle)
+    left_s = day.until_wall - cycle.wall_at(sim.world.clock.now())
+    assert left_s > 600, "the day must not end by itself in this test"
+    agent = present(sim.agent)
+    shifted = replace(
+        cycle, started_wall=cycle.started_wall + left_s - 100, opened_wall=cycle.started_wall + left_s - 95
+    )
+    agent.state = replace(agent.state, cycle=shifted)
+    sim.recorder.record_cycle(shifted, now=0.0, wall=0.0)
+    sim.run_for(170)
+    assert sim.phase is Phase.BOOSTING
