@@ -19,7 +19,7 @@ from elastio.sim.workload import Segment, Trace
 from elastio.sim.world import SimWorld, WorldSettings
 from elastio.units import GIB, MB, agbs
 from tests import simulated
-from tests.simulated import KERNEL, QUIET
+from tests.simulated import KERNEL, QUIET, by_money
 
 POLICY = replace(simulated.POLICY, inactivity_delay_s=3, initial_size_bytes=GIB)
 BILL_PER_S = agbs(POLICY.cache_bandwidth_mb_s, GIB, 1.0)
@@ -144,6 +144,11 @@ SCENARIOS = {
     "stop while flushing": Scenario((*BURST[:2], MURMUR, QUIET), ((is_flushing, stop_service),), blocks=FEW_BLOCKS),
     "shutdown": Scenario((*BURST[:2], MURMUR, QUIET), ((has_boosted, shut_down),), blocks=FEW_BLOCKS),
     "expected": Scenario((Segment(20, 0), Segment(9, 60), QUIET), ((can_boost, announce),), blocks=FEW_BLOCKS),
+    "held": Scenario(
+        (Segment(2, 0), Segment(9, 60), Segment(60, 0), Segment(4, 60), QUIET),
+        policy=by_money(POLICY),
+        blocks=FEW_BLOCKS,
+    ),
     "orphan": Scenario((QUIET,), orphan=True),
 }
 

@@ -19,13 +19,14 @@ from elastio.core.actions import (
 from elastio.core.cycle import Timestamps
 from elastio.core.detection import DETECTORS, Detection, Event
 from elastio.core.machine import TRANSITIONS, decide
+from elastio.core.market import Advice
 from elastio.core.model import CacheState, RequestKind, Spend, VolumeSpec, VolumeState, VolumeTag
 from elastio.core.observation import Decision, Observation
 from elastio.core.policy import Policy
 from elastio.core.state import AgentState, Fault, FaultKind, Phase
 from elastio.errors import InvariantError
 from elastio.units import GIB
-from tests.simulated import BURST, assert_at_rest, in_phase
+from tests.simulated import BURST, assert_at_rest, by_money, in_phase
 from tests.simulated import machine as simulated
 from tests.values import (
     BOOSTED,
@@ -73,6 +74,10 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
     (Phase.IDLE, Event.BOOST_CAPPED): (
         state(Phase.IDLE, load=HIGH),
         replace(seen(host(backing()), sample=busy_sample()), spend=Spend(boosts=1)),
+    ),
+    (Phase.IDLE, Event.BOOST_DECLINED): (
+        state(Phase.IDLE, load=HIGH),
+        seen(host(backing()), sample=busy_sample(), advice=Advice(5, 2000.0)),
     ),
     (Phase.IDLE, Event.ORPHAN_FOUND): (
         state(Phase.IDLE, owned=(volume(VolumeState.AVAILABLE),)),
@@ -141,7 +146,8 @@ SHOWN: dict[tuple[Phase, Event], tuple[AgentState, Observation]] = {
 def test_every_pair_of_the_table_happens(pair: tuple[Phase, Event]) -> None:
     before, obs = SHOWN[pair]
     assert before.phase is pair[0]
-    decision = decide(before, obs, replace(POLICY, caps=replace(POLICY.caps, max_boosts_per_day=1)))
+    policy = replace(POLICY, caps=replace(POLICY.caps, max_boosts_per_day=1))
+    decision = decide(before, obs, policy if obs.advice is None else by_money(policy))
     assert decision.state.phase is (TRANSITIONS[pair] or Phase.BOOSTING)
     assert (decision.state.fault is None) is (decision.state.phase is not Phase.FAULTED)
     assert decision.reason
